@@ -1,0 +1,63 @@
+"""The only write door: `apply(state, fact)` changes the state as one fact says, and nothing else does.
+
+Recovery, standby and replay call only this. A fact that does not fit the state is a bug and raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eslurm.core import facts
+from eslurm.core.cluster import State
+from eslurm.core.job import apply as job
+from eslurm.core.node import apply as node
+from eslurm.core.step import apply as step
+
+
+def _lease(state: State, fact: facts.IdsLeased) -> None:
+    state.lease_end = fact.end
+    state.touched.settings = True
+
+
+def _nothing(state: State, fact: facts.Fact) -> None:
+    """The fact only has an effect."""
+
+
+_APPLY: dict[type[Any], Callable[[State, Any], None]] = {
+    facts.ConfigAccepted: node.apply_config,
+    facts.EpochBegan: node.apply_epoch,
+    facts.IdsLeased: _lease,
+    facts.NodeRegistered: node.apply_registered,
+    facts.NodeStateChanged: node.apply_state,
+    facts.NodeDrainChanged: node.apply_drain,
+    facts.OrphanFound: _nothing,
+    facts.JobSubmitted: job.apply_submitted,
+    facts.JobChanged: job.apply_changed,
+    facts.JobHeld: job.apply_held,
+    facts.JobDue: job.apply_due,
+    facts.DependenciesChanged: job.apply_dependencies,
+    facts.TasksReleased: job.apply_tasks_released,
+    facts.TasksDropped: job.apply_tasks_dropped,
+    facts.JobPlaced: job.apply_placed,
+    facts.NodesPrepared: job.apply_prepared,
+    facts.AttemptStarted: job.apply_started,
+    facts.StopRequested: job.apply_stop,
+    facts.JobSignalled: _nothing,
+    facts.AttemptEnded: job.apply_attempt_ended,
+    facts.NodesReleased: job.apply_released,
+    facts.JobFinished: job.apply_finished,
+    facts.JobsForgotten: job.apply_forgotten,
+    facts.StepCreated: step.apply_created,
+    facts.StepAnswered: step.apply_answered,
+    facts.StepFinished: step.apply_finished,
+}
+
+
+def apply(state: State, fact: facts.Fact, revision: int, now_us: int) -> None:
+    """Write one fact into the state under its revision. Revisions are contiguous; `now_us` never goes back."""
+    assert revision == state.revision + 1, f"revision {revision} after {state.revision}"
+    assert now_us >= state.now_us, "time went backwards"
+    state.revision = revision
+    state.now_us = now_us
+    _APPLY[type(fact)](state, fact)

@@ -1,0 +1,420 @@
+"""The state of the whole cluster and the indexes derived from it.
+
+`State` holds immutable records. Only `core.apply` calls the `put_*`/`drop_*` methods here, which keep every
+index in step with the records: an index is always a pure function of them (`core.invariants` checks it, and a
+restart rebuilds all of them from the stored rows). `touched` collects the keys changed since the last commit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from eslurm.core.config import ClusterConfig, Partition
+from eslurm.core.job import ranges
+from eslurm.core.job.model import Attempt, Job, JobSpec
+from eslurm.core.job.request import Request
+from eslurm.core.job.states import ACTIVE, FINAL, AttemptPhase, JobState
+from eslurm.core.node.model import Node
+from eslurm.core.node.states import NodeState
+from eslurm.core.plan.queue import Pending, PendingQueue
+from eslurm.core.plan.snapshot import PartitionView
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.nodes import NodeView, Topology
+from eslurm.core.step.model import Step, StepState
+
+SECOND_US = 1_000_000
+
+Timer = tuple[int, str, int]
+
+
+class Touched:
+    """Keys of the records that changed since the last commit; the store writes exactly these."""
+
+    def __init__(self) -> None:
+        self.jobs: set[int] = set()
+        self.nodes: set[int] = set()
+        self.steps: set[tuple[int, int]] = set()
+        self.ended: list[tuple[Job, Attempt | None]] = []
+        self.settings = False
+
+
+class State:
+    """Everything the controller knows. Construct it empty, then apply facts or `restore` rows."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.config = ClusterConfig(cluster="")
+        self.config_revision = 0
+        self.epoch = 0
+        self.revision = 0
+        self.now_us = 0
+        self.next_id = 1
+        self.lease_end = 1
+        self.jobs: dict[int, Job] = {}
+        self.nodes: dict[int, Node] = {}
+        self.steps: dict[tuple[int, int], Step] = {}
+        # Indexes.
+        self.numbers: dict[str, int] = {}
+        self.partitions: dict[str, Partition] = {}
+        self.partition_nodes: dict[str, tuple[int, ...]] = {}
+        self.partition_views: dict[str, PartitionView] = {}
+        self.ledger = Ledger(Topology(()))
+        self.queue = PendingQueue()
+        self.dependents: dict[int, set[int]] = {}
+        self.same_name: dict[tuple[int, str], set[int]] = {}
+        self.tasks_of: dict[int, set[int]] = {}
+        self.jobs_on: dict[int, set[int]] = {}
+        self.owed: dict[int, int] = {}
+        self.step_owed: dict[int, tuple[int, int]] = {}
+        self.steps_of: dict[int, set[int]] = {}
+        self.pending_count = 0
+        self.active_count = 0
+        self.timers: list[Timer] = []
+        self.generation = 0
+        self.plan_wanted = False
+        self.touched = Touched()
+        # Memories of the current configuration.
+        self.feasible: dict[tuple[str, Request], str] = {}
+        self.empty: Ledger | None = None
+
+    # ---- reading ----
+
+    def find_job(self, job_id: int) -> Job | None:
+        return self.jobs.get(job_id)
+
+    def get_job(self, job_id: int) -> Job:
+        return self.jobs[job_id]
+
+    def find_attempt(self, job_id: int, number: int) -> tuple[Job, Attempt] | None:
+        """The live (or residual) attempt, if the cluster still knows it."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        for attempt in attempts_of(job):
+            if attempt.number == number:
+                return job, attempt
+        return None
+
+    def node_names(self, numbers: Iterator[int] | list[int] | tuple[int, ...]) -> list[str]:
+        return [self.nodes[number].name for number in numbers]
+
+    def startable(self, job: Job) -> int:
+        """How many attempts of this record could start now by its own rules: 1, or an array's tasks within its limit."""
+        if job.tasks_left is None:
+            if job.array_job_id and (parent := self.jobs.get(job.array_job_id)) is not None:
+                return 1 if task_slots(parent) > 0 else 0
+            return 1
+        ready = (
+            job.tasks_left
+            if job.tasks_ready is None
+            else ranges.intersection(job.tasks_left, job.tasks_ready)
+        )
+        return min(ranges.count(ready), task_slots(job))
+
+    def take_touched(self) -> Touched:
+        """The keys changed since the last call."""
+        touched, self.touched = self.touched, Touched()
+        return touched
+
+    # ---- writing: core.apply only ----
+
+    def put_job(self, new: Job) -> None:
+        """Insert or replace a job's record and bring every index in step."""
+        old = self.jobs.get(new.job_id)
+        self.jobs[new.job_id] = new
+        self.touched.jobs.add(new.job_id)
+        self._index_queue(old, new)
+        self._index_holdings(old, new)
+        self._index_owed(old, new)
+        if old is not None and old.spec.name != new.spec.name:
+            self._unindex_name(old)
+            self._index_identity(new)
+        if old is None:
+            self._index_identity(new)
+        elif new.state in FINAL and old.state not in FINAL:
+            self._unindex_name(new)
+        if old is None or old.open != new.open:
+            self._index_dependencies(old, new)
+        if new.not_before_us and (old is None or old.not_before_us != new.not_before_us):
+            heapq.heappush(self.timers, (new.not_before_us, "due", new.job_id))
+        if new.state in FINAL and (
+            old is None or old.state not in FINAL or (old.residues and not new.residues)
+        ):
+            self.push_forget(new)
+
+    def drop_job(self, job_id: int) -> None:
+        """Forget a finished job."""
+        job = self.jobs.pop(job_id)
+        self.touched.jobs.add(job_id)
+        if job.array_job_id:
+            siblings = self.tasks_of.get(job.array_job_id)
+            if siblings is not None:
+                siblings.discard(job_id)
+                if not siblings:
+                    del self.tasks_of[job.array_job_id]
+
+    def put_node(self, new: Node) -> None:
+        """Insert or replace a node's record."""
+        old = self.nodes.get(new.number)
+        self.nodes[new.number] = new
+        self.numbers[new.name] = new.number
+        self.touched.nodes.add(new.number)
+        if new.number in self.ledger.topology.positions and (old is None or is_usable(old) != is_usable(new)):
+            self.ledger.set_usable(new.number, is_usable(new))
+            self.want_plan()
+        if new.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN) and (
+            old is None or old.state is not new.state
+        ):
+            at_us = new.since_us + int(self.config.node_lost_after_s * SECOND_US)
+            heapq.heappush(self.timers, (at_us, "lost", new.number))
+
+    def drop_node(self, number: int) -> None:
+        """Remove a node that is no longer configured and holds nothing."""
+        node = self.nodes.pop(number)
+        self.numbers.pop(node.name, None)
+        self.touched.nodes.add(number)
+
+    def put_step(self, new: Step) -> None:
+        """Insert or replace a step's record."""
+        key = (new.job_id, new.step)
+        old = self.steps.get(key)
+        if old is not None and old.state is StepState.LAUNCHING:
+            self.step_owed.pop(old.revision, None)
+        self.steps[key] = new
+        self.steps_of.setdefault(new.job_id, set()).add(new.step)
+        self.touched.steps.add(key)
+        if new.state is StepState.LAUNCHING:
+            self.step_owed[new.revision] = key
+
+    def drop_steps(self, job_id: int) -> None:
+        """The attempt is over: its steps leave memory."""
+        for step in self.steps_of.pop(job_id, ()):
+            old = self.steps.pop((job_id, step))
+            self.step_owed.pop(old.revision, None)
+            self.touched.steps.add((job_id, step))
+
+    def set_config(self, config: ClusterConfig, revision: int) -> None:
+        """Take a configuration into force; its nodes must be put already."""
+        self.config = config
+        self.config_revision = revision
+        self.partitions = {partition.name: partition for partition in config.partitions}
+        self.partition_nodes = {
+            partition.name: tuple(self.numbers[name] for name in partition.nodes if name in self.numbers)
+            for partition in config.partitions
+        }
+        self.partition_views = {
+            partition.name: PartitionView(
+                partition.name, partition.up, memory_per_cpu_mib=partition.memory_per_cpu_default_mib
+            )
+            for partition in config.partitions
+        }
+        self.ledger = self._fresh_ledger()
+        self.feasible.clear()
+        self.empty = None
+        self.touched.settings = True
+        self.want_plan()
+
+    def want_plan(self) -> None:
+        """Something changed that may let a job start."""
+        self.generation += 1
+        self.plan_wanted = True
+
+    def push_forget(self, job: Job) -> None:
+        at_us = job.ended_us + int(self.config.finished_retention_s * SECOND_US)
+        heapq.heappush(self.timers, (at_us, "forget", job.job_id))
+
+    # ---- indexes ----
+
+    def _fresh_ledger(self) -> Ledger:
+        """The configured nodes in their configured order, holding what every live attempt holds."""
+        inside: dict[str, list[str]] = {}
+        for partition in self.config.partitions:
+            for name in partition.nodes:
+                inside.setdefault(name, []).append(partition.name)
+        views = []
+        for node_config in self.config.nodes:
+            node = self.nodes[self.numbers[node_config.name]]
+            groups = tuple(inside.get(node.name, ()))
+            views.append(NodeView(node.number, node.name, node.total, is_usable(node), groups))
+        # A node that left the configuration stays as long as something is held on it.
+        configured = {node_config.name for node_config in self.config.nodes}
+        for number in sorted(self.jobs_on):
+            node = self.nodes[number]
+            if node.name not in configured:
+                views.append(NodeView(number, node.name, node.total, False))
+        ledger = Ledger(Topology(views))
+        for job in self.jobs.values():
+            for attempt in attempts_of(job):
+                for span in attempt.spans:
+                    if span.node in attempt.held:
+                        ledger.hold(span.node, span.amounts, attempt.until_us)
+        return ledger
+
+    def _index_queue(self, old: Job | None, new: Job) -> None:
+        startable = self.startable(new) if waits(new) else 0
+        if startable:
+            pending = self._pending(new, startable)
+            if new.job_id not in self.queue:
+                self.queue.add(pending)
+                self.want_plan()
+            elif self.queue.find(new.job_id) != pending:
+                self.queue.replace(pending)
+                self.want_plan()
+        elif new.job_id in self.queue:
+            self.queue.remove(new.job_id)
+        if new.is_array and old is not None and old.tasks_running != new.tasks_running:
+            self._refresh_waiting_tasks(new.job_id)
+        self.pending_count += (new.state is JobState.PENDING) - (
+            old is not None and old.state is JobState.PENDING
+        )
+        self.active_count += (new.state in ACTIVE) - (old is not None and old.state in ACTIVE)
+
+    def _pending(self, job: Job, startable: int) -> Pending:
+        request = job.spec.components[0]
+        return Pending(
+            job_id=job.job_id,
+            request=request,
+            partition=job.spec.partition,
+            time_limit_us=job.spec.time_limit_s * SECOND_US,
+            priority=job.priority,
+            submitted_us=job.submitted_us,
+            avoid=self._avoidable(job),
+            startable=startable,
+        )
+
+    def _avoidable(self, job: Job) -> frozenset[int]:
+        """Nodes where the launch just failed, unless avoiding them could leave too few."""
+        if not job.avoid:
+            return job.avoid
+        request = job.spec.components[0]
+        others = sum(number not in job.avoid for number in self.partition_nodes.get(job.spec.partition, ()))
+        wanted = max(request.nodes_min, 1)
+        return job.avoid if not request.include and others > 2 * wanted else frozenset()
+
+    def _refresh_waiting_tasks(self, array_id: int) -> None:
+        """The array's limit has more or less room: tasks that wait for another attempt feel it too."""
+        for task_id in self.tasks_of.get(array_id, ()):
+            task = self.jobs[task_id]
+            if not waits(task):
+                continue
+            room = self.startable(task)
+            if room and task_id not in self.queue:
+                self.queue.add(self._pending(task, room))
+                self.want_plan()
+            elif not room and task_id in self.queue:
+                self.queue.remove(task_id)
+
+    def _index_holdings(self, old: Job | None, new: Job) -> None:
+        before = attempts_of(old) if old is not None else ()
+        after = attempts_of(new)
+        for attempt in after:
+            previous = next((a for a in before if a.number == attempt.number), None)
+            if previous is None:
+                for span in attempt.spans:
+                    if span.node in attempt.held:
+                        self.ledger.hold(span.node, span.amounts, attempt.until_us)
+                        self.jobs_on.setdefault(span.node, set()).add(new.job_id)
+            elif previous.held is not attempt.held:
+                self._give_back(new, previous, previous.held - attempt.held)
+        for attempt in before:
+            if all(a.number != attempt.number for a in after):
+                self._give_back(new, attempt, attempt.held)
+
+    def _give_back(self, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
+        if not nodes:
+            return
+        for span in attempt.spans:
+            if span.node in nodes:
+                self.ledger.give_back(span.node, span.amounts, attempt.until_us)
+        for number in nodes:
+            if not any(number in other.held for other in attempts_of(job)):
+                here = self.jobs_on.get(number)
+                if here is not None:
+                    here.discard(job.job_id)
+                    if not here:
+                        del self.jobs_on[number]
+        self.want_plan()
+
+    def _index_owed(self, old: Job | None, new: Job) -> None:
+        if old is not None and old.attempt is new.attempt and old.residues is new.residues:
+            return
+        if old is not None:
+            for attempt in attempts_of(old):
+                for revision in owed_revisions(attempt):
+                    self.owed.pop(revision, None)
+        for attempt in attempts_of(new):
+            for revision in owed_revisions(attempt):
+                self.owed[revision] = new.job_id
+
+    def _index_identity(self, new: Job) -> None:
+        if new.array_job_id:
+            self.tasks_of.setdefault(new.array_job_id, set()).add(new.job_id)
+        if new.state not in FINAL and not new.array_job_id:
+            self.same_name.setdefault(name_key(new.spec), set()).add(new.job_id)
+
+    def _unindex_name(self, job: Job) -> None:
+        key = name_key(job.spec)
+        names = self.same_name.get(key)
+        if names is not None:
+            names.discard(job.job_id)
+            if not names:
+                del self.same_name[key]
+
+    def _index_dependencies(self, old: Job | None, new: Job) -> None:
+        for dependency in old.open if old is not None else ():
+            waiting = self.dependents.get(dependency.job_id)
+            if waiting is not None:
+                waiting.discard(new.job_id)
+                if not waiting:
+                    del self.dependents[dependency.job_id]
+        for dependency in new.open:
+            self.dependents.setdefault(dependency.job_id, set()).add(new.job_id)
+
+
+def is_usable(node: Node) -> bool:
+    """Whether new work may be placed here."""
+    return node.state is NodeState.UP and not node.drain
+
+
+def attempts_of(job: Job) -> tuple[Attempt, ...]:
+    """Every attempt of the job that may still hold something."""
+    if job.attempt is None:
+        return job.residues
+    return (job.attempt, *job.residues) if job.residues else (job.attempt,)
+
+
+def waits(job: Job) -> bool:
+    """Whether only the planner stands between this record and its start."""
+    return (
+        job.state is JobState.PENDING
+        and job.attempt is None
+        and not job.hold
+        and not job.not_before_us
+        and (not job.open or (job.is_array and all(dep.kind == "aftercorr" for dep in job.open)))
+        and job.tasks_left != ()
+    )
+
+
+def name_key(spec: JobSpec) -> tuple[int, str]:
+    """What `singleton` compares."""
+    return (spec.user.uid, spec.name)
+
+
+def task_slots(array: Job) -> int:
+    """How many more tasks the array's own limit lets run."""
+    limit = array.spec.array.limit if array.spec.array is not None else 0
+    return max(0, limit - array.tasks_running) if limit else 1 << 30
+
+
+def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
+    """Revisions of the effects that this attempt still owes to some node."""
+    if attempt.phase is AttemptPhase.PREPARING:
+        revisions = [attempt.placed_revision]
+    elif attempt.phase in (AttemptPhase.STARTING, AttemptPhase.RELEASING):
+        revisions = [attempt.owed_revision]
+    else:
+        revisions = []
+    if attempt.stop_revision and attempt.phase not in (AttemptPhase.RELEASING, AttemptPhase.ENDED):
+        revisions.append(attempt.stop_revision)
+    return tuple(revisions)

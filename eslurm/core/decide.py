@@ -1,0 +1,78 @@
+"""The reading side of the core: one message in, facts and an answer out, nothing changed.
+
+`Refused` means: this message, and only this one, is refused. Any other exception is a bug; the reactor turns
+it into a refusal too, so that one bad message never takes the batch with it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from eslurm.core import facts
+from eslurm.core.cluster import State
+from eslurm.core.job import outcomes, requests
+from eslurm.core.messages import (
+    CancelJobs,
+    Changed,
+    ConfigLoaded,
+    CreateStep,
+    EffectDone,
+    EpochStarted,
+    FinishStep,
+    HeartbeatDone,
+    HoldJobs,
+    Message,
+    PlanMade,
+    RequeueJobs,
+    StepCreated,
+    SubmitJobs,
+    Submitted,
+    UpdateJob,
+    UpdateNodes,
+)
+from eslurm.core.node import decide as nodes
+from eslurm.core.planning import on_plan_made
+from eslurm.core.step import decide as steps
+from eslurm.core.wire import NodeGone, Registration, RegistrationReply, ReportBody, StepEnded
+
+Answer: TypeAlias = Submitted | Changed | StepCreated | RegistrationReply | None
+Decision: TypeAlias = tuple[list[facts.Fact], Answer]
+
+
+def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision:
+    """Facts that follow from the message in this state, and the answer to give once they are committed."""
+    match message:
+        case SubmitJobs():
+            return requests.on_submit(state, message, now_us)
+        case EffectDone():
+            return outcomes.on_effect_done(state, message, now_us), None
+        case StepEnded():
+            return outcomes.on_step_ended(state, message, now_us), None
+        case NodeGone():
+            return outcomes.on_node_gone(state, message), None
+        case PlanMade():
+            return on_plan_made(state, message, now_us), None
+        case Registration():
+            return nodes.on_registration(state, message, now_us)
+        case HeartbeatDone():
+            return nodes.on_heartbeat(state, message), None
+        case CancelJobs():
+            return requests.on_cancel(state, message, now_us)
+        case HoldJobs():
+            return requests.on_hold(state, message, now_us)
+        case RequeueJobs():
+            return requests.on_requeue(state, message, now_us)
+        case UpdateJob():
+            return requests.on_update(state, message, now_us)
+        case UpdateNodes():
+            return nodes.on_update_nodes(state, message, now_us)
+        case CreateStep():
+            return steps.on_create(state, message)
+        case FinishStep():
+            return steps.on_finish(state, message)
+        case EpochStarted():
+            return nodes.on_epoch(state, message), None
+        case ConfigLoaded():
+            return nodes.on_config(state, message), None
+        case _:
+            raise TypeError(f"no decision for {type(message).__name__}")

@@ -1,0 +1,307 @@
+"""Facts: what `decide` found and `apply` writes. The log holds these, never inputs.
+
+Each is typed and versioned (`VERSION`); fields are only appended, with defaults, and a change of meaning
+gets a new version plus an upcast in `UPCASTS`, so new code reads an old log. A fact carries everything that
+`apply` needs besides its revision and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from eslurm.core.config import ClusterConfig
+from eslurm.core.job.model import Dependency, JobSpec, Span, StepEnd, Stop
+from eslurm.core.job.states import JobState
+from eslurm.core.node.states import NodeState
+
+
+class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Common ground of all facts."""
+
+    VERSION: ClassVar[int] = 1
+
+
+# ---- the cluster ----
+
+
+class ConfigAccepted(FactBase, frozen=True, tag=True):
+    """This configuration is in force from now on. Nodes it adds get the `numbers` given here."""
+
+    config: ClusterConfig
+    numbers: tuple[tuple[str, int], ...]
+
+
+class EpochBegan(FactBase, frozen=True, tag=True):
+    """A controller started to lead: until a node has registered under this epoch it is UNKNOWN."""
+
+    epoch: int
+
+
+class IdsLeased(FactBase, frozen=True, tag=True):
+    """Job ids below `end` belong to this controller."""
+
+    end: int
+
+
+# ---- nodes ----
+
+
+class NodeRegistered(FactBase, frozen=True, tag=True):
+    number: int
+    node_uid: str
+    boot_id: str
+    session: str
+    incarnation: int
+    epoch: int
+    endpoint: str
+    total: tuple[int, ...]
+
+
+class NodeStateChanged(FactBase, frozen=True, tag=True):
+    """By the heartbeat rule, by a timer, or by an administrator (LOST)."""
+
+    number: int
+    state: NodeState
+    reason: str = ""
+
+
+class NodeDrainChanged(FactBase, frozen=True, tag=True):
+    number: int
+    drain: bool
+    reason: str = ""
+
+
+class OrphanFound(FactBase, frozen=True, tag=True):
+    """A node holds an attempt that the controller does not: it is told to end it."""
+
+    number: int
+    job_id: int
+    attempt: int
+
+
+# ---- jobs ----
+
+
+class JobSubmitted(FactBase, frozen=True, tag=True):
+    """`open` are the dependencies still to be met; `not_before_us` is 0 or the begin time."""
+
+    job_id: int
+    spec: JobSpec
+    priority: int
+    open: tuple[Dependency, ...] = ()
+    not_before_us: int = 0
+
+
+class JobChanged(FactBase, frozen=True, tag=True):
+    """A user or administrator changed what was asked."""
+
+    job_id: int
+    spec: JobSpec
+    priority: int
+    not_before_us: int
+
+
+class JobHeld(FactBase, frozen=True, tag=True):
+    """`hold` "" releases; otherwise who holds: user, admin, system."""
+
+    job_id: int
+    hold: str
+    text: str = ""
+
+
+class JobDue(FactBase, frozen=True, tag=True):
+    """The time before which the job must not start has passed."""
+
+    job_id: int
+
+
+class DependenciesChanged(FactBase, frozen=True, tag=True):
+    """These dependencies are left; `not_before_us` comes from `after:ID+minutes`."""
+
+    job_id: int
+    open: tuple[Dependency, ...]
+    not_before_us: int = 0
+
+
+class TasksReleased(FactBase, frozen=True, tag=True):
+    """`aftercorr`: these tasks of the array may start."""
+
+    job_id: int
+    tasks: tuple[tuple[int, int], ...]
+
+
+class TasksDropped(FactBase, frozen=True, tag=True):
+    """These waiting tasks of the array will never run (cancelled, or `aftercorr` never met)."""
+
+    job_id: int
+    tasks: tuple[tuple[int, int], ...]
+    text: str = ""
+
+
+class JobPlaced(FactBase, frozen=True, tag=True):
+    """A new attempt holds these spans. For a task of an array, `job_id` is new and `array_job_id`/`task` say which."""
+
+    job_id: int
+    attempt: int
+    spans: tuple[Span, ...]
+    until_us: int
+    array_job_id: int = 0
+    task: int = -1
+
+
+class NodesPrepared(FactBase, frozen=True, tag=True):
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+
+
+class AttemptStarted(FactBase, frozen=True, tag=True):
+    job_id: int
+    attempt: int
+    started_us: int
+
+
+class StopRequested(FactBase, frozen=True, tag=True):
+    job_id: int
+    attempt: int
+    stop: Stop
+
+
+class JobSignalled(FactBase, frozen=True, tag=True):
+    """A user sends a signal to the running job; it is delivered at most once."""
+
+    job_id: int
+    attempt: int
+    signal: int
+    by: str
+
+
+class AttemptEnded(FactBase, frozen=True, tag=True):
+    """The script has ended, or certainly never ran and never will (`end` None).
+
+    `outcome` is the final state, or PENDING for another attempt not before `not_before_us`. `released` nodes are free now;
+    the others are told. With `residue` (the script never ran) the job need not wait for them.
+    """
+
+    job_id: int
+    attempt: int
+    outcome: JobState
+    end: StepEnd | None = None
+    released: tuple[int, ...] = ()
+    avoid: tuple[int, ...] = ()
+    not_before_us: int = 0
+    text: str = ""
+    residue: bool = False
+
+
+class NodesReleased(FactBase, frozen=True, tag=True):
+    """Nothing of the attempt is left on these nodes."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+
+
+class JobFinished(FactBase, frozen=True, tag=True):
+    """A job without a live attempt reaches its final state (cancelled while waiting, dependency never met)."""
+
+    job_id: int
+    state: JobState
+    text: str = ""
+
+
+class JobsForgotten(FactBase, frozen=True, tag=True):
+    """Finished jobs leave memory; accounting keeps them."""
+
+    job_ids: tuple[int, ...]
+
+
+# ---- steps ----
+
+
+class StepCreated(FactBase, frozen=True, tag=True):
+    """`layout` gives (node, tasks) in order."""
+
+    job_id: int
+    attempt: int
+    step: int
+    name: str
+    layout: tuple[tuple[int, int], ...]
+    argv: tuple[str, ...]
+    environment_hash: bytes
+    work_dir: str
+    endpoint: str
+    cookie: bytes
+    cpus_per_task: int = 1
+
+
+class StepAnswered(FactBase, frozen=True, tag=True):
+    job_id: int
+    step: int
+    started: tuple[int, ...]
+    failed: tuple[tuple[int, str], ...] = ()
+
+
+class StepFinished(FactBase, frozen=True, tag=True):
+    job_id: int
+    step: int
+    exit_code: int
+    signal: int
+
+
+Fact: TypeAlias = (
+    ConfigAccepted
+    | EpochBegan
+    | IdsLeased
+    | NodeRegistered
+    | NodeStateChanged
+    | NodeDrainChanged
+    | OrphanFound
+    | JobSubmitted
+    | JobChanged
+    | JobHeld
+    | JobDue
+    | DependenciesChanged
+    | TasksReleased
+    | TasksDropped
+    | JobPlaced
+    | NodesPrepared
+    | AttemptStarted
+    | StopRequested
+    | JobSignalled
+    | AttemptEnded
+    | NodesReleased
+    | JobFinished
+    | JobsForgotten
+    | StepCreated
+    | StepAnswered
+    | StepFinished
+)
+
+UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}
+"""(kind, version) -> a function from that version's raw fields to the next version's."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Fact] = msgspec.msgpack.Decoder(Fact)
+
+
+def encode_fact(fact: Fact) -> tuple[str, int, bytes]:
+    """A fact as (kind, version, bytes) for the log."""
+    return type(fact).__name__, fact.VERSION, _encoder.encode(fact)
+
+
+def decode_fact(kind: str, version: int, blob: bytes) -> Fact:
+    """A fact from the log, upcast to today's version.
+
+    Raises `msgspec.ValidationError` for bytes that are no such fact.
+    """
+    if (kind, version) not in UPCASTS:
+        return _decoder.decode(blob)
+    raw: list[Any] = msgspec.msgpack.decode(blob)
+    while (upcast := UPCASTS.get((kind, version))) is not None:
+        raw, version = upcast(raw), version + 1
+    fact: Fact = msgspec.convert(raw, Fact)
+    return fact

@@ -1,0 +1,123 @@
+"""What must hold after every fact (design: invariants). Raises `InvariantViolation`; changes nothing.
+
+`check_job` and `check_node` look at single records (cheap: production checks what a batch touched); `check` walks
+everything, indexes included (tests and simulation after each fact, production in the background).
+"""
+
+from __future__ import annotations
+
+from eslurm.core.cluster import State, attempts_of, is_usable, owed_revisions, waits
+from eslurm.core.job import ranges
+from eslurm.core.job.model import Job
+from eslurm.core.job.states import FINAL, AttemptPhase, JobState
+
+
+class InvariantViolation(AssertionError):
+    """The state contradicts itself: a bug. The text names the record and the rule."""
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise InvariantViolation(what)
+
+
+def check_job(state: State, job: Job) -> None:
+    """One job's record against the rules."""
+    name = f"job {job.job_id} ({job.state.value})"
+    attempt = job.attempt
+    live = job.state in (JobState.LAUNCHING, JobState.RUNNING, JobState.COMPLETING)
+    _require((attempt is not None) == live, f"{name} has {'no' if attempt is None else 'an'} attempt")
+    _require(job.state not in FINAL or job.outcome is job.state, f"{name} has the outcome {job.outcome}")
+    for held in attempts_of(job):
+        nodes = {span.node for span in held.spans}
+        _require(held.held <= nodes, f"{name} holds nodes outside its spans")
+        _require(bool(held.held), f"{name} keeps an attempt that holds nothing")
+    if attempt is not None:
+        _require(
+            attempt.number == job.attempts, f"{name} lives in attempt {attempt.number} of {job.attempts}"
+        )
+        running = attempt.phase is AttemptPhase.RUNNING
+        _require(running == (job.state is JobState.RUNNING), f"{name} is in phase {attempt.phase.value}")
+    for residue in job.residues:
+        _require(residue.end is None and not residue.started_us, f"{name} left a residue that ran its script")
+    if job.state is JobState.PENDING:
+        in_queue = job.job_id in state.queue
+        _require(in_queue == bool(waits(job) and state.startable(job)), f"{name} in queue: {in_queue}")
+        _require(in_queue or bool(pending_reason(state, job)), f"{name} waits without a reason")
+    if job.is_array:
+        _check_array(state, job, name)
+
+
+def _check_array(state: State, job: Job, name: str) -> None:
+    assert job.tasks_left is not None and job.spec.array is not None
+    limit = job.spec.array.limit
+    _require(not limit or job.tasks_running <= limit, f"{name} runs {job.tasks_running} tasks, limit {limit}")
+    live = sum(
+        state.jobs[task].attempt is not None
+        for task in state.tasks_of.get(job.job_id, ())
+        if task in state.jobs
+    )
+    _require(live == job.tasks_running, f"{name} counts {job.tasks_running} running tasks, there are {live}")
+    overlap = ranges.intersection(job.tasks_left, job.tasks_ok) + ranges.intersection(
+        job.tasks_left, job.tasks_failed
+    )
+    _require(not overlap, f"{name} has tasks that wait and have ended: {overlap}")
+
+
+def pending_reason(state: State, job: Job) -> str:
+    """Why a pending job is not the planner's to place; "" when it is."""
+    if job.hold:
+        return {"user": "JobHeldUser", "admin": "JobHeldAdmin"}.get(job.hold, "JobHeldSystem")
+    if any(dependency.kind != "aftercorr" or not job.is_array for dependency in job.open):
+        return "Dependency"
+    if job.not_before_us:
+        return "BeginTime"
+    if job.is_array and not ranges.count(job.tasks_left or ()):
+        return "TasksRunning"
+    if (
+        job.is_array
+        and job.tasks_ready is not None
+        and not ranges.intersection(job.tasks_left or (), job.tasks_ready)
+    ):
+        return "Dependency"
+    if (job.is_array or job.array_job_id) and not state.startable(job):
+        return "JobArrayTaskLimit"
+    return ""
+
+
+def check(state: State) -> None:
+    """Everything, indexes included. Costs time in proportion to the whole state."""
+    state.ledger.check()
+    held: dict[int, list[tuple[tuple[int, ...], int]]] = {}
+    owed: dict[int, int] = {}
+    jobs_on: dict[int, set[int]] = {}
+    for job_id, job in state.jobs.items():
+        _require(job.job_id == job_id < state.next_id, f"job {job_id} is filed wrongly")
+        check_job(state, job)
+        for attempt in attempts_of(job):
+            for span in attempt.spans:
+                if span.node in attempt.held:
+                    held.setdefault(span.node, []).append((span.amounts, attempt.until_us))
+                    jobs_on.setdefault(span.node, set()).add(job_id)
+            for revision in owed_revisions(attempt):
+                _require(0 < revision <= state.revision, f"job {job_id} owes revision {revision}")
+                owed[revision] = job_id
+    _require(owed == state.owed, "the index of owed effects disagrees with the jobs")
+    _require(jobs_on == state.jobs_on, "the index of jobs per node disagrees with the jobs")
+    for position, number in enumerate(state.ledger.topology.numbers):
+        node = state.nodes[number]
+        booked = sorted((amounts, until) for until, amounts in state.ledger.holds_on(position))
+        _require(booked == sorted(held.get(number, [])), f"node {node.name}: the ledger holds {booked}")
+        usable = bool(state.ledger.usable >> position & 1)
+        _require(
+            usable == is_usable(node) or node.name not in _configured(state),
+            f"node {node.name} usable: {usable}",
+        )
+    queued = {entry[2] for entry in state.queue.first(len(state.queue))}
+    _require(queued <= state.jobs.keys(), f"the queue holds unknown jobs {queued - state.jobs.keys()}")
+    pending = sum(job.state is JobState.PENDING for job in state.jobs.values())
+    _require(pending == state.pending_count, f"{pending} jobs wait, counted {state.pending_count}")
+
+
+def _configured(state: State) -> set[str]:
+    return {node.name for node in state.config.nodes}

@@ -1,0 +1,137 @@
+"""When a job's dependencies hold, and the facts that follow when another job starts or ends.
+
+An array is one job to others: it ends with its last task. `aftercorr` alone looks at single tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eslurm.core import facts
+from eslurm.core.cluster import SECOND_US, State, name_key
+from eslurm.core.job import ranges
+from eslurm.core.job.model import Dependency, Job, JobSpec
+from eslurm.core.job.states import FINAL, JobState
+
+MET, NEVER, WAIT = "met", "never", "wait"
+KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
+
+
+def settled_outcome(job: Job) -> JobState | None:
+    """The final state of a job as soon as it is known."""
+    if job.state in FINAL:
+        return job.state
+    if job.state is JobState.COMPLETING and job.outcome is not JobState.PENDING:
+        return job.outcome
+    return None
+
+
+def verdict_of(kind: str, outcome: JobState) -> str:
+    """Whether a dependency of this kind on a job that ended so is met, or never will be."""
+    if kind in ("after", "afterany"):
+        return MET
+    if kind == "afternotok":
+        return NEVER if outcome is JobState.COMPLETED else MET
+    return MET if outcome is JobState.COMPLETED else NEVER
+
+
+def judge(state: State, dependency: Dependency, dependent: JobSpec, dependent_id: int) -> str:
+    """Whether one dependency is met now, never will be, or has to wait."""
+    if dependency.kind == "singleton":
+        twins = state.same_name.get(name_key(dependent), set())
+        return WAIT if any(job_id < dependent_id for job_id in twins) else MET
+    if dependency.settled:
+        return dependency.settled
+    target = state.find_job(dependency.job_id)
+    if target is None:
+        return NEVER
+    outcome = settled_outcome(target)
+    if dependency.kind == "aftercorr" and target.is_array and dependent.array is not None:
+        return WAIT if outcome is None else MET
+    if outcome is not None:
+        return verdict_of(dependency.kind, outcome)
+    return MET if dependency.kind == "after" and target.started_us else WAIT
+
+
+def delayed_until_us(state: State, dependencies: Iterable[Dependency]) -> int:
+    """The latest `after:ID+minutes` instant of the dependencies that are met."""
+    latest = 0
+    for dependency in dependencies:
+        if dependency.kind == "after" and dependency.delay_s:
+            target = state.find_job(dependency.job_id)
+            since_us = (target.started_us or target.ended_us) if target is not None else state.now_us
+            latest = max(latest, since_us + dependency.delay_s * SECOND_US)
+    return latest
+
+
+def affected(state: State, fact: facts.Fact) -> list[int]:
+    """Jobs whose dependencies have to be looked at again because of the fact just applied."""
+    match fact:
+        case facts.JobSubmitted():
+            return [fact.job_id] if any(dep.kind == "aftercorr" for dep in fact.open) else []
+        case facts.AttemptStarted() | facts.AttemptEnded() | facts.JobFinished() | facts.NodesReleased():
+            return _waiting_for(state, fact.job_id)
+        case facts.TasksDropped() | facts.TasksReleased():
+            return [fact.job_id, *_waiting_for(state, fact.job_id)]
+        case facts.JobPlaced():
+            return sorted(state.dependents.get(fact.array_job_id, ())) if fact.array_job_id else []
+        case _:
+            return []
+
+
+def _waiting_for(state: State, job_id: int) -> list[int]:
+    job = state.find_job(job_id)
+    if job is None:
+        return []
+    found = set(state.dependents.get(job_id, ()))
+    if job.array_job_id:
+        found |= state.dependents.get(job.array_job_id, set())
+    if job.state in FINAL and (twins := state.same_name.get(name_key(job.spec))):
+        found.add(min(twins))
+    return sorted(found)
+
+
+def reconsider(state: State, job_id: int) -> list[facts.Fact]:
+    """The facts that the state as it is now means for one waiting job; none if nothing has changed for it."""
+    job = state.find_job(job_id)
+    if job is None or job.state is not JobState.PENDING or not job.open:
+        return []
+    if corresponding := _corresponding(state, job):
+        return corresponding
+    still_open: list[Dependency] = []
+    met: list[Dependency] = []
+    for dependency in job.open:
+        verdict = judge(state, dependency, job.spec, job_id)
+        if verdict == NEVER:
+            text = f"dependency {dependency.kind}:{dependency.job_id} can never be met"
+            return [facts.JobFinished(job_id, JobState.CANCELLED, text)]
+        (still_open if verdict == WAIT else met).append(dependency)
+    if not met:
+        return []
+    return [facts.DependenciesChanged(job_id, tuple(still_open), delayed_until_us(state, met))]
+
+
+def _corresponding(state: State, job: Job) -> list[facts.Fact]:
+    """`aftercorr` between arrays: tasks whose counterpart ended well may start, the others never will."""
+    found: list[facts.Fact] = []
+    for dependency in job.open:
+        target = state.find_job(dependency.job_id)
+        if (
+            dependency.kind != "aftercorr"
+            or target is None
+            or not job.tasks_left
+            or target.spec.array is None
+        ):
+            continue
+        ready = ranges.intersection(job.tasks_left, target.tasks_ok)
+        ready = ranges.difference(ready, job.tasks_ready or ())
+        hopeful = ranges.difference(target.spec.array.tasks, target.tasks_failed)
+        if target.state in FINAL:
+            hopeful = target.tasks_ok
+        dropped = ranges.difference(job.tasks_left, hopeful)
+        if ready:
+            found.append(facts.TasksReleased(job.job_id, ready))
+        if dropped:
+            text = f"dependency aftercorr:{dependency.job_id} can never be met"
+            found.append(facts.TasksDropped(job.job_id, dropped, text))
+    return found

@@ -1,0 +1,194 @@
+"""A job as the cluster remembers it: what was asked (`JobSpec`), where it stands (`Job`), what runs (`Attempt`).
+
+Records are immutable; `core.apply` replaces them. Nothing else in the program changes a job.
+
+A job is a tuple of components (normally one). Each try to run it is an *attempt*, which holds an
+*allocation*: a set of spans, one per component and node. An array is one record plus exceptions:
+its tasks get records of their own only when they start, so 100,000 waiting tasks cost one record.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.job.ranges import Ranges
+from eslurm.core.job.request import Request
+from eslurm.core.job.states import AttemptPhase, JobState, StopCause
+
+Vector: TypeAlias = tuple[int, ...]
+NO_LIMIT = 0
+
+
+class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Who asked, as the door established it. `via` is `socket`, `agent` or `token`."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    via: str = "socket"
+
+
+class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One condition on another job. All of a job's dependencies must hold.
+
+    `kind` is one of after, afterany, afterok, afternotok, aftercorr, singleton (`job_id` 0).
+    `settled` is filled at the door when the other job has already left memory: "met" or "never".
+    """
+
+    kind: str
+    job_id: int = 0
+    delay_s: int = 0
+    settled: str = ""
+
+
+class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """The tasks of an array, and how many may run at once (0: all)."""
+
+    tasks: Ranges
+    limit: int = 0
+
+
+class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Everything the user said, normalised at the door; never changes except by an explicit update fact.
+
+    Hashes are SHA-256 of blobs in the store: neither scripts nor environments live in memory.
+    `output`, `error` and `input` are file name patterns, expanded on the node (`%j %A %a %N %x %u`).
+    """
+
+    name: str
+    user: Principal
+    partition: str
+    components: tuple[Request, ...]
+    script_hash: bytes
+    environment_hash: bytes
+    work_dir: str
+    time_limit_s: int = NO_LIMIT
+    output: str = ""
+    error: str = ""
+    input: str = ""
+    append_output: bool = True
+    begin_us: int = 0
+    priority: int | None = None
+    requeue: bool = True
+    held: bool = False
+    dependencies: tuple[Dependency, ...] = ()
+    array: ArraySpec | None = None
+    arguments: tuple[str, ...] = ()
+    account: str = ""
+    comment: str = ""
+    umask: int = 0o022
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What one component holds on one node from the attempt's start until it is given back.
+
+    `lent` spans are guests on resources whose owner keeps the span (invariants count use, not ownership).
+    """
+
+    node: int
+    amounts: Vector
+    tasks: int = 1
+    component: int = 0
+    lent: bool = False
+
+
+class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Somebody wants the attempt to end: why, who, and since when."""
+
+    cause: StopCause
+    at_us: int
+    by: str = ""
+    signal: int = 0
+
+
+class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """How a step ended, as its supervisor saw it."""
+
+    exit_code: int
+    signal: int = 0
+    cause: str = "exited"
+    text: str = ""
+    started_us: int = 0
+    ended_us: int = 0
+    user_cpu_us: int = 0
+    system_cpu_us: int = 0
+    max_rss_kib: int = 0
+
+
+class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One try to run a job, from placement until every node gave its resources back.
+
+    `number` counts from 1 within the job. `placed_revision` identifies the launch effect; `owed_revision`
+    the latest effect still owed to `waiting` nodes in the current phase (see `core.effects`).
+    `held` is the set of spans whose resources are still in use: it only shrinks.
+    """
+
+    number: int
+    phase: AttemptPhase
+    spans: tuple[Span, ...]
+    placed_us: int
+    placed_revision: int
+    until_us: int
+    held: frozenset[int]
+    waiting: frozenset[int] = frozenset()
+    owed_revision: int = 0
+    started_us: int = 0
+    stop: Stop | None = None
+    stop_revision: int = 0
+    end: StepEnd | None = None
+    ended_us: int = 0
+    next_step: int = 0
+
+    @property
+    def first(self) -> int:
+        """The node that runs the batch script."""
+        return self.spans[0].node
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A job's current record.
+
+    `hold` is "", user, admin or system (launches failed too often), with `reason_text` for people. `open` are the dependencies not met yet; `not_before_us` is 0 once due.
+    `outcome` is the final state, known as soon as the script has ended (state COMPLETING), or PENDING for a requeue.
+    `residues` are attempts that never ran the script but whose unreached nodes may still hold something.
+
+    For an array's record `tasks_left` are the tasks without a record of their own, `tasks_ready` those of
+    them that `aftercorr` lets start (None: all), and the other `tasks_*` count or list what became of the rest.
+    A started task has `array_job_id` and `array_task`.
+    """
+
+    job_id: int
+    spec: JobSpec
+    state: JobState
+    submitted_us: int
+    priority: int
+    reason_text: str = ""
+    hold: str = ""
+    open: tuple[Dependency, ...] = ()
+    not_before_us: int = 0
+    avoid: frozenset[int] = frozenset()
+    attempt: Attempt | None = None
+    attempts: int = 0
+    launch_failures: int = 0
+    residues: tuple[Attempt, ...] = ()
+    outcome: JobState | None = None
+    exit_code: int = 0
+    exit_signal: int = 0
+    exit_text: str = ""
+    started_us: int = 0
+    ended_us: int = 0
+    array_job_id: int = 0
+    array_task: int = -1
+    tasks_left: Ranges | None = None
+    tasks_ready: Ranges | None = None
+    tasks_running: int = 0
+    tasks_ok: Ranges = ()
+    tasks_failed: Ranges = ()
+
+    @property
+    def is_array(self) -> bool:
+        """Whether this is an array's own record rather than a plain job or one task."""
+        return self.tasks_left is not None

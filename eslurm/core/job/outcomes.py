@@ -1,0 +1,207 @@
+"""What nodes answered and reported about jobs, turned into facts.
+
+Unreached means unknown: it changes nothing here, except that a job of many nodes whose preparation
+missed some is tried again elsewhere (its script has certainly not run). The courier sends again what is owed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core import facts
+from eslurm.core.cluster import State, attempts_of
+from eslurm.core.effects import find_owed
+from eslurm.core.job.model import Attempt, Job
+from eslurm.core.job.states import AttemptPhase, JobState
+from eslurm.core.job.stopping import ended, outcome_of, stopped_outcome
+from eslurm.core.messages import EffectDone
+from eslurm.core.wire import End, Gone, LaunchStep, NodeGone, Prepare, Start, Started, StepEnded
+
+_started = msgspec.msgpack.Decoder(Started)
+_gone = msgspec.msgpack.Decoder(Gone)
+
+
+def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts.Fact]:
+    """An owed effect's broadcast came back. Answers to effects that are settled meanwhile say nothing new."""
+    effect = find_owed(state, message.revision)
+    if effect is None:
+        return []
+    match effect.body:
+        case Prepare() if effect.body.start:
+            job, attempt = _by_revision(state, message.revision)
+            return _on_started(state, job, attempt, message, now_us)
+        case Prepare():
+            job, attempt = _by_revision(state, message.revision)
+            return _on_prepared(state, job, attempt, message, now_us)
+        case Start():
+            job, attempt = _by_revision(state, message.revision)
+            return _on_started(state, job, attempt, message, now_us)
+        case End():
+            job, attempt = _by_revision(state, message.revision)
+            return _on_end_answered(state, job, attempt, message, now_us)
+        case LaunchStep():
+            return _on_step_launched(state, message)
+        case _:
+            return []
+
+
+def _by_revision(state: State, revision: int) -> tuple[Job, Attempt]:
+    job = state.get_job(state.owed[revision])
+    for attempt in attempts_of(job):
+        if revision in (attempt.placed_revision, attempt.owed_revision, attempt.stop_revision):
+            return job, attempt
+    raise AssertionError(f"job {job.job_id} owes nothing under revision {revision}")
+
+
+def _on_started(
+    state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
+) -> list[facts.Fact]:
+    first = attempt.first
+    for outcome in message.outcomes:
+        if first not in outcome.nodes:
+            continue
+        if outcome.status == "ok":
+            started_us = _started.decode(outcome.payload).at_us if outcome.payload else now_us
+            return [facts.AttemptStarted(job.job_id, attempt.number, started_us)]
+        if outcome.status == "failed":
+            # The node vouches that the script has not run there and never will.
+            released = (first,) if len(attempt.spans) == 1 else ()
+            return _launch_failed(state, job, attempt, now_us, released, (first,), outcome.text)
+    return []
+
+
+def _on_prepared(
+    state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
+) -> list[facts.Fact]:
+    ok: list[int] = []
+    failed: list[int] = []
+    unreached: list[int] = []
+    text = ""
+    for outcome in message.outcomes:
+        nodes = [number for number in outcome.nodes if number in attempt.waiting]
+        if outcome.status == "ok":
+            ok += nodes
+        elif outcome.status == "failed":
+            failed += nodes
+            text = outcome.text or text
+        else:
+            unreached += nodes
+    if not failed and not unreached:
+        return [facts.NodesPrepared(job.job_id, attempt.number, tuple(ok))] if ok else []
+    bad = (*failed, *unreached)
+    if not text:
+        text = f"{len(unreached)} of its {len(attempt.spans)} nodes did not answer"
+    return _launch_failed(state, job, attempt, now_us, tuple(failed), bad, text)
+
+
+def _launch_failed(
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    now_us: int,
+    released: tuple[int, ...],
+    avoid: tuple[int, ...],
+    text: str,
+) -> list[facts.Fact]:
+    """The job waits again, elsewhere if possible; after too many tries it is held and says so."""
+    if attempt.stop is not None:
+        outcome = stopped_outcome(job, attempt.stop.cause)
+        return [ended(state, job, attempt, now_us, outcome=outcome, released=released, text=text)]
+    names = ", ".join(state.node_names(list(avoid[:4]))) + (", ..." if len(avoid) > 4 else "")
+    why = f"could not be launched on {names}: {text}"
+    end = ended(
+        state,
+        job,
+        attempt,
+        now_us,
+        outcome=JobState.PENDING,
+        released=released,
+        text=why,
+        avoid=avoid,
+        residue=True,
+    )
+    if job.launch_failures + 1 >= state.config.launch_failures_max:
+        return [end, facts.JobHeld(job.job_id, "system", why)]
+    return [end]
+
+
+def _on_end_answered(
+    state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
+) -> list[facts.Fact]:
+    gone: list[int] = []
+    never_started = False
+    for outcome in message.outcomes:
+        if outcome.status != "ok" or not outcome.payload:
+            continue
+        for number in outcome.nodes:
+            if number not in attempt.held:
+                continue
+            if number == attempt.first and attempt.phase is not AttemptPhase.RELEASING:
+                # If it had started, its outcome is in the node's spool and decides.
+                never_started = not _gone.decode(outcome.payload).started
+                if never_started:
+                    gone.append(number)
+            else:
+                gone.append(number)
+    if never_started and attempt.stop is not None:
+        outcome_state = stopped_outcome(job, attempt.stop.cause)
+        text = f"{attempt.stop.cause.value} by {attempt.stop.by}"
+        return [ended(state, job, attempt, now_us, outcome=outcome_state, released=tuple(gone), text=text)]
+    return [facts.NodesReleased(job.job_id, attempt.number, tuple(gone))] if gone else []
+
+
+def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fact]:
+    """The batch script of an attempt ended on its first node (reported at least once)."""
+    found = state.find_attempt(report.job_id, report.attempt)
+    if found is None:
+        return []
+    job, attempt = found
+    if (
+        attempt is job.attempt
+        and attempt.phase is not AttemptPhase.RELEASING
+        and report.node == attempt.first
+    ):
+        outcome = outcome_of(job, attempt, report.end)
+        released = (report.node,) if report.gone and report.node in attempt.held else ()
+        text = ""
+        if attempt.stop is not None:
+            text = f"{attempt.stop.cause.value} by {attempt.stop.by}"
+        return [
+            ended(state, job, attempt, now_us, outcome=outcome, end=report.end, released=released, text=text)
+        ]
+    if report.gone:
+        return on_node_gone(state, NodeGone(report.node, report.incarnation, report.job_id, report.attempt))
+    return []
+
+
+def on_node_gone(state: State, report: NodeGone) -> list[facts.Fact]:
+    """Nothing of the attempt is left on the node."""
+    found = state.find_attempt(report.job_id, report.attempt)
+    if found is None:
+        return []
+    job, attempt = found
+    if report.node not in attempt.held:
+        return []
+    if (
+        attempt is job.attempt
+        and attempt.phase is not AttemptPhase.RELEASING
+        and report.node == attempt.first
+    ):
+        return []
+    return [facts.NodesReleased(job.job_id, attempt.number, (report.node,))]
+
+
+def _on_step_launched(state: State, message: EffectDone) -> list[facts.Fact]:
+    job_id, number = state.step_owed[message.revision]
+    step = state.steps[(job_id, number)]
+    started: list[int] = []
+    failed: list[tuple[int, str]] = []
+    for outcome in message.outcomes:
+        nodes = [node for node in outcome.nodes if node in step.waiting]
+        if outcome.status == "ok":
+            started += nodes
+        elif outcome.status == "failed":
+            failed += [(node, outcome.text) for node in nodes]
+    if not started and not failed:
+        return []
+    return [facts.StepAnswered(job_id, number, tuple(started), tuple(failed))]

@@ -1,0 +1,29 @@
+"""What one component of a job asks for, before any node is chosen.
+
+A `Request` is immutable and comes from the doors already validated in form; whether it can ever
+be satisfied is the planner's question (`insufficient now` is not `infeasible ever`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """The resources of one component. Fields are only ever appended.
+
+    `nodes_min == 0` leaves the number of nodes to the planner (as few as fit the tasks).
+    `memory_per_node_mib` and `memory_per_cpu_mib` exclude each other; 0 means "the partition's
+    default". `include` nodes must all be part of the allocation; `exclude` nodes never are.
+    """
+
+    tasks: int = 1
+    cpus_per_task: int = 1
+    nodes_min: int = 0
+    nodes_max: int = 0
+    tasks_per_node: int = 0
+    memory_per_node_mib: int = 0
+    memory_per_cpu_mib: int = 0
+    exclusive: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()

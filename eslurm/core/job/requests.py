@@ -1,0 +1,338 @@
+"""What people ask of jobs, turned into facts or refused with a reason and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from eslurm.core import facts
+from eslurm.core.cluster import State
+from eslurm.core.config import Partition
+from eslurm.core.ids import take_ids
+from eslurm.core.job import ranges
+from eslurm.core.job.dependency import KINDS, MET, NEVER, WAIT, delayed_until_us, judge
+from eslurm.core.job.model import Dependency, Job, JobSpec, Principal
+from eslurm.core.job.request import Request
+from eslurm.core.job.states import ACTIVE, FINAL, JobState, StopCause
+from eslurm.core.job.stopping import stop
+from eslurm.core.messages import (
+    CancelJobs,
+    Changed,
+    HoldJobs,
+    JobProblem,
+    JobRef,
+    RefusalCode,
+    Refused,
+    RequeueJobs,
+    SubmitJobs,
+    Submitted,
+    UpdateJob,
+)
+from eslurm.core.plan.feasible import empty_ledger, feasible_ever
+
+PRIORITY_DEFAULT = 1000
+PRIORITY_MAX = 2**31 - 1
+FEASIBLE_MAX = 1024
+"""Bound of the memory of which requests fit; a site's users ask for few different shapes."""
+
+Decision = tuple[list[facts.Fact], Submitted | Changed]
+
+
+def is_operator(state: State, who: Principal) -> bool:
+    """Operators may change anything; never someone who came through an agent's door (design: two doors)."""
+    return who.uid in state.config.operators and who.via != "agent"
+
+
+# ---- submit ----
+
+
+def on_submit(state: State, message: SubmitJobs, now_us: int) -> Decision:
+    """All of the jobs or none. Raises `Refused` naming the option and the way out."""
+    if state.pending_count + len(message.specs) > state.config.pending_jobs_max:
+        raise Refused(
+            RefusalCode.EXHAUSTED,
+            f"the queue is full ({state.config.pending_jobs_max} waiting jobs): submit again later",
+        )
+    lease, ids = take_ids(state, len(message.specs))
+    found: list[facts.Fact] = list(lease)
+    for job_id, spec in zip(ids, message.specs, strict=True):
+        spec = checked(state, spec)
+        still_open, not_before_us = _open_dependencies(state, spec, job_id)
+        due_us = max(spec.begin_us, not_before_us)
+        priority = PRIORITY_DEFAULT if spec.priority is None else spec.priority
+        found.append(facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0))
+    return found, Submitted(tuple(ids))
+
+
+def checked(state: State, spec: JobSpec) -> JobSpec:
+    """The spec with the partition's defaults filled in. Raises `Refused` if it can never run."""
+    partition = _partition(state, spec.partition)
+    limit_s = spec.time_limit_s or partition.time_limit_default_s or partition.time_limit_max_s
+    if partition.time_limit_max_s and limit_s > partition.time_limit_max_s:
+        raise Refused(
+            RefusalCode.INFEASIBLE,
+            f"--time: {limit_s} s is more than partition {partition.name} allows "
+            f"({partition.time_limit_max_s} s): ask for less or use another partition",
+        )
+    if spec.priority is not None:
+        if not 0 <= spec.priority <= PRIORITY_MAX:
+            raise Refused(RefusalCode.INVALID, f"--priority: {spec.priority} is not within 0..{PRIORITY_MAX}")
+        if spec.priority > PRIORITY_DEFAULT and not is_operator(state, spec.user):
+            raise Refused(
+                RefusalCode.DENIED,
+                f"--priority: only operators may go above {PRIORITY_DEFAULT}: use a lower number",
+            )
+    if spec.array is not None and ranges.count(spec.array.tasks) > state.config.array_tasks_max:
+        raise Refused(
+            RefusalCode.INVALID,
+            f"--array: {ranges.count(spec.array.tasks)} tasks are more than {state.config.array_tasks_max}: split it",
+        )
+    spec = replace(spec, partition=partition.name, time_limit_s=limit_s)
+    for request in spec.components:
+        _feasible(state, spec.partition, request)
+    return spec
+
+
+def _partition(state: State, name: str) -> Partition:
+    if not name:
+        for partition in state.config.partitions:
+            if partition.default:
+                return partition
+        raise Refused(RefusalCode.INVALID, "--partition: there is no default partition: name one")
+    named = state.partitions.get(name)
+    if named is None:
+        known = ", ".join(sorted(state.partitions)) or "none"
+        raise Refused(RefusalCode.INVALID, f"--partition: '{name}' does not exist: use one of {known}")
+    return named
+
+
+def _feasible(state: State, partition: str, request: Request) -> None:
+    key = (partition, request)
+    known = state.feasible.get(key)
+    if known is None:
+        if state.empty is None:
+            state.empty = empty_ledger(state.ledger.topology)
+        problem = feasible_ever(request, state.partition_views[partition], state.empty)
+        known = problem.reason if problem is not None else ""
+        if len(state.feasible) >= FEASIBLE_MAX:
+            state.feasible.clear()
+        state.feasible[key] = known
+    if known:
+        raise Refused(RefusalCode.INFEASIBLE, known)
+
+
+def _open_dependencies(state: State, spec: JobSpec, job_id: int) -> tuple[tuple[Dependency, ...], int]:
+    still_open: list[Dependency] = []
+    met: list[Dependency] = []
+    for dependency in spec.dependencies:
+        if dependency.kind not in KINDS:
+            raise Refused(
+                RefusalCode.INVALID,
+                f"--dependency: '{dependency.kind}' is unknown: use one of {', '.join(KINDS)}",
+            )
+        known = dependency.job_id in state.jobs or dependency.settled or dependency.kind == "singleton"
+        if not known:
+            raise Refused(RefusalCode.INVALID, f"--dependency: job {dependency.job_id} does not exist")
+        verdict = judge(state, dependency, spec, job_id)
+        if verdict == NEVER:
+            raise Refused(
+                RefusalCode.INVALID,
+                f"--dependency: {dependency.kind}:{dependency.job_id} can never be met: that job has ended otherwise",
+            )
+        if verdict == WAIT:
+            still_open.append(dependency)
+        elif verdict == MET:
+            met.append(dependency)
+            if dependency.kind == "aftercorr" and spec.array is not None:
+                target = state.find_job(dependency.job_id)
+                if target is not None and target.is_array:
+                    still_open.append(dependency)
+    return tuple(still_open), delayed_until_us(state, met)
+
+
+# ---- everything that names existing jobs ----
+
+Change = Callable[[Job, int], list[facts.Fact]]
+
+
+def _for_each(
+    state: State, by: Principal, refs: Iterable[JobRef], change: Change
+) -> tuple[list[facts.Fact], Changed]:
+    """Apply `change(job, task)` to each named job; problems are told one by one, the others go through."""
+    found: list[facts.Fact] = []
+    problems: list[JobProblem] = []
+    count = 0
+    for ref in dict.fromkeys(refs):
+        what = f"{ref.job_id}_{ref.task}" if ref.task >= 0 else str(ref.job_id)
+        try:
+            job, task = _resolve(state, ref)
+            if by.uid != job.spec.user.uid and not is_operator(state, by):
+                raise Refused(RefusalCode.DENIED, f"job {what} belongs to {job.spec.user.name}")
+            found += change(job, task)
+            count += 1
+        except Refused as refused:
+            problems.append(JobProblem(what, refused.code, refused.text))
+    return found, Changed(count, tuple(problems))
+
+
+def _resolve(state: State, ref: JobRef) -> tuple[Job, int]:
+    """The record a reference means; the second value is a task that has no record of its own yet, or -1."""
+    job = state.find_job(ref.job_id)
+    if job is None:
+        raise Refused(
+            RefusalCode.NOT_FOUND, f"job {ref.job_id} does not exist or has ended long ago: see esacct"
+        )
+    if ref.task < 0:
+        return job, -1
+    if job.tasks_left is not None and ranges.contains(job.tasks_left, ref.task):
+        return job, ref.task
+    for task_id in state.tasks_of.get(ref.job_id, ()):
+        task = state.get_job(task_id)
+        if task.array_task == ref.task:
+            return task, -1
+    raise Refused(RefusalCode.NOT_FOUND, f"job {ref.job_id} has no waiting or running task {ref.task}")
+
+
+def _with_tasks(state: State, job: Job) -> list[Job]:
+    """The record itself and, for an array, its tasks that are not final."""
+    tasks = sorted(state.tasks_of.get(job.job_id, ()))
+    return [job, *(task for task in map(state.get_job, tasks) if task.state not in FINAL)]
+
+
+def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
+    """End jobs, or send them a signal."""
+    refs = message.jobs or _selected(state, message)
+    cancelled: set[int] = set()
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        if message.signal:
+            return _signal(state, job, message.signal, message.by.name)
+        if task >= 0:
+            return [facts.TasksDropped(job.job_id, ((task, task),), f"cancelled by {message.by.name}")]
+        if job.state in FINAL:
+            raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} has already ended ({job.state.value})")
+        found: list[facts.Fact] = []
+        for record in _with_tasks(state, job):
+            if record.job_id not in cancelled:
+                cancelled.add(record.job_id)
+                found += _cancel(state, record, message.by.name, now_us)
+        return found
+
+    return _for_each(state, message.by, refs, change)
+
+
+def _cancel(state: State, job: Job, by: str, now_us: int) -> list[facts.Fact]:
+    if job.state is JobState.PENDING:
+        return [facts.JobFinished(job.job_id, JobState.CANCELLED, f"cancelled by {by}")]
+    return stop(state, job, StopCause.CANCEL, now_us, by) if job.state in ACTIVE else []
+
+
+def _signal(state: State, job: Job, signal: int, by: str) -> list[facts.Fact]:
+    running = [record for record in _with_tasks(state, job) if record.state is JobState.RUNNING]
+    if not running:
+        raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to signal")
+    found: list[facts.Fact] = []
+    for record in running:
+        assert record.attempt is not None
+        found.append(facts.JobSignalled(record.job_id, record.attempt.number, signal, by))
+    return found
+
+
+def _selected(state: State, message: CancelJobs) -> list[JobRef]:
+    if not (message.user or message.name or message.partition or message.state):
+        raise Refused(
+            RefusalCode.INVALID, "nothing is named: give job ids, or --user, --name, --partition or --state"
+        )
+    operator = is_operator(state, message.by)
+    return [
+        JobRef(job.job_id)
+        for job in state.jobs.values()
+        if job.state not in FINAL
+        and (operator or job.spec.user.uid == message.by.uid)
+        and message.user in ("", job.spec.user.name)
+        and message.name in ("", job.spec.name)
+        and message.partition in ("", job.spec.partition)
+        and message.state.upper() in ("", job.state.value)
+    ]
+
+
+def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
+    """Hold pending jobs, or let them go."""
+    operator = is_operator(state, message.by)
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        if task >= 0:
+            raise Refused(
+                RefusalCode.INVALID, f"task {task} waits within its array: hold job {job.job_id} as a whole"
+            )
+        if job.state is not JobState.PENDING:
+            raise Refused(
+                RefusalCode.CONFLICT, f"job {job.job_id} is {job.state.value}: only waiting jobs can be held"
+            )
+        if not message.release:
+            owner = job.spec.user.uid == message.by.uid
+            return [facts.JobHeld(job.job_id, "user" if owner else "admin", f"held by {message.by.name}")]
+        if job.hold == "admin" and not operator:
+            raise Refused(
+                RefusalCode.DENIED, f"job {job.job_id} was held by an administrator: ask one to release it"
+            )
+        return [facts.JobHeld(job.job_id, "")] if job.hold else []
+
+    return _for_each(state, message.by, message.jobs, change)
+
+
+def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
+    """End the live attempts; the jobs wait again."""
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        live = [record for record in _with_tasks(state, job) if record.state in ACTIVE]
+        if not live or task >= 0:
+            raise Refused(
+                RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to requeue"
+            )
+        found: list[facts.Fact] = []
+        for record in live:
+            found += stop(state, record, StopCause.REQUEUE, now_us, message.by.name)
+        return found
+
+    return _for_each(state, message.by, message.jobs, change)
+
+
+def on_update(state: State, message: UpdateJob, now_us: int) -> Decision:
+    """Change a waiting job's parameters. The new job is checked like a new one."""
+    operator = is_operator(state, message.by)
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        if task >= 0 or job.state is not JobState.PENDING:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"job {job.job_id} is {job.state.value}: only waiting jobs can be changed",
+            )
+        if message.priority is not None and message.priority > job.priority and not operator:
+            raise Refused(RefusalCode.DENIED, "priority: only operators may raise it")
+        spec = checked(state, _changed_spec(job.spec, message))
+        priority = job.priority if message.priority is None else message.priority
+        due_us = job.not_before_us if message.begin_us is None else message.begin_us
+        return [facts.JobChanged(job.job_id, spec, priority, due_us if due_us > now_us else 0)]
+
+    return _for_each(state, message.by, (message.job,), change)
+
+
+def _changed_spec(spec: JobSpec, message: UpdateJob) -> JobSpec:
+    changes: dict[str, object] = {
+        name: value
+        for name in ("name", "partition", "time_limit_s", "begin_us", "comment")
+        if (value := getattr(message, name)) is not None
+    }
+    request = spec.components[0]
+    if message.nodes_min is not None:
+        request = replace(
+            request, nodes_min=message.nodes_min, nodes_max=message.nodes_max or message.nodes_min
+        )
+    changes["components"] = (request, *spec.components[1:])
+    if message.array_limit is not None:
+        if spec.array is None:
+            raise Refused(RefusalCode.INVALID, "ArrayTaskThrottle: this job is no array")
+        changes["array"] = replace(spec.array, limit=message.array_limit)
+    return replace(spec, **changes)

@@ -1,0 +1,235 @@
+"""Everything that can arrive at the controller's core. `decide` turns one message into facts and an answer.
+
+Requests come from people through a door and carry who asked; the others come from nodes, links and timers
+and travel in the inbox lane that is never refused.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.config import ClusterConfig
+from eslurm.core.job.model import JobSpec, Principal
+from eslurm.core.plan.mapping import Placement
+from eslurm.core.wire import Report
+
+
+class RefusalCode(enum.Enum):
+    """Why a request was refused; doors map it to a status, commands to an exit code."""
+
+    INVALID = "invalid"
+    INFEASIBLE = "infeasible"
+    NOT_FOUND = "not_found"
+    DENIED = "denied"
+    CONFLICT = "conflict"
+    EXHAUSTED = "exhausted"
+    INTERNAL = "internal"
+
+
+class Refused(Exception):
+    """One message is refused; nothing of it happens. `text` names the thing, the value and the way out."""
+
+    def __init__(self, code: RefusalCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+# ---- requests ----
+
+
+class SubmitJobs(msgspec.Struct, frozen=True):
+    """Accept all of these jobs or none. Answer: `Submitted`."""
+
+    specs: tuple[JobSpec, ...]
+
+
+class JobRef(msgspec.Struct, frozen=True, order=True):
+    """A job, or one task of an array (`task >= 0`), as people write it: 17 or 17_4."""
+
+    job_id: int
+    task: int = -1
+
+
+class CancelJobs(msgspec.Struct, frozen=True):
+    """End jobs, or only signal them (`signal > 0`). Answer: `Changed`.
+
+    An empty `jobs` selects by user, name, partition or state.
+    """
+
+    by: Principal
+    jobs: tuple[JobRef, ...] = ()
+    user: str = ""
+    name: str = ""
+    partition: str = ""
+    state: str = ""
+    signal: int = 0
+
+
+class HoldJobs(msgspec.Struct, frozen=True):
+    """Hold (or with `release` let go) pending jobs. Answer: `Changed`.
+
+    An administrator's hold only an administrator lifts.
+    """
+
+    by: Principal
+    jobs: tuple[JobRef, ...]
+    release: bool = False
+
+
+class RequeueJobs(msgspec.Struct, frozen=True):
+    """End the jobs' attempts and let them wait again. Answer: `Changed`."""
+
+    by: Principal
+    jobs: tuple[JobRef, ...]
+
+
+class UpdateJob(msgspec.Struct, frozen=True):
+    """Change a pending job's (or shorten a running job's) parameters; None leaves one as it is. Answer: `Changed`."""
+
+    by: Principal
+    job: JobRef
+    name: str | None = None
+    partition: str | None = None
+    time_limit_s: int | None = None
+    priority: int | None = None
+    begin_us: int | None = None
+    comment: str | None = None
+    nodes_min: int | None = None
+    nodes_max: int | None = None
+    array_limit: int | None = None
+
+
+class UpdateNodes(msgspec.Struct, frozen=True):
+    """`action` is drain, resume or lost (the administrator vouches that nothing runs there any more). Answer: `Changed`."""
+
+    by: Principal
+    names: tuple[str, ...]
+    action: str
+    reason: str = ""
+
+
+class CreateStep(msgspec.Struct, frozen=True):
+    """A running job's owner starts tasks on its nodes. Answer: `StepCreated`."""
+
+    by: Principal
+    job_id: int
+    tasks: int
+    nodes: int
+    argv: tuple[str, ...]
+    environment_hash: bytes
+    work_dir: str
+    endpoint: str
+    cookie: bytes
+    cpus_per_task: int = 1
+    name: str = ""
+
+
+class FinishStep(msgspec.Struct, frozen=True):
+    """The step's own command says how it ended (merged over all tasks). Answer: `Changed`."""
+
+    by: Principal
+    job_id: int
+    step: int
+    exit_code: int
+    signal: int = 0
+
+
+# ---- from nodes, links, timers and the configuration ----
+
+
+class Reports(msgspec.Struct, frozen=True):
+    """Reports of agents. Answer: `Acks`, to be sent after the commit."""
+
+    reports: tuple[Report, ...]
+
+
+class NodeOutcome(msgspec.Struct, frozen=True):
+    """What became of one effect on a set of nodes. `status` is ok, failed or unreached; unreached means unknown."""
+
+    nodes: tuple[int, ...]
+    status: str
+    text: str = ""
+    payload: bytes = b""
+
+
+class EffectDone(msgspec.Struct, frozen=True):
+    """A broadcast came back: every node of effect (revision, index) is in exactly one outcome."""
+
+    revision: int
+    index: int
+    outcomes: tuple[NodeOutcome, ...]
+
+
+class HeartbeatDone(msgspec.Struct, frozen=True):
+    """Nodes that became reachable or unreachable by the heartbeat rule (differences only)."""
+
+    back: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+
+
+class EpochStarted(msgspec.Struct, frozen=True):
+    """This controller begins to lead under a new epoch: every node must register again before it is given work."""
+
+    epoch: int
+
+
+class ConfigLoaded(msgspec.Struct, frozen=True):
+    """A configuration was read; it becomes a fact if it differs from the one in force."""
+
+    config: ClusterConfig
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed: due timers fire."""
+
+
+class PlanMade(msgspec.Struct, frozen=True):
+    """A planning cycle ended; each placement is checked again, for the state may have moved on."""
+
+    placements: tuple[Placement, ...]
+    generation: int
+
+
+Request: TypeAlias = (
+    SubmitJobs | CancelJobs | HoldJobs | RequeueJobs | UpdateJob | UpdateNodes | CreateStep | FinishStep
+)
+Event: TypeAlias = Reports | EffectDone | HeartbeatDone | EpochStarted | ConfigLoaded | Tick | PlanMade
+Message: TypeAlias = Request | Event
+
+
+# ---- answers ----
+
+
+class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
+    job_ids: tuple[int, ...]
+
+
+class JobProblem(msgspec.Struct, frozen=True, array_like=True):
+    """One of the named things could not be changed, and why."""
+
+    what: str
+    code: RefusalCode
+    text: str
+
+
+class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed"):
+    """How many things changed, and which could not be."""
+
+    count: int
+    problems: tuple[JobProblem, ...] = ()
+
+
+class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_created"):
+    """`layout` gives, per node in order, its name and its number of tasks."""
+
+    job_id: int
+    attempt: int
+    step: int
+    layout: tuple[tuple[str, int], ...]
+
+
+Answer: TypeAlias = Submitted | Changed | StepCreated

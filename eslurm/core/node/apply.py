@@ -1,0 +1,81 @@
+"""How facts about the configuration, epochs and nodes change their records."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from eslurm.core import facts
+from eslurm.core.cluster import State
+from eslurm.core.job.states import IllegalTransition
+from eslurm.core.node.model import Node
+from eslurm.core.node.states import TRANSITIONS, NodeState
+
+
+def moved(node: Node, state: NodeState) -> NodeState:
+    """`state`, if the table allows the node to go there."""
+    if state is not node.state and state not in TRANSITIONS[node.state]:
+        raise IllegalTransition(f"node {node.name}: {node.state.value} -> {state.value}")
+    return state
+
+
+def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
+    given = dict(fact.numbers)
+    configured = set()
+    for node_config in fact.config.nodes:
+        configured.add(node_config.name)
+        number = state.numbers.get(node_config.name)
+        if number is None:
+            number = given[node_config.name]
+            node = Node(number=number, name=node_config.name, total=node_config.total, since_us=state.now_us)
+        else:
+            node = replace(state.nodes[number], total=node_config.total)
+        state.put_node(node)
+    for node in list(state.nodes.values()):
+        if node.name not in configured and node.number not in state.jobs_on:
+            state.drop_node(node.number)
+    state.set_config(fact.config, state.revision)
+
+
+def apply_epoch(state: State, fact: facts.EpochBegan) -> None:
+    state.epoch = fact.epoch
+    state.touched.settings = True
+    for node in list(state.nodes.values()):
+        if node.state in (NodeState.UP, NodeState.UNREACHABLE):
+            state.put_node(replace(node, state=moved(node, NodeState.UNKNOWN), since_us=state.now_us))
+        elif node.state is NodeState.UNKNOWN:
+            state.put_node(replace(node, since_us=state.now_us))
+
+
+def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
+    node = state.nodes[fact.number]
+    state.put_node(
+        replace(
+            node,
+            state=moved(node, NodeState.UP),
+            since_us=state.now_us,
+            node_uid=fact.node_uid,
+            boot_id=fact.boot_id,
+            session=fact.session,
+            incarnation=fact.incarnation,
+            epoch=fact.epoch,
+            endpoint=fact.endpoint,
+            reason=node.reason if node.drain else "",
+        )
+    )
+
+
+def apply_state(state: State, fact: facts.NodeStateChanged) -> None:
+    node = state.nodes[fact.number]
+    state.put_node(
+        replace(
+            node,
+            state=moved(node, fact.state),
+            since_us=state.now_us,
+            reason=node.reason if node.drain else fact.reason,
+        )
+    )
+
+
+def apply_drain(state: State, fact: facts.NodeDrainChanged) -> None:
+    node = state.nodes[fact.number]
+    state.put_node(replace(node, drain=fact.drain, reason=fact.reason))

@@ -1,0 +1,192 @@
+"""Configuration, epochs, registrations, heartbeats and administration of nodes, turned into facts."""
+
+from __future__ import annotations
+
+from eslurm.core import facts
+from eslurm.core.cluster import State, attempts_of
+from eslurm.core.job.model import Attempt, Job
+from eslurm.core.job.requests import is_operator
+from eslurm.core.job.states import AttemptPhase
+from eslurm.core.job.stopping import node_gone
+from eslurm.core.messages import (
+    Changed,
+    ConfigLoaded,
+    EpochStarted,
+    HeartbeatDone,
+    JobProblem,
+    RefusalCode,
+    Refused,
+    UpdateNodes,
+)
+from eslurm.core.node.model import Node
+from eslurm.core.node.states import NodeState
+from eslurm.core.resources.vector import fits
+from eslurm.core.wire import HeldAttempt, Registration, RegistrationReply
+
+STALE_EPOCH = "stale epoch"
+
+
+def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
+    """A configuration that differs becomes a fact; new nodes get the next free numbers."""
+    config = message.config
+    if config == state.config:
+        return []
+    next_number = max(state.nodes, default=-1) + 1
+    added = [node.name for node in config.nodes if node.name not in state.numbers]
+    numbers = tuple((name, next_number + at) for at, name in enumerate(added))
+    return [facts.ConfigAccepted(config, numbers)]
+
+
+def on_epoch(state: State, message: EpochStarted) -> list[facts.Fact]:
+    """Begin to lead. Epochs only rise."""
+    if message.epoch <= state.epoch:
+        raise Refused(RefusalCode.CONFLICT, f"epoch {message.epoch} is not above {state.epoch}")
+    return [facts.EpochBegan(message.epoch)]
+
+
+def on_registration(
+    state: State, registration: Registration, now_us: int
+) -> tuple[list[facts.Fact], RegistrationReply]:
+    """A node offers itself. What it does not hold any more, though we thought so, is over."""
+    name = registration.name
+    number = state.numbers.get(name)
+    if number is None:
+        return [], RegistrationReply(
+            name, refused=f"node {name} is not in the configuration of {state.config.cluster}"
+        )
+    node = state.nodes[number]
+    if registration.epoch != state.epoch:
+        # It has to refuse older epochs from before its inventory on, so it must know the epoch first.
+        return [], RegistrationReply(name, number, epoch=state.epoch, owner=state.owner, refused=STALE_EPOCH)
+    if (
+        node.session == registration.session
+        and node.epoch == state.epoch
+        and node.state is not NodeState.LOST
+    ):
+        found = _back(node) if node.state is not NodeState.UP else []
+        return found, _reply(state, node, node.incarnation)
+    if _is_twin(state, node, registration):
+        return [], RegistrationReply(
+            name, number, refused=f"another live agent serves node {name}: stop it first"
+        )
+    return _registered(state, node, registration, now_us), _reply(state, node, node.incarnation + 1)
+
+
+def _reply(state: State, node: Node, incarnation: int) -> RegistrationReply:
+    return RegistrationReply(node.name, node.number, incarnation, state.epoch, state.owner)
+
+
+def _back(node: Node) -> list[facts.Fact]:
+    return [facts.NodeStateChanged(node.number, NodeState.UP)]
+
+
+def _is_twin(state: State, node: Node, registration: Registration) -> bool:
+    """Whether somebody else's claim on this node's name is still to be believed."""
+    if not node.node_uid or node.node_uid == registration.node_uid:
+        return False
+    return node.state is NodeState.UP or (node.state is not NodeState.LOST and node.number in state.jobs_on)
+
+
+def _registered(state: State, node: Node, registration: Registration, now_us: int) -> list[facts.Fact]:
+    found: list[facts.Fact] = [
+        facts.NodeRegistered(
+            node.number,
+            registration.node_uid,
+            registration.boot_id,
+            registration.session,
+            node.incarnation + 1,
+            state.epoch,
+            registration.endpoint,
+            registration.total,
+        )
+    ]
+    if not fits(node.total, registration.total):
+        text = f"offers {registration.total}, configured are {node.total}"
+        found.append(facts.NodeDrainChanged(node.number, True, text))
+    held = {(entry.job_id, entry.attempt): entry for entry in registration.held}
+    rebooted = bool(node.boot_id) and node.boot_id != registration.boot_id
+    why = f"node {node.name} was rebooted" if rebooted else f"node {node.name} was restarted without it"
+    known: set[tuple[int, int]] = set()
+    for job_id in sorted(state.jobs_on.get(node.number, ())):
+        job = state.get_job(job_id)
+        for attempt in attempts_of(job):
+            known.add((job_id, attempt.number))
+            if vanished(attempt, node.number, held.get((job_id, attempt.number))):
+                found += node_gone(state, job, attempt, node.number, now_us, why)
+    for key, entry in held.items():
+        if key not in known and entry.stage != "tombstone":
+            found.append(facts.OrphanFound(node.number, *key))
+    return found
+
+
+def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None) -> bool:
+    """Whether the node's inventory proves that the attempt's part there is over.
+
+    A launch that the node never confirmed may still be on its way: it is sent again, not given up.
+    A tombstone with no outcome behind it means that the node ended it and has told so before.
+    """
+    if number not in attempt.held:
+        return False
+    if entry is not None and entry.stage != "tombstone":
+        return False
+    if attempt.phase is AttemptPhase.PREPARING:
+        return number not in attempt.waiting or entry is not None
+    return True
+
+
+def on_heartbeat(state: State, message: HeartbeatDone) -> list[facts.Fact]:
+    """The heartbeat rule found nodes to be missing or back. Unreachable is not lost: their jobs are kept."""
+    found: list[facts.Fact] = []
+    for number in message.missing:
+        node = state.nodes.get(number)
+        if node is not None and node.state is NodeState.UP:
+            found.append(
+                facts.NodeStateChanged(
+                    number,
+                    NodeState.UNREACHABLE,
+                    f"missed {state.config.heartbeats_missed_max} heartbeats",
+                )
+            )
+    for number in message.back:
+        node = state.nodes.get(number)
+        if node is not None and node.state is NodeState.UNREACHABLE and node.epoch == state.epoch:
+            found += _back(node)
+    return found
+
+
+def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[list[facts.Fact], Changed]:
+    """Drain, resume, or declare nodes lost. For operators only."""
+    if not is_operator(state, message.by):
+        raise Refused(RefusalCode.DENIED, f"{message.by.name} is no operator: nodes are theirs to change")
+    if message.action not in ("drain", "resume", "lost"):
+        raise Refused(RefusalCode.INVALID, f"'{message.action}' is unknown: use drain, resume or lost")
+    if message.action == "drain" and not message.reason:
+        raise Refused(RefusalCode.INVALID, "a drained node needs a reason: add reason=TEXT")
+    found: list[facts.Fact] = []
+    problems: list[JobProblem] = []
+    count = 0
+    for name in dict.fromkeys(message.names):
+        number = state.numbers.get(name)
+        if number is None:
+            problems.append(JobProblem(name, RefusalCode.NOT_FOUND, f"node {name} does not exist"))
+            continue
+        count += 1
+        if message.action == "lost":
+            found += lost(state, number, f"declared lost by {message.by.name}", now_us)
+        else:
+            draining = message.action == "drain"
+            found.append(facts.NodeDrainChanged(number, draining, message.reason if draining else ""))
+    return found, Changed(count, tuple(problems))
+
+
+def lost(state: State, number: int, why: str, now_us: int) -> list[facts.Fact]:
+    """The node is given up: what ran there is over. The caller vouches that it really is."""
+    node = state.nodes[number]
+    if node.state is NodeState.LOST:
+        return []
+    found: list[facts.Fact] = [facts.NodeStateChanged(number, NodeState.LOST, why)]
+    for job_id in sorted(state.jobs_on.get(number, ())):
+        job: Job = state.get_job(job_id)
+        for attempt in attempts_of(job):
+            found += node_gone(state, job, attempt, number, now_us, f"node {node.name} {why}")
+    return found

@@ -1,0 +1,54 @@
+"""Folded lists of node names, `cn[0001-0004,0007],login1`: how names are shown and put into environments.
+
+Invariant: order is kept, because a node list's order is its tree (X-02).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def fold(names: Iterable[str]) -> str:
+    """The shortest folded list that keeps the order: neighbours that differ only in their last number share brackets."""
+    terms: list[str] = []
+    group: tuple[str, str] | None = None
+    ranges: list[list[str]] = []
+    for name in names:
+        head, digits, tail = _last_number(name)
+        if not digits or (head, tail) != group:
+            _close_group(terms, group, ranges)
+            group, ranges = ((head, tail), [[digits, digits]]) if digits else (None, [])
+            if not digits:
+                terms.append(name)
+            continue
+        last = ranges[-1]
+        if digits == str(int(last[1]) + 1).zfill(len(last[0])):
+            last[1] = digits
+        else:
+            ranges.append([digits, digits])
+    _close_group(terms, group, ranges)
+    return ",".join(terms)
+
+
+def _close_group(terms: list[str], group: tuple[str, str] | None, ranges: Sequence[Sequence[str]]) -> None:
+    if group is None:
+        return
+    head, tail = group
+    parts = [low if low == high else f"{low}-{high}" for low, high in ranges]
+    if len(parts) == 1 and "-" not in parts[0]:
+        terms.append(head + parts[0] + tail)
+    else:
+        terms.append(f"{head}[{','.join(parts)}]{tail}")
+
+
+def _last_number(name: str) -> tuple[str, str, str]:
+    """(before, digits, after) of the last run of digits; no digits, or too many to count with: ("", "", "")."""
+    end = len(name)
+    while end and not "0" <= name[end - 1] <= "9":
+        end -= 1
+    start = end
+    while start and "0" <= name[start - 1] <= "9":
+        start -= 1
+    if not 0 < end - start <= 18:
+        return "", "", ""
+    return name[:start], name[start:end], name[end:]

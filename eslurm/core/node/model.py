@@ -1,0 +1,31 @@
+"""A compute node as the controller knows it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core.node.states import NodeState
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One node's current record.
+
+    `number` is durable and is what messages carry; `name` is for people. `session` is the agent's nonce of
+    its last registration: a repeated registration gets the same answer. `incarnation` rises with each new
+    registration and every command names it; `epoch` is the controller epoch under which it registered.
+    `endpoint` is where its agent process listens (many nodes may share one).
+    """
+
+    number: int
+    name: str
+    total: tuple[int, ...]
+    state: NodeState = NodeState.UNKNOWN
+    since_us: int = 0
+    node_uid: str = ""
+    boot_id: str = ""
+    session: str = ""
+    incarnation: int = 0
+    epoch: int = 0
+    endpoint: str = ""
+    drain: bool = False
+    reason: str = ""

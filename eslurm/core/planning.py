@@ -1,0 +1,96 @@
+"""Between the cluster's state and the planner: what a cycle looks at, and what its plan becomes.
+
+Plan on a snapshot, apply with a check: a placement planned on an older generation is tried on the
+ledger as it is now and silently dropped if it no longer fits (the job is still in the queue).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from eslurm.core import facts
+from eslurm.core.cluster import State, attempts_of, task_slots, waits
+from eslurm.core.ids import take_ids
+from eslurm.core.job import ranges
+from eslurm.core.job.model import Job, Span
+from eslurm.core.messages import PlanMade
+from eslurm.core.plan.cycle import plan_cycle
+from eslurm.core.plan.mapping import Placement, revalidate
+from eslurm.core.plan.policy import Plan, PlanLimits
+from eslurm.core.plan.promise import Promise
+from eslurm.core.plan.snapshot import Snapshot
+
+
+def plan_slices(
+    state: State, now_us: int, promises: tuple[Promise, ...], limits: PlanLimits
+) -> Generator[None, None, Plan]:
+    """One cycle over the state as it is now, to be driven in slices. Clears `plan_wanted`."""
+    state.plan_wanted = False
+    snapshot = Snapshot.take(
+        state.ledger,
+        state.partition_views,
+        state.queue,
+        generation=state.generation,
+        now_us=now_us,
+        examined_max=limits.examined_max,
+    )
+    return plan_cycle(snapshot, policy=state.config.policy, limits=limits, promises=promises)
+
+
+def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fact]:
+    """Each placement that still holds becomes an attempt; an array's gives its next task a record."""
+    found: list[facts.Fact] = []
+    ledger = state.ledger if message.generation == state.generation else None
+    scratch = state.ledger.fork() if ledger is None else None
+    taken: dict[int, int] = {}
+    new_tasks = 0
+    drafts: list[tuple[Job, Placement, int]] = []
+    for placement in message.placements:
+        job = state.find_job(placement.job_id)
+        if job is None or not waits(job):
+            continue
+        group = job.job_id if job.is_array else job.array_job_id
+        if not _has_room(state, job, taken.get(group, 0)):
+            continue
+        if scratch is not None:
+            if not revalidate(placement, scratch):
+                continue
+            for span in placement.spans:
+                scratch.hold(span.node, span.amounts, placement.until_us)
+        if group:
+            taken[group] = taken.get(group, 0) + 1
+        drafts.append((job, placement, new_tasks if job.is_array else -1))
+        new_tasks += job.is_array
+    lease, ids = take_ids(state, new_tasks)
+    found += lease
+    tasks = {job.job_id: _ready_tasks(job) for job, _, at in drafts if at >= 0}
+    for job, placement, at in drafts:
+        spans = tuple(Span(span.node, span.amounts, span.tasks) for span in placement.spans)
+        if at < 0:
+            found.append(facts.JobPlaced(job.job_id, job.attempts + 1, spans, placement.until_us))
+            continue
+        task = next(tasks[job.job_id])
+        found.append(facts.JobPlaced(ids[at], 1, spans, placement.until_us, job.job_id, task))
+    return found
+
+
+def _has_room(state: State, job: Job, taken: int) -> bool:
+    """Whether the job's own rules let one more of it start, besides those `taken` from the same plan."""
+    if job.is_array:
+        return taken < state.startable(job)
+    if job.array_job_id and (array := state.find_job(job.array_job_id)) is not None:
+        return taken < task_slots(array)
+    return True
+
+
+def _ready_tasks(array: Job) -> Generator[int, None, None]:
+    assert array.tasks_left is not None
+    ready = array.tasks_left
+    if array.tasks_ready is not None:
+        ready = ranges.intersection(ready, array.tasks_ready)
+    yield from ranges.iterate(ready)
+
+
+def holds_anything(job: Job) -> bool:
+    """Whether some node still holds something of the job."""
+    return any(attempt.held for attempt in attempts_of(job))

@@ -1,0 +1,159 @@
+"""One batch through the core: messages in; facts, answers and effects out. The heart of the controller.
+
+For each message: decide, then apply its facts one by one, each followed by the facts that other jobs'
+dependencies make of it. Nothing leaves a batch before the caller has committed it in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from eslurm.core import facts
+from eslurm.core.apply import apply
+from eslurm.core.cluster import State, Touched
+from eslurm.core.decide import Answer, decide
+from eslurm.core.effects import Effect, effect_of
+from eslurm.core.job.dependency import affected, reconsider
+from eslurm.core.messages import (
+    Changed,
+    JobProblem,
+    Message,
+    RefusalCode,
+    Refused,
+    Reports,
+    Tick,
+    UpdateNodes,
+)
+from eslurm.core.timers import pop_due
+from eslurm.core.wire import RegistrationReply, ReportAck
+
+BatchAnswer: TypeAlias = Answer | Refused | tuple[ReportAck, ...]
+TIMERS_PER_BATCH = 1000
+
+
+class Batch:
+    """What one batch has become. `revision_first` is that of its first fact (if any)."""
+
+    def __init__(self, revision_first: int, now_us: int) -> None:
+        self.revision_first = revision_first
+        self.now_us = now_us
+        self.facts: list[facts.Fact] = []
+        self.effects: list[Effect] = []
+        self.answers: list[BatchAnswer] = []
+        self.touched = Touched()
+
+
+Observer: TypeAlias = Callable[[State, facts.Fact], None]
+
+
+class Reactor:
+    """Drives the state. `observe` is called after each applied fact (invariants in tests and simulation);
+    `on_bug` is told of an exception that refused a message.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        observe: Observer | None = None,
+        on_bug: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.state = state
+        self._observe = observe
+        self._on_bug = on_bug
+
+    def process(self, messages: Iterable[Message], wall_us: int) -> Batch:
+        """Decide and apply all messages. Time never goes back: the batch's `now` is at least the last one's."""
+        now_us = max(wall_us, self.state.now_us)
+        batch = Batch(self.state.revision + 1, now_us)
+        for message in messages:
+            batch.answers.append(self._answer(message, batch))
+        batch.touched = self.state.take_touched()
+        return batch
+
+    def _answer(self, message: Message, batch: Batch) -> BatchAnswer:
+        match message:
+            case Reports():
+                return self._on_reports(message, batch)
+            case Tick():
+                self._on_tick(batch)
+                return None
+            case UpdateNodes(action="lost") if len(message.names) > 1:
+                return self._on_each_lost(message, batch)
+            case _:
+                return self._step(message, batch)
+
+    def _step(self, message: Message, batch: Batch) -> Answer | Refused:
+        try:
+            found, answer = decide(self.state, message, batch.now_us)
+        except Refused as refused:
+            return refused
+        except Exception as bug:
+            return self._refuse_bug(bug)
+        self._apply_all(found, batch)
+        return answer
+
+    def _refuse_bug(self, bug: Exception) -> Refused:
+        if self._on_bug is None:
+            raise bug
+        self._on_bug(bug)
+        return Refused(RefusalCode.INTERNAL, f"the controller could not decide this ({bug}): see its log")
+
+    def _apply_all(self, found: list[facts.Fact], batch: Batch) -> None:
+        for fact in found:
+            waiting = self._apply(fact, batch)
+            while waiting:
+                # Each job is looked at when its turn comes: what it waits for may have moved on by then.
+                for consequence in reconsider(self.state, waiting.pop()):
+                    waiting += self._apply(consequence, batch)
+
+    def _apply(self, fact: facts.Fact, batch: Batch) -> list[int]:
+        """Write one fact; the jobs to reconsider because of it, last one first."""
+        apply(self.state, fact, self.state.revision + 1, batch.now_us)
+        batch.facts.append(fact)
+        if (effect := effect_of(self.state, fact)) is not None:
+            batch.effects.append(effect)
+        if self._observe is not None:
+            self._observe(self.state, fact)
+        return affected(self.state, fact)[::-1]
+
+    def _on_reports(self, message: Reports, batch: Batch) -> tuple[ReportAck, ...]:
+        """Each report by itself; all are acknowledged per agent process once the batch is committed."""
+        seqs: dict[str, list[int]] = {}
+        replies: dict[str, list[RegistrationReply]] = {}
+        for report in message.reports:
+            try:
+                found, answer = decide(self.state, report.body, batch.now_us)
+            except Exception as bug:
+                # Left unacknowledged: the agent keeps it and an administrator finds it in the log.
+                self._refuse_bug(bug)
+                continue
+            self._apply_all(found, batch)
+            seqs.setdefault(report.process, []).append(report.seq)
+            if isinstance(answer, RegistrationReply):
+                replies.setdefault(report.process, []).append(answer)
+        return tuple(
+            ReportAck(process, tuple(numbers), tuple(replies.get(process, ())))
+            for process, numbers in seqs.items()
+        )
+
+    def _on_each_lost(self, message: UpdateNodes, batch: Batch) -> Answer | Refused:
+        """Several nodes of one job may be lost at once: each loss is decided on what the one before has left."""
+        count = 0
+        problems: list[JobProblem] = []
+        for name in message.names:
+            single = UpdateNodes(message.by, (name,), message.action, message.reason)
+            answer = self._step(single, batch)
+            if isinstance(answer, Refused):
+                return answer
+            assert isinstance(answer, Changed)
+            count += answer.count
+            problems += answer.problems
+        return Changed(count, tuple(problems))
+
+    def _on_tick(self, batch: Batch) -> None:
+        for _ in range(TIMERS_PER_BATCH):
+            due = pop_due(self.state, batch.now_us)
+            if due is None:
+                return
+            self._apply_all(due, batch)

@@ -1,0 +1,101 @@
+"""Steps that a running job's owner starts on its nodes, turned into facts."""
+
+from __future__ import annotations
+
+from eslurm.core import facts
+from eslurm.core.cluster import State
+from eslurm.core.job.model import Attempt, Job, Principal
+from eslurm.core.job.states import JobState
+from eslurm.core.messages import (
+    Changed,
+    CreateStep,
+    FinishStep,
+    RefusalCode,
+    Refused,
+    StepCreated,
+)
+from eslurm.core.step.model import StepState
+
+STEPS_MAX = 10_000
+
+
+def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], StepCreated]:
+    """Lay the tasks out over the job's nodes: block-wise, at most what each node's share of the job allows."""
+    job, attempt = _running(state, message.by, message.job_id)
+    if attempt.next_step >= STEPS_MAX:
+        raise Refused(
+            RefusalCode.EXHAUSTED, f"job {job.job_id} has started {STEPS_MAX} steps, the most it may"
+        )
+    layout = _layout(attempt, message)
+    fact = facts.StepCreated(
+        job_id=job.job_id,
+        attempt=attempt.number,
+        step=attempt.next_step,
+        name=message.name,
+        layout=layout,
+        argv=message.argv,
+        environment_hash=message.environment_hash,
+        work_dir=message.work_dir,
+        endpoint=message.endpoint,
+        cookie=message.cookie,
+        cpus_per_task=message.cpus_per_task,
+    )
+    names = tuple((state.nodes[node].name, tasks) for node, tasks in layout)
+    return [fact], StepCreated(job.job_id, attempt.number, attempt.next_step, names)
+
+
+def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
+    job = state.find_job(job_id)
+    if job is None:
+        raise Refused(RefusalCode.NOT_FOUND, f"job {job_id} does not exist")
+    if by.uid != job.spec.user.uid:
+        raise Refused(RefusalCode.DENIED, f"job {job_id} belongs to {job.spec.user.name}")
+    if job.attempt is None or job.state not in (JobState.RUNNING, JobState.LAUNCHING):
+        raise Refused(
+            RefusalCode.CONFLICT, f"job {job_id} is {job.state.value}: steps start inside a running job"
+        )
+    if job.attempt.stop is not None:
+        raise Refused(RefusalCode.CONFLICT, f"job {job_id} is being ended")
+    return job, job.attempt
+
+
+def _layout(attempt: Attempt, message: CreateStep) -> tuple[tuple[int, int], ...]:
+    spans = [span for span in attempt.spans if span.node in attempt.held]
+    nodes = message.nodes or (len(spans) if message.tasks == 0 else min(len(spans), message.tasks))
+    if nodes > len(spans):
+        raise Refused(RefusalCode.INFEASIBLE, f"--nodes: {nodes} are more than the job's {len(spans)} nodes")
+    tasks = message.tasks or nodes
+    if tasks < nodes:
+        raise Refused(RefusalCode.INVALID, f"--ntasks: {tasks} tasks cannot be spread over {nodes} nodes")
+    room = [max(1, span.amounts[0] // message.cpus_per_task) for span in spans]
+    chosen = list(range(nodes))
+    share, more = divmod(tasks, nodes)
+    wanted = [share + (at < more) for at in chosen]
+    if all(want <= room[at] for at, want in zip(chosen, wanted, strict=True)):
+        return tuple((spans[at].node, want) for at, want in zip(chosen, wanted, strict=True))
+    if sum(room[:nodes]) < tasks:
+        raise Refused(
+            RefusalCode.INFEASIBLE,
+            f"--ntasks: {tasks} tasks of {message.cpus_per_task} cpus are more than {nodes} nodes of the job hold "
+            f"({sum(room[:nodes])})",
+        )
+    filled = [1] * nodes
+    left = tasks - nodes
+    for at in chosen:
+        extra = min(left, room[at] - 1)
+        filled[at] += extra
+        left -= extra
+    return tuple((spans[at].node, count) for at, count in zip(chosen, filled, strict=True))
+
+
+def on_finish(state: State, message: FinishStep) -> tuple[list[facts.Fact], Changed]:
+    """The step's own command saw it end."""
+    job = state.find_job(message.job_id)
+    step = state.steps.get((message.job_id, message.step))
+    if job is None or step is None:
+        return [], Changed(0)
+    if message.by.uid != job.spec.user.uid:
+        raise Refused(RefusalCode.DENIED, f"job {message.job_id} belongs to {job.spec.user.name}")
+    if step.state in (StepState.ENDED, StepState.FAILED):
+        return [], Changed(0)
+    return [facts.StepFinished(message.job_id, message.step, message.exit_code, message.signal)], Changed(1)

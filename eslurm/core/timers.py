@@ -1,0 +1,60 @@
+"""Timers that are due, one at a time: a timer that fired is a fact like any other.
+
+The heap is an index: an entry whose record has moved on since is simply dropped.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from eslurm.core import facts
+from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.job.states import FINAL
+from eslurm.core.node.decide import lost
+from eslurm.core.node.states import NodeState
+
+
+def next_timer_us(state: State) -> int | None:
+    """When the next timer is due, if any is set (it may turn out to be stale)."""
+    return state.timers[0][0] if state.timers else None
+
+
+def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
+    """The facts of the next due timer (perhaps none); None when no timer is due."""
+    if not state.timers or state.timers[0][0] > now_us:
+        return None
+    at_us, kind, key = heapq.heappop(state.timers)
+    if kind == "due":
+        return _due(state, key, now_us)
+    if kind == "lost":
+        return _lost(state, key, at_us, now_us)
+    return _forget(state, key, now_us)
+
+
+def _due(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
+    job = state.find_job(job_id)
+    if job is None or job.state in FINAL or not job.not_before_us or job.not_before_us > now_us:
+        return []
+    return [facts.JobDue(job_id)]
+
+
+def _lost(state: State, number: int, at_us: int, now_us: int) -> list[facts.Fact]:
+    node = state.nodes.get(number)
+    if node is None or node.state not in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
+        return []
+    if node.since_us + int(state.config.node_lost_after_s * SECOND_US) > now_us:
+        return []
+    if node.state is NodeState.UNKNOWN and number not in state.jobs_on:
+        return []
+    return lost(state, number, f"silent for {state.config.node_lost_after_s:g} s", now_us)
+
+
+def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
+    job = state.find_job(job_id)
+    if job is None or job.state not in FINAL or job.residues:
+        return []
+    if job.is_array and state.tasks_of.get(job_id):
+        # Its tasks are forgotten first.
+        heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))
+        return []
+    return [facts.JobsForgotten((job_id,))]

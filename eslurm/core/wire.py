@@ -1,0 +1,237 @@
+"""What the controller and the node agents say to each other, as values.
+
+A `Command` goes down (controller -> nodes): its encoded form is what the controller signs, so relays
+carry it without being able to change it. A `Report` goes up (agent process -> controller): it is kept
+in the agent's spool until the controller acknowledges it *after* its commit, so it may arrive twice.
+
+Both are append-only: a newer peer's extra fields are ignored, an older peer's missing ones get defaults.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.job.model import Principal, StepEnd, Vector
+
+BATCH_STEP = -1
+
+
+class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Consecutive nodes of an allocation that hold the same: `runs` are (first number, length) pairs, order kept."""
+
+    runs: tuple[tuple[int, int], ...]
+    amounts: Vector
+    tasks: int = 1
+
+
+class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """All that nodes need to run a job's batch script. `node_names` is the folded, ordered host list."""
+
+    job_id: int
+    attempt: int
+    name: str
+    user: Principal
+    partition: str
+    groups: tuple[NodeGroup, ...]
+    node_names: str
+    node_count: int
+    script_hash: bytes
+    environment_hash: bytes
+    work_dir: str
+    tasks: int
+    cpus_per_task: int
+    arguments: tuple[str, ...] = ()
+    output: str = ""
+    error: str = ""
+    input: str = ""
+    append_output: bool = True
+    umask: int = 0o022
+    time_limit_s: int = 0
+    kill_grace_s: float = 30.0
+    orphan_timeout_s: float = 0.0
+    array_job_id: int = 0
+    array_task: int = -1
+    array_count: int = 0
+    array_min: int = 0
+    array_max: int = 0
+    restarts: int = 0
+    account: str = ""
+
+
+class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare"):
+    """Make each node ready for the attempt. With `start` (one-node jobs) the batch script starts at once.
+
+    Answers: ok (payload `Started` when `start`), or failed with why. Idempotent per (job, attempt, node);
+    refused behind a tombstone or below the floor.
+    """
+
+    launch: JobLaunch
+    start: bool = False
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="start"):
+    """Start the prepared attempt's batch script on this (its first) node. Answers ok with payload `Started`."""
+
+    job_id: int
+    attempt: int
+
+
+class End(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="end"):
+    """End everything of the attempt here and never start it again (a tombstone stays).
+
+    SIGTERM, `grace_s` later SIGKILL. Answers ok with payload `Gone` when nothing is left (at once if nothing
+    was there), else ok with no payload: then a `NodeGone` report follows when it is so.
+    """
+
+    job_id: int
+    attempt: int
+    grace_s: float
+    cause: str
+
+
+class Signal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="signal"):
+    """Send a signal to the attempt's batch step or to one of its steps."""
+
+    job_id: int
+    attempt: int
+    signal: int
+    step: int = BATCH_STEP
+
+
+class LaunchStep(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="launch_step"):
+    """Start a step's tasks on each node of `groups`, their output streamed straight to `endpoint`.
+
+    `first_task` numbers follow from the groups' order. `cookie` proves to the receiver who connects.
+    """
+
+    job_id: int
+    attempt: int
+    step: int
+    groups: tuple[NodeGroup, ...]
+    argv: tuple[str, ...]
+    environment_hash: bytes
+    work_dir: str
+    endpoint: str
+    cookie: bytes
+    tasks: int
+    cpus_per_task: int = 1
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat"):
+    """Are you there? Nodes that do not know this epoch register anew. `floor` prunes tombstones and kept outcomes."""
+
+    floor: int
+
+
+Body: TypeAlias = Prepare | Start | End | Signal | LaunchStep | Heartbeat
+
+
+class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What is signed. `(owner, revision, index)` is the effect's identity; heartbeats have revision 0.
+
+    `nodes` and `incarnations` (parallel to the runs) say whom it is for: a relay cannot widen it.
+    `expires_us` is in the controller's time; nodes refuse a command that is older than their tolerance.
+    """
+
+    cluster: str
+    owner: str
+    epoch: int
+    revision: int
+    index: int
+    nodes: tuple[tuple[int, int], ...]
+    incarnations: tuple[int, ...]
+    expires_us: int
+    body: Body
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Payload of an ok answer to a start: the first process exists since `at_us` (UTC microseconds)."""
+
+    at_us: int
+
+
+class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Payload of an ok answer to `End`: nothing of the attempt is left on this node."""
+
+    started: bool = False
+
+
+class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="step_ended"):
+    """The batch step of an attempt ended on its first node. `gone`: nothing else of the attempt is left there."""
+
+    node: int
+    incarnation: int
+    job_id: int
+    attempt: int
+    end: StepEnd
+    gone: bool
+
+
+class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="node_gone"):
+    """Nothing of the attempt is left on this node (after an `End` that took its time)."""
+
+    node: int
+    incarnation: int
+    job_id: int
+    attempt: int
+
+
+class HeldAttempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One line of a node's inventory: an attempt it knows, with the highest stage it reached here.
+
+    `stage` is prepared, running, ended (an unacknowledged `StepEnded` is in the spool) or tombstone.
+    """
+
+    job_id: int
+    attempt: int
+    stage: str
+
+
+class Registration(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="registration"):
+    """A node offers itself: first start, restart of its agent or host, or a new controller epoch.
+
+    `session` is a nonce: the same registration sent twice gets the same incarnation. From the moment of
+    this snapshot on the node refuses commands of older epochs and incarnations, so whatever was launched
+    before is in `held` or never will be.
+    """
+
+    name: str
+    node_uid: str
+    boot_id: str
+    session: str
+    epoch: int
+    endpoint: str
+    total: Vector
+    held: tuple[HeldAttempt, ...] = ()
+
+
+ReportBody: TypeAlias = Registration | StepEnded | NodeGone
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One spooled message of an agent process. `(process, seq)` is its identity for the acknowledgement."""
+
+    process: str
+    seq: int
+    body: ReportBody
+
+
+class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Comes with the acknowledgement of a `Registration`. `refused` names why (wrong cluster, live twin, unknown name)."""
+
+    name: str
+    number: int = -1
+    incarnation: int = 0
+    epoch: int = 0
+    owner: str = ""
+    refused: str = ""
+
+
+class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """The controller has committed what these reports said; the agent forgets them."""
+
+    process: str
+    seqs: tuple[int, ...]
+    registrations: tuple[RegistrationReply, ...] = ()

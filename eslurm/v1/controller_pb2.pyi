@@ -1,0 +1,619 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PingRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PingReply(_message.Message):
+    __slots__ = ("cluster", "owner", "epoch", "revision", "build", "now_us", "nodes", "nodes_up", "jobs_pending", "jobs_running", "started_us")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODES_UP_FIELD_NUMBER: _ClassVar[int]
+    JOBS_PENDING_FIELD_NUMBER: _ClassVar[int]
+    JOBS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    owner: str
+    epoch: int
+    revision: int
+    build: str
+    now_us: int
+    nodes: int
+    nodes_up: int
+    jobs_pending: int
+    jobs_running: int
+    started_us: int
+    def __init__(self, cluster: _Optional[str] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., build: _Optional[str] = ..., now_us: _Optional[int] = ..., nodes: _Optional[int] = ..., nodes_up: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., started_us: _Optional[int] = ...) -> None: ...
+
+class ResourceRequest(_message.Message):
+    __slots__ = ("tasks", "cpus_per_task", "nodes_min", "nodes_max", "tasks_per_node", "memory_per_node_mib", "memory_per_cpu_mib", "exclusive", "include", "exclude")
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    NODES_MIN_FIELD_NUMBER: _ClassVar[int]
+    NODES_MAX_FIELD_NUMBER: _ClassVar[int]
+    TASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_NODE_MIB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_CPU_MIB_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    tasks: int
+    cpus_per_task: int
+    nodes_min: int
+    nodes_max: int
+    tasks_per_node: int
+    memory_per_node_mib: int
+    memory_per_cpu_mib: int
+    exclusive: bool
+    include: _containers.RepeatedScalarFieldContainer[str]
+    exclude: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mib: _Optional[int] = ..., memory_per_cpu_mib: _Optional[int] = ..., exclusive: _Optional[bool] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Dependency(_message.Message):
+    __slots__ = ("kind", "job_id", "delay_s")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    DELAY_S_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    job_id: int
+    delay_s: int
+    def __init__(self, kind: _Optional[str] = ..., job_id: _Optional[int] = ..., delay_s: _Optional[int] = ...) -> None: ...
+
+class TaskRange(_message.Message):
+    __slots__ = ("first", "last", "step")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    step: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
+
+class JobRequest(_message.Message):
+    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_HASH_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_HASH_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATE_OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_US_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    REQUEUE_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partition: str
+    components: _containers.RepeatedCompositeFieldContainer[ResourceRequest]
+    script: bytes
+    script_hash: bytes
+    environment: bytes
+    environment_hash: bytes
+    work_dir: str
+    time_limit_s: int
+    output: str
+    error: str
+    input: str
+    truncate_output: bool
+    begin_us: int
+    priority: int
+    requeue: bool
+    held: bool
+    dependencies: _containers.RepeatedCompositeFieldContainer[Dependency]
+    array: _containers.RepeatedCompositeFieldContainer[TaskRange]
+    array_limit: int
+    arguments: _containers.RepeatedScalarFieldContainer[str]
+    account: str
+    comment: str
+    umask: int
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ...) -> None: ...
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("jobs", "test_only")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRequest]
+    test_only: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ...) -> None: ...
+
+class SubmitReply(_message.Message):
+    __slots__ = ("job_ids", "revision", "test_answer", "test_start_us")
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    TEST_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    TEST_START_US_FIELD_NUMBER: _ClassVar[int]
+    job_ids: _containers.RepeatedScalarFieldContainer[int]
+    revision: int
+    test_answer: str
+    test_start_us: int
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., revision: _Optional[int] = ..., test_answer: _Optional[str] = ..., test_start_us: _Optional[int] = ...) -> None: ...
+
+class JobRef(_message.Message):
+    __slots__ = ("job_id", "task")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    task: int
+    def __init__(self, job_id: _Optional[int] = ..., task: _Optional[int] = ...) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("jobs", "user", "name", "partition", "state", "signal")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
+    user: str
+    name: str
+    partition: str
+    state: str
+    signal: int
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., signal: _Optional[int] = ...) -> None: ...
+
+class HoldRequest(_message.Message):
+    __slots__ = ("jobs", "release")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
+    release: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., release: _Optional[bool] = ...) -> None: ...
+
+class RequeueRequest(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ...) -> None: ...
+
+class UpdateJobRequest(_message.Message):
+    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_US_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    NODES_MIN_FIELD_NUMBER: _ClassVar[int]
+    NODES_MAX_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    name: str
+    partition: str
+    time_limit_s: int
+    priority: int
+    begin_us: int
+    comment: str
+    nodes_min: int
+    nodes_max: int
+    array_limit: int
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ...) -> None: ...
+
+class UpdateNodesRequest(_message.Message):
+    __slots__ = ("names", "action", "reason")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    action: str
+    reason: str
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., action: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Problem(_message.Message):
+    __slots__ = ("what", "code", "text")
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    what: str
+    code: str
+    text: str
+    def __init__(self, what: _Optional[str] = ..., code: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class ChangeReply(_message.Message):
+    __slots__ = ("count", "problems", "revision")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    revision: int
+    def __init__(self, count: _Optional[int] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class JobsRequest(_message.Message):
+    __slots__ = ("jobs", "user", "partition", "states", "name", "after_revision", "finished_too")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AFTER_REVISION_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_TOO_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
+    user: str
+    partition: str
+    states: _containers.RepeatedScalarFieldContainer[str]
+    name: str
+    after_revision: int
+    finished_too: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., partition: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., after_revision: _Optional[int] = ..., finished_too: _Optional[bool] = ...) -> None: ...
+
+class JobInfo(_message.Message):
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASKS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_US_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_US_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    ENDED_US_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    EXIT_TEXT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    REQUEUE_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_START_US_FIELD_NUMBER: _ClassVar[int]
+    REASON_TEXT_FIELD_NUMBER: _ClassVar[int]
+    TASKS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    TASKS_DONE_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    array_job_id: int
+    array_task: int
+    array_tasks_left: str
+    name: str
+    user: str
+    uid: int
+    account: str
+    partition: str
+    state: str
+    reason: str
+    priority: int
+    submitted_us: int
+    begin_us: int
+    started_us: int
+    ended_us: int
+    time_limit_s: int
+    nodes: int
+    tasks: int
+    cpus: int
+    memory_mib: int
+    node_names: str
+    exit_code: int
+    exit_signal: int
+    exit_text: str
+    attempts: int
+    work_dir: str
+    output: str
+    error: str
+    dependencies: str
+    requeue: bool
+    comment: str
+    planned_start_us: int
+    reason_text: str
+    tasks_running: int
+    tasks_done: int
+    tasks_failed: int
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ...) -> None: ...
+
+class JobsReply(_message.Message):
+    __slots__ = ("jobs", "revision", "now_us")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
+    revision: int
+    now_us: int
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class WaitJobsRequest(_message.Message):
+    __slots__ = ("jobs", "timeout_s")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
+    timeout_s: int
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., timeout_s: _Optional[int] = ...) -> None: ...
+
+class NodesRequest(_message.Message):
+    __slots__ = ("names", "states", "partition")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    states: _containers.RepeatedScalarFieldContainer[str]
+    partition: str
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., partition: _Optional[str] = ...) -> None: ...
+
+class NodeInfo(_message.Message):
+    __slots__ = ("number", "name", "state", "flags", "reason", "cores", "cores_used", "memory_mib", "memory_used_mib", "partitions", "endpoint", "incarnation", "since_us", "jobs", "boot_id")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    CORES_USED_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_MIB_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    name: str
+    state: str
+    flags: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    cores: int
+    cores_used: int
+    memory_mib: int
+    memory_used_mib: int
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    endpoint: str
+    incarnation: int
+    since_us: int
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    boot_id: str
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., cores: _Optional[int] = ..., cores_used: _Optional[int] = ..., memory_mib: _Optional[int] = ..., memory_used_mib: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ..., since_us: _Optional[int] = ..., jobs: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ...) -> None: ...
+
+class PartitionInfo(_message.Message):
+    __slots__ = ("name", "is_default", "up", "time_limit_max_s", "time_limit_default_s", "nodes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    UP_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_MAX_S_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_DEFAULT_S_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    is_default: bool
+    up: bool
+    time_limit_max_s: int
+    time_limit_default_s: int
+    nodes: int
+    def __init__(self, name: _Optional[str] = ..., is_default: _Optional[bool] = ..., up: _Optional[bool] = ..., time_limit_max_s: _Optional[int] = ..., time_limit_default_s: _Optional[int] = ..., nodes: _Optional[int] = ...) -> None: ...
+
+class NodesReply(_message.Message):
+    __slots__ = ("nodes", "partitions", "revision", "now_us")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionInfo]
+    revision: int
+    now_us: int
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class SatellitesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SatelliteInfo(_message.Message):
+    __slots__ = ("name", "endpoint", "state", "since_us", "broadcasts")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    BROADCASTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    endpoint: str
+    state: str
+    since_us: int
+    broadcasts: int
+    def __init__(self, name: _Optional[str] = ..., endpoint: _Optional[str] = ..., state: _Optional[str] = ..., since_us: _Optional[int] = ..., broadcasts: _Optional[int] = ...) -> None: ...
+
+class SatellitesReply(_message.Message):
+    __slots__ = ("satellites", "now_us")
+    SATELLITES_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    satellites: _containers.RepeatedCompositeFieldContainer[SatelliteInfo]
+    now_us: int
+    def __init__(self, satellites: _Optional[_Iterable[_Union[SatelliteInfo, _Mapping]]] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class AccountingRequest(_message.Message):
+    __slots__ = ("jobs", "user", "states", "since_us", "until_us", "limit", "page", "partition", "name")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_US_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
+    user: str
+    states: _containers.RepeatedScalarFieldContainer[str]
+    since_us: int
+    until_us: int
+    limit: int
+    page: int
+    partition: str
+    name: str
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., since_us: _Optional[int] = ..., until_us: _Optional[int] = ..., limit: _Optional[int] = ..., page: _Optional[int] = ..., partition: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class AttemptInfo(_message.Message):
+    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_US_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    ENDED_US_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    USER_CPU_US_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_CPU_US_FIELD_NUMBER: _ClassVar[int]
+    MAX_RSS_KIB_FIELD_NUMBER: _ClassVar[int]
+    EXIT_TEXT_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    array_job_id: int
+    array_task: int
+    attempt: int
+    name: str
+    user: str
+    account: str
+    partition: str
+    state: str
+    submitted_us: int
+    started_us: int
+    ended_us: int
+    node_names: str
+    nodes: int
+    cpus: int
+    exit_code: int
+    exit_signal: int
+    user_cpu_us: int
+    system_cpu_us: int
+    max_rss_kib: int
+    exit_text: str
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ...) -> None: ...
+
+class AccountingReply(_message.Message):
+    __slots__ = ("attempts", "next_page")
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    attempts: _containers.RepeatedCompositeFieldContainer[AttemptInfo]
+    next_page: int
+    def __init__(self, attempts: _Optional[_Iterable[_Union[AttemptInfo, _Mapping]]] = ..., next_page: _Optional[int] = ...) -> None: ...
+
+class ConfigRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ConfigReply(_message.Message):
+    __slots__ = ("revision", "json")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    json: str
+    def __init__(self, revision: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+
+class CreateStepRequest(_message.Message):
+    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    COOKIE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    tasks: int
+    nodes: int
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    environment: bytes
+    work_dir: str
+    endpoint: str
+    cookie: bytes
+    cpus_per_task: int
+    name: str
+    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class StepNode(_message.Message):
+    __slots__ = ("name", "tasks")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    tasks: int
+    def __init__(self, name: _Optional[str] = ..., tasks: _Optional[int] = ...) -> None: ...
+
+class CreateStepReply(_message.Message):
+    __slots__ = ("job_id", "attempt", "step", "layout")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    attempt: int
+    step: int
+    layout: _containers.RepeatedCompositeFieldContainer[StepNode]
+    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step: _Optional[int] = ..., layout: _Optional[_Iterable[_Union[StepNode, _Mapping]]] = ...) -> None: ...
+
+class WaitStepRequest(_message.Message):
+    __slots__ = ("job_id", "step", "timeout_s")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    step: int
+    timeout_s: int
+    def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., timeout_s: _Optional[int] = ...) -> None: ...
+
+class StepReply(_message.Message):
+    __slots__ = ("state", "failed")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    failed: _containers.RepeatedCompositeFieldContainer[Problem]
+    def __init__(self, state: _Optional[str] = ..., failed: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
+
+class FinishStepRequest(_message.Message):
+    __slots__ = ("job_id", "step", "exit_code", "signal")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    step: int
+    exit_code: int
+    signal: int
+    def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...

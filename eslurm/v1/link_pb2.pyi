@@ -1,0 +1,302 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Frame(_message.Message):
+    __slots__ = ("traceparent", "book_revision", "items")
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    BOOK_REVISION_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    traceparent: str
+    book_revision: int
+    items: _containers.RepeatedCompositeFieldContainer[Item]
+    def __init__(self, traceparent: _Optional[str] = ..., book_revision: _Optional[int] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
+
+class Item(_message.Message):
+    __slots__ = ("hello", "hello_reply", "broadcast", "broadcast_ack", "broadcast_reply", "report", "report_ack", "book_pull", "book", "blob_request", "blob_chunk", "door_call", "door_reply", "credit", "unsupported", "bye", "open_bulk")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    HELLO_REPLY_FIELD_NUMBER: _ClassVar[int]
+    BROADCAST_FIELD_NUMBER: _ClassVar[int]
+    BROADCAST_ACK_FIELD_NUMBER: _ClassVar[int]
+    BROADCAST_REPLY_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    REPORT_ACK_FIELD_NUMBER: _ClassVar[int]
+    BOOK_PULL_FIELD_NUMBER: _ClassVar[int]
+    BOOK_FIELD_NUMBER: _ClassVar[int]
+    BLOB_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    BLOB_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    DOOR_CALL_FIELD_NUMBER: _ClassVar[int]
+    DOOR_REPLY_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
+    BYE_FIELD_NUMBER: _ClassVar[int]
+    OPEN_BULK_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    hello_reply: HelloReply
+    broadcast: Broadcast
+    broadcast_ack: BroadcastAck
+    broadcast_reply: BroadcastReply
+    report: Report
+    report_ack: ReportAck
+    book_pull: BookPull
+    book: Book
+    blob_request: BlobRequest
+    blob_chunk: BlobChunk
+    door_call: DoorCall
+    door_reply: DoorReply
+    credit: Credit
+    unsupported: Unsupported
+    bye: Bye
+    open_bulk: OpenBulk
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_reply: _Optional[_Union[HelloReply, _Mapping]] = ..., broadcast: _Optional[_Union[Broadcast, _Mapping]] = ..., broadcast_ack: _Optional[_Union[BroadcastAck, _Mapping]] = ..., broadcast_reply: _Optional[_Union[BroadcastReply, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., book_pull: _Optional[_Union[BookPull, _Mapping]] = ..., book: _Optional[_Union[Book, _Mapping]] = ..., blob_request: _Optional[_Union[BlobRequest, _Mapping]] = ..., blob_chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., door_call: _Optional[_Union[DoorCall, _Mapping]] = ..., door_reply: _Optional[_Union[DoorReply, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., open_bulk: _Optional[_Union[OpenBulk, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("cluster", "protocol_min", "protocol_max", "build", "features", "role", "process", "endpoint", "epoch", "owner", "nonce", "proof", "proof_key", "challenge")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_MIN_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_MAX_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    PROOF_KEY_FIELD_NUMBER: _ClassVar[int]
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    protocol_min: int
+    protocol_max: int
+    build: str
+    features: _containers.RepeatedScalarFieldContainer[str]
+    role: str
+    process: str
+    endpoint: str
+    epoch: int
+    owner: str
+    nonce: bytes
+    proof: bytes
+    proof_key: int
+    challenge: bytes
+    def __init__(self, cluster: _Optional[str] = ..., protocol_min: _Optional[int] = ..., protocol_max: _Optional[int] = ..., build: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., process: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., nonce: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., proof_key: _Optional[int] = ..., challenge: _Optional[bytes] = ...) -> None: ...
+
+class HelloReply(_message.Message):
+    __slots__ = ("hello", "refused", "protocol")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    refused: str
+    protocol: int
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., refused: _Optional[str] = ..., protocol: _Optional[int] = ...) -> None: ...
+
+class NodeList(_message.Message):
+    __slots__ = ("start", "length")
+    START_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    start: _containers.RepeatedScalarFieldContainer[int]
+    length: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, start: _Optional[_Iterable[int]] = ..., length: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SignedCommand(_message.Message):
+    __slots__ = ("key_id", "body", "signature")
+    KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    key_id: int
+    body: bytes
+    signature: bytes
+    def __init__(self, key_id: _Optional[int] = ..., body: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Blob(_message.Message):
+    __slots__ = ("sha256", "data")
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    sha256: bytes
+    data: bytes
+    def __init__(self, sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class Broadcast(_message.Message):
+    __slots__ = ("id", "nodes", "width", "deadline_us", "kind", "command", "hop", "attachments")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    HOP_FIELD_NUMBER: _ClassVar[int]
+    ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    nodes: NodeList
+    width: int
+    deadline_us: int
+    kind: str
+    command: bytes
+    hop: int
+    attachments: _containers.RepeatedCompositeFieldContainer[Blob]
+    def __init__(self, id: _Optional[int] = ..., nodes: _Optional[_Union[NodeList, _Mapping]] = ..., width: _Optional[int] = ..., deadline_us: _Optional[int] = ..., kind: _Optional[str] = ..., command: _Optional[bytes] = ..., hop: _Optional[int] = ..., attachments: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
+
+class BroadcastAck(_message.Message):
+    __slots__ = ("id", "nodes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    nodes: NodeList
+    def __init__(self, id: _Optional[int] = ..., nodes: _Optional[_Union[NodeList, _Mapping]] = ...) -> None: ...
+
+class Outcome(_message.Message):
+    __slots__ = ("nodes", "status", "text", "payload")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    nodes: NodeList
+    status: str
+    text: str
+    payload: bytes
+    def __init__(self, nodes: _Optional[_Union[NodeList, _Mapping]] = ..., status: _Optional[str] = ..., text: _Optional[str] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class BroadcastReply(_message.Message):
+    __slots__ = ("id", "final", "outcomes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    final: bool
+    outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
+    def __init__(self, id: _Optional[int] = ..., final: _Optional[bool] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("process", "seq", "body")
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    seq: int
+    body: bytes
+    def __init__(self, process: _Optional[str] = ..., seq: _Optional[int] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class ReportAck(_message.Message):
+    __slots__ = ("process", "seqs", "registrations")
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SEQS_FIELD_NUMBER: _ClassVar[int]
+    REGISTRATIONS_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    seqs: _containers.RepeatedScalarFieldContainer[int]
+    registrations: bytes
+    def __init__(self, process: _Optional[str] = ..., seqs: _Optional[_Iterable[int]] = ..., registrations: _Optional[bytes] = ...) -> None: ...
+
+class BookPull(_message.Message):
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
+
+class BookEntry(_message.Message):
+    __slots__ = ("number", "name", "endpoint", "incarnation")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    name: str
+    endpoint: str
+    incarnation: int
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class Book(_message.Message):
+    __slots__ = ("revision", "entries", "more")
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    entries: _containers.RepeatedCompositeFieldContainer[BookEntry]
+    more: bool
+    def __init__(self, revision: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[BookEntry, _Mapping]]] = ..., more: _Optional[bool] = ..., **kwargs) -> None: ...
+
+class BlobRequest(_message.Message):
+    __slots__ = ("sha256",)
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    sha256: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, sha256: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class BlobChunk(_message.Message):
+    __slots__ = ("sha256", "offset", "total", "data", "missing")
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    sha256: bytes
+    offset: int
+    total: int
+    data: bytes
+    missing: bool
+    def __init__(self, sha256: _Optional[bytes] = ..., offset: _Optional[int] = ..., total: _Optional[int] = ..., data: _Optional[bytes] = ..., missing: _Optional[bool] = ...) -> None: ...
+
+class DoorCall(_message.Message):
+    __slots__ = ("process", "call", "method", "request", "request_id", "deadline_us", "uid", "gid", "node", "retry")
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    RETRY_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    call: int
+    method: str
+    request: bytes
+    request_id: bytes
+    deadline_us: int
+    uid: int
+    gid: int
+    node: int
+    retry: bool
+    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., deadline_us: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., node: _Optional[int] = ..., retry: _Optional[bool] = ...) -> None: ...
+
+class DoorReply(_message.Message):
+    __slots__ = ("process", "call", "status", "text", "reply")
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    call: int
+    status: int
+    text: str
+    reply: bytes
+    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., status: _Optional[int] = ..., text: _Optional[str] = ..., reply: _Optional[bytes] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("bytes",)
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    def __init__(self, bytes: _Optional[int] = ...) -> None: ...
+
+class OpenBulk(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Bye(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Unsupported(_message.Message):
+    __slots__ = ("field",)
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    field: int
+    def __init__(self, field: _Optional[int] = ...) -> None: ...
