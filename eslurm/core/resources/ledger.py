@@ -1,0 +1,270 @@
+"""What is free on each node now, and when what is held comes back.
+
+The cluster keeps one `Ledger` and changes it with every allocation (`hold`) and every end
+(`give_back`); a planner works on a `fork`. Nodes with equal free amounts share one set, so
+"which nodes fit this" looks at the few different amounts, not at the nodes. Invariant: per
+node, free + held = total and no entry of either is below zero; a change that would break this
+raises `LedgerError` and leaves the ledger as it was.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Generator, Iterator
+from typing import Final, TypeAlias
+
+from eslurm.core.resources.nodes import Topology, grouped
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import CORES, Vector, add, fits, is_negative, padded, subtract
+
+Hold: TypeAlias = tuple[int, Vector]
+"""(until_us, amounts) on one node."""
+
+NODES_PER_SLICE: Final = 512
+
+
+class LedgerError(ValueError):
+    """More than a node has would be held, or something not held would be given back."""
+
+
+class Ledger:
+    """Free amounts per node, indexed for "first node that fits"."""
+
+    __slots__ = ("_free", "_full", "_holds", "_idle", "_levels", "_usable", "topology")
+
+    def __init__(self, topology: Topology) -> None:
+        """All nodes of the topology, nothing held."""
+        self.topology = topology
+        self._free: list[Vector] = list(topology.totals)
+        # Tuples are replaced, never changed, so a fork may share them.
+        self._holds: list[tuple[Hold, ...]] = [()] * topology.size
+        self._levels = {cores: dict(group) for cores, group in topology.groups.items()}
+        self._usable = topology.usable
+        self._full = _union(self._levels.get(0, {}))
+        self._idle = topology.everything
+
+    def fork(self) -> Ledger:
+        """An independent ledger with the same contents; costs copying two lists of pointers."""
+        other = Ledger.__new__(Ledger)
+        other.topology = self.topology
+        other._free = self._free.copy()
+        other._holds = self._holds.copy()
+        other._levels = {cores: group.copy() for cores, group in self._levels.items()}
+        other._usable = self._usable
+        other._full = self._full
+        other._idle = self._idle
+        return other
+
+    def emptied(self) -> Ledger:
+        """The same nodes, usable or not as now, with nothing held."""
+        other = Ledger(self.topology)
+        other._usable = self._usable
+        return other
+
+    # Changing
+
+    def hold(self, node: int, amounts: Vector, until_us: int = INFINITY_US) -> None:
+        """Takes `amounts` on node number `node`, expected back at `until_us` at the latest."""
+        position = self._position(node)
+        old = self._free[position]
+        amounts = padded(amounts, len(old))
+        new = subtract(old, amounts)
+        if is_negative(new) or is_negative(amounts):
+            name = self.topology.names[position]
+            raise LedgerError(f"node {name} has {old} free, {amounts} cannot be held on it")
+        holds = list(self._holds[position])
+        insort(holds, (until_us, amounts))
+        self._holds[position] = tuple(holds)
+        self._move(position, new)
+
+    def give_back(self, node: int, amounts: Vector, until_us: int = INFINITY_US) -> None:
+        """Ends a hold made with the very same arguments."""
+        position = self._position(node)
+        old = self._free[position]
+        amounts = padded(amounts, len(old))
+        holds = self._holds[position]
+        index = bisect_left(holds, (until_us, amounts))
+        if index == len(holds) or holds[index] != (until_us, amounts):
+            name = self.topology.names[position]
+            raise LedgerError(f"node {name} holds no {amounts} until {until_us}")
+        self._holds[position] = holds[:index] + holds[index + 1 :]
+        self._move(position, add(old, amounts))
+
+    def extend(self, node: int, amounts: Vector, until_us: int, new_until_us: int) -> None:
+        """Moves the end of a hold, for a changed time limit (C-40)."""
+        self.give_back(node, amounts, until_us)
+        self.hold(node, amounts, new_until_us)
+
+    def set_usable(self, node: int, usable: bool) -> None:
+        """Whether new work may be placed on the node; what it holds stays held."""
+        bit = 1 << self._position(node)
+        self._usable = self._usable | bit if usable else self._usable & ~bit
+
+    def restrict(self, position: int, amounts: Vector) -> None:
+        """Shows exactly `amounts` as free at a position of a *view*: a fork used to ask, not to account."""
+        if self._free[position] != amounts:
+            self._move(position, amounts)
+
+    # Reading
+
+    @property
+    def usable(self) -> int:
+        """The set of positions on which new work may be placed."""
+        return self._usable
+
+    @property
+    def open(self) -> int:
+        """Usable positions with at least one free core."""
+        return self._usable & ~self._full
+
+    @property
+    def idle(self) -> int:
+        """Positions on which nothing is held, usable or not."""
+        return self._idle
+
+    def free(self, node: int) -> Vector:
+        """What is free on node number `node`."""
+        return self._free[self._position(node)]
+
+    def free_on(self, position: int) -> Vector:
+        """What is free at a position."""
+        return self._free[position]
+
+    def holds_on(self, position: int) -> tuple[Hold, ...]:
+        """What is held at a position, ordered by its end."""
+        return self._holds[position]
+
+    def fits_on(self, node: int, amounts: Vector) -> bool:
+        """Whether the node exists, is usable and has `amounts` free."""
+        position = self.topology.positions.get(node)
+        if position is None or not (self._usable >> position) & 1:
+            return False
+        return fits(amounts, self._free[position])
+
+    def fitting(self, amounts: Vector) -> int:
+        """The set of positions, usable or not, with `amounts` free."""
+        found = 0
+        cores = amounts[CORES]
+        for level, group in self._levels.items():
+            if level >= cores:
+                for free, mask in group.items():
+                    if fits(amounts, free):
+                        found |= mask
+        return found
+
+    def groups(self, cores: int, within: int) -> Iterator[tuple[Vector, int]]:
+        """(free amounts, positions inside `within`) for each amount with at least `cores` free cores."""
+        for level, group in self._levels.items():
+            if level >= cores:
+                for free, mask in group.items():
+                    inside = mask & within
+                    if inside:
+                        yield free, inside
+
+    def free_at(self, position: int, at_us: int, overdue: Overdue) -> Vector:
+        """What will be free at a position if everything ends when it is expected to."""
+        free = self._free[position]
+        for until_us, amounts in self._holds[position]:
+            if until_us > at_us:
+                break
+            if overdue.end_of(until_us) <= at_us:
+                free = add(free, amounts)
+        return free
+
+    def ahead(self, at_us: int, overdue: Overdue) -> Generator[None, None, Ledger]:
+        """The ledger as it will be at a later instant; a view to ask. Yields between slices of nodes."""
+        other = Ledger.__new__(Ledger)
+        other.topology = self.topology
+        other._holds = self._holds
+        other._usable = self._usable
+        free: list[Vector] = []
+        for position in range(self.topology.size):
+            free.append(self.free_at(position, at_us, overdue))
+            if position % NODES_PER_SLICE == NODES_PER_SLICE - 1:
+                yield
+        other._free = free
+        other._levels = grouped(free)
+        other._full = _union(other._levels.get(0, {}))
+        other._idle = 0
+        for cores, group in self.topology.groups.items():
+            reached = other._levels.get(cores, {})
+            for total, mask in group.items():
+                other._idle |= mask & reached.get(total, 0)
+        return other
+
+    def check(self) -> None:
+        """Raises `LedgerError` unless free + held = total everywhere and the index agrees."""
+        for position, total in enumerate(self.topology.totals):
+            free = self._free[position]
+            together = free
+            for _, amounts in self._holds[position]:
+                together = add(together, amounts)
+            if together != total or is_negative(free):
+                name = self.topology.names[position]
+                raise LedgerError(f"node {name}: {free} free and {self._holds[position]} held of {total}")
+        if self._levels != grouped(self._free):
+            raise LedgerError("the index of free amounts disagrees with the nodes")
+        idle = (free == total for free, total in zip(self._free, self.topology.totals, strict=True))
+        if self._idle != sum(1 << position for position, is_idle in enumerate(idle) if is_idle):
+            raise LedgerError("the set of idle nodes disagrees with the nodes")
+        if self._full != _union(self._levels.get(0, {})):
+            raise LedgerError("the set of full nodes disagrees with the nodes")
+
+    # Inside
+
+    def _position(self, node: int) -> int:
+        position = self.topology.positions.get(node)
+        if position is None:
+            raise LedgerError(f"there is no node number {node}")
+        return position
+
+    def _move(self, position: int, new: Vector) -> None:
+        old = self._free[position]
+        if new == old:
+            return
+        bit = 1 << position
+        levels = self._levels
+        group = levels[old[CORES]]
+        left = group[old] ^ bit
+        if left:
+            group[old] = left
+        else:
+            del group[old]
+            if not group:
+                del levels[old[CORES]]
+        target = levels.get(new[CORES])
+        if target is None:
+            levels[new[CORES]] = {new: bit}
+        else:
+            target[new] = target.get(new, 0) | bit
+        self._free[position] = new
+        if (old[CORES] == 0) != (new[CORES] == 0):
+            self._full ^= bit
+        total = self.topology.totals[position]
+        if new == total or old == total:
+            self._idle ^= bit
+
+
+class Overdue:
+    """How to read a hold whose end has passed without its confirmation.
+
+    It is still held; it is expected back `grace_us` from now, so that a promise built on it
+    keeps moving on instead of lying in the past.
+    """
+
+    __slots__ = ("expected_us", "now_us")
+
+    def __init__(self, now_us: int, grace_us: int) -> None:
+        self.now_us = now_us
+        self.expected_us = now_us + grace_us
+
+    def end_of(self, until_us: int) -> int:
+        """The expected end of a hold."""
+        return until_us if until_us > self.now_us else self.expected_us
+
+
+def _union(group: dict[Vector, int]) -> int:
+    together = 0
+    for mask in group.values():
+        together |= mask
+    return together

@@ -1,0 +1,98 @@
+"""Amounts of several resources at once, and their arithmetic.
+
+A vector is read against `RESOURCES`; entries it does not have are zero, so a new resource is
+appended without touching what was stored before. Nothing here clips: a negative entry is the
+caller's finding (`is_negative`), never silently turned into zero.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Final, TypeAlias
+
+Vector: TypeAlias = tuple[int, ...]
+
+RESOURCES: Final = ("cores", "memory_mib")
+WIDTH: Final = len(RESOURCES)
+CORES: Final = 0
+MEMORY_MIB: Final = 1
+ZERO: Final[Vector] = (0,) * WIDTH
+
+# (one, many)
+_UNITS: Final = {"cores": ("core", "cores"), "memory_mib": ("MiB of memory", "MiB of memory")}
+
+
+def padded(amounts: Vector, width: int = WIDTH) -> Vector:
+    """The same amounts with at least `width` entries."""
+    missing = width - len(amounts)
+    return amounts + (0,) * missing if missing > 0 else amounts
+
+
+def add(left: Vector, right: Vector) -> Vector:
+    """Entry by entry sum."""
+    if len(left) == 2 == len(right):
+        return (left[0] + right[0], left[1] + right[1])
+    return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))
+
+
+def subtract(left: Vector, right: Vector) -> Vector:
+    """Entry by entry difference; entries may come out negative."""
+    if len(left) == 2 == len(right):
+        return (left[0] - right[0], left[1] - right[1])
+    return tuple(a - b for a, b in zip_longest(left, right, fillvalue=0))
+
+
+def scale(amounts: Vector, times: int) -> Vector:
+    """`times` times the amounts."""
+    if len(amounts) == 2:
+        return (amounts[0] * times, amounts[1] * times)
+    return tuple(amount * times for amount in amounts)
+
+
+def least(left: Vector, right: Vector) -> Vector:
+    """Entry by entry minimum."""
+    if len(left) == 2 == len(right):
+        return (
+            left[0] if left[0] < right[0] else right[0],
+            left[1] if left[1] < right[1] else right[1],
+        )
+    return tuple(min(a, b) for a, b in zip_longest(left, right, fillvalue=0))
+
+
+def fits(asked: Vector, free: Vector) -> bool:
+    """Whether `free` covers `asked` in every entry."""
+    if len(asked) == 2 == len(free):
+        return asked[0] <= free[0] and asked[1] <= free[1]
+    return all(a <= b for a, b in zip_longest(asked, free, fillvalue=0))
+
+
+def is_negative(amounts: Vector) -> bool:
+    """Whether any entry is below zero."""
+    return min(amounts, default=0) < 0
+
+
+def times(free: Vector, unit: Vector) -> int:
+    """How often `unit` fits into `free`; 0 when an entry of `free` is negative where asked.
+
+    Raises `ValueError` for a unit that asks for nothing: it would fit without bound.
+    """
+    if len(free) == 2 == len(unit) and unit[0] > 0:
+        by_first = free[0] // unit[0]
+        if unit[1] > 0:
+            by_second = free[1] // unit[1]
+            by_first = by_second if by_second < by_first else by_first
+        return by_first if by_first > 0 else 0
+    bounds = [have // one for one, have in zip_longest(unit, free, fillvalue=0) if one > 0]
+    if not bounds:
+        raise ValueError("a unit of nothing fits without bound")
+    return max(0, min(bounds))
+
+
+def describe(amounts: Vector) -> str:
+    """The amounts in words for a user, zero entries left out: `8 cores, 1024 MiB of memory`."""
+    words = [
+        f"{amount} {_UNITS[name][amount != 1]}"
+        for name, amount in zip(RESOURCES, amounts, strict=False)
+        if amount != 0
+    ]
+    return ", ".join(words) if words else "nothing"
