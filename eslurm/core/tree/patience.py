@@ -1,0 +1,47 @@
+"""How long a relay waits for an acknowledgement.
+
+Owns the recent delays and this process' own lag. Invariant: the answer is never below the floor,
+and a late look at the clock widens it by the lateness: a process that was itself asleep must read
+its inbox before it may blame its children.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+SAMPLES_MAX = 512
+RECALCULATE_EVERY = 128
+FIRST_ESTIMATE_AT = 16
+
+
+class Patience:
+    """The adaptive acknowledgement time-out: 2 x p99 of recent delays between floor and ceiling."""
+
+    def __init__(self, floor_us: int, ceiling_us: int) -> None:
+        self._floor_us = floor_us
+        self._ceiling_us = ceiling_us
+        self._delays_us: deque[int] = deque(maxlen=SAMPLES_MAX)
+        self._until_recalculation = FIRST_ESTIMATE_AT
+        self._base_us = floor_us
+        self.lag_us = 0
+
+    def timeout_us(self) -> int:
+        """How old an unacknowledged send must be to be held against its addressee.
+
+        The lag counts twice: once for the time slept, once for reading what came in meanwhile.
+        """
+        return self._base_us + 2 * self.lag_us
+
+    def note_ack(self, delay_us: int) -> None:
+        """Learn from one acknowledgement; late ones count too, else the estimate could only shrink."""
+        self._delays_us.append(delay_us)
+        self._until_recalculation -= 1
+        if self._until_recalculation == 0:
+            self._until_recalculation = RECALCULATE_EVERY
+            ordered = sorted(self._delays_us)
+            p99_us = ordered[(len(ordered) * 99) // 100]
+            self._base_us = min(max(2 * p99_us, self._floor_us), self._ceiling_us)
+
+    def note_lag(self, lag_us: int) -> None:
+        """Learn how late this process looked at its timers; the worst recent lag fades by a quarter."""
+        self.lag_us = max(lag_us, self.lag_us * 3 // 4)
