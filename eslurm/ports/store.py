@@ -1,0 +1,370 @@
+"""The durable memory of a controller, as everybody else sees it.
+
+Owns the vocabulary (`Batch`, the rows, the errors) and the promise every adapter keeps; one contract suite
+runs over all of them. Invariants: a batch is in the store completely or not at all; the facts of an owner
+have contiguous revisions from 1; only the latest epoch of an owner writes; the current rows are exactly
+what replaying the owner's facts gives.
+
+All times are integer microseconds UTC; 0 in `started_us` and `ended_us` means "not yet". Structs of facts
+and rows are array_like: fields are only ever appended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Collection, Sequence
+from typing import ClassVar, Protocol, TypeAlias
+
+import msgspec
+
+CHUNK_ROWS = 1_000
+PAGE_ROWS_MAX = 10_000
+QUERY_VALUES_MAX = 10_000
+
+Key: TypeAlias = tuple[int | str, ...]
+
+
+class StoreError(Exception):
+    """Anything the store refuses or cannot do."""
+
+
+class StoreUnavailable(StoreError):
+    """Not now: disk full, locked, an I/O error, the server away, a full queue.
+
+    The outcome of a commit that ends this way is unknown; the same batch may be committed again.
+    """
+
+
+class FenceLost(StoreError):
+    """Another writer owns this log, or the batch does not continue it: release nothing, exit."""
+
+
+class StoreFailed(StoreError):
+    """A defect or damage no retry cures: ends the process."""
+
+
+class SchemaTooNew(StoreFailed):
+    """The database was written by a newer release."""
+
+
+class ForeignStore(StoreFailed):
+    """The database belongs to another cluster, or to another owner and is not shared."""
+
+
+class LogPruned(StoreError):
+    """The facts asked for were removed from the log: start from the current rows instead."""
+
+
+class BlobMissing(StoreError):
+    """No blob with this hash is stored for this owner."""
+
+
+class FactRow(msgspec.Struct, frozen=True, array_like=True):
+    """One decided fact. Its revision and time come from its place in the batch."""
+
+    kind: str
+    version: int
+    blob: bytes
+
+
+class LoggedFact(msgspec.Struct, frozen=True, array_like=True):
+    """A fact as read back from the log, with the epoch that wrote it."""
+
+    revision: int
+    at_us: int
+    kind: str
+    version: int
+    blob: bytes
+    epoch: int
+
+
+class JobRow(msgspec.Struct, frozen=True, array_like=True):
+    """A job's current record. `revision` is its latest fact's; a restart skips `finished` rows."""
+
+    TABLE: ClassVar[str] = "jobs"
+
+    job_id: int
+    state: str
+    user: str
+    partition: str
+    name: str
+    array_job_id: int
+    submitted_us: int
+    ended_us: int
+    finished: bool
+    revision: int
+    blob: bytes
+
+    @property
+    def key(self) -> Key:
+        """What identifies the row within its owner."""
+        return (self.job_id,)
+
+
+class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt of a job, as accounting shows it. A job that ended without ever running has attempt 0."""
+
+    TABLE: ClassVar[str] = "attempts"
+
+    job_id: int
+    attempt: int
+    user: str
+    account: str
+    partition: str
+    name: str
+    state: str
+    submitted_us: int
+    started_us: int
+    ended_us: int
+    nodes: int
+    cores: int
+    exit_code: int
+    signal: int
+    blob: bytes
+
+    @property
+    def key(self) -> Key:
+        """What identifies the row within its owner."""
+        return (self.job_id, self.attempt)
+
+
+class StepRow(msgspec.Struct, frozen=True, array_like=True):
+    """One step of an attempt; the batch script is step `batch`."""
+
+    TABLE: ClassVar[str] = "steps"
+
+    job_id: int
+    attempt: int
+    step: str
+    name: str
+    state: str
+    started_us: int
+    ended_us: int
+    exit_code: int
+    signal: int
+    blob: bytes
+
+    @property
+    def key(self) -> Key:
+        """What identifies the row within its owner."""
+        return (self.job_id, self.attempt, self.step)
+
+
+class NodeRow(msgspec.Struct, frozen=True, array_like=True):
+    """A node's current record."""
+
+    TABLE: ClassVar[str] = "nodes"
+
+    number: int
+    name: str
+    state: str
+    blob: bytes
+
+    @property
+    def key(self) -> Key:
+        """What identifies the row within its owner."""
+        return (self.number,)
+
+
+class SettingRow(msgspec.Struct, frozen=True, array_like=True):
+    """One of the few single records of an owner: configuration revision, id lease, address book revision."""
+
+    TABLE: ClassVar[str] = "settings"
+
+    name: str
+    blob: bytes
+
+    @property
+    def key(self) -> Key:
+        """What identifies the row within its owner."""
+        return (self.name,)
+
+
+Row: TypeAlias = JobRow | AttemptRow | StepRow | NodeRow | SettingRow
+ROW_TYPES: tuple[type[Row], ...] = (JobRow, AttemptRow, StepRow, NodeRow, SettingRow)
+
+
+class RowDelete(msgspec.Struct, frozen=True, array_like=True):
+    """Removes one current row; deleting what is not there is no error. `key` is the row's `key`."""
+
+    table: str
+    key: Key
+
+
+RowChange: TypeAlias = Row | RowDelete
+
+
+class AnswerRow(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a client's mutating call, kept under its 16-byte request id. The first answer stays."""
+
+    request_id: bytes
+    answer: bytes
+
+
+class BlobRow(msgspec.Struct, frozen=True, array_like=True):
+    """A script or environment under its `content_hash`. Putting it again renews its age."""
+
+    hash: bytes
+    data: bytes
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one transaction writes. `facts[i]` gets revision `revision_first + i`.
+
+    `rows` are upserts and deletes by key, later ones winning. A batch without facts (answers of refused
+    calls) still names the next revision and takes none.
+    """
+
+    revision_first: int
+    at_us: int
+    facts: Sequence[FactRow] = ()
+    rows: Sequence[RowChange] = ()
+    answers: Sequence[AnswerRow] = ()
+    blobs: Sequence[BlobRow] = ()
+
+    @property
+    def revision_last(self) -> int:
+        """The batch's last revision; `revision_first - 1` if it has no facts."""
+        return self.revision_first + len(self.facts) - 1
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """Where an owner's log stands: epoch of its writer, last revision, time of that commit. All 0: no log."""
+
+    epoch: int = 0
+    revision: int = 0
+    at_us: int = 0
+
+
+SnapshotRow: TypeAlias = Head | Row
+
+
+class AccountingQuery(msgspec.Struct, frozen=True):
+    """Which attempts to list. Empty or 0 means "any"; everything given must hold.
+
+    `since_us`: not ended before it. `until_us`: submitted before it. `after` is the `next` of the page
+    before. Raises ValueError beyond PAGE_ROWS_MAX rows or QUERY_VALUES_MAX ids or states.
+    """
+
+    user: str = ""
+    job_ids: Sequence[int] = ()
+    since_us: int = 0
+    until_us: int = 0
+    states: Sequence[str] = ()
+    limit: int = CHUNK_ROWS
+    after: tuple[int, int] | None = None
+    steps: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= PAGE_ROWS_MAX:
+            raise ValueError(f"limit {self.limit} is not within 1..{PAGE_ROWS_MAX}")
+        if max(len(self.job_ids), len(self.states)) > QUERY_VALUES_MAX:
+            raise ValueError(f"more than {QUERY_VALUES_MAX} job ids or states in one query")
+
+
+class AccountingPage(msgspec.Struct, frozen=True):
+    """Attempts in order of (job id, attempt); their steps if asked for; `next` is None on the last page."""
+
+    attempts: Sequence[AttemptRow]
+    steps: Sequence[StepRow] = ()
+    next: tuple[int, int] | None = None
+
+
+class Prune(msgspec.Struct, frozen=True):
+    """What may go; 0 keeps everything. At most `rows_max` rows of each kind are looked at in one call.
+
+    `blobs_kept` are the hashes still referred to: an old one among them counts as put again at `now_us`.
+    """
+
+    now_us: int
+    answers_before_us: int = 0
+    blobs_before_us: int = 0
+    blobs_kept: Collection[bytes] = frozenset()
+    facts_before_revision: int = 0
+    rows_max: int = CHUNK_ROWS
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """How many rows a `prune` removed; all 0 when nothing is left to do."""
+
+    answers: int = 0
+    blobs: int = 0
+    facts: int = 0
+
+
+def content_hash(data: bytes) -> bytes:
+    """The 32-byte SHA-256 under which a script or an environment is stored."""
+    return hashlib.sha256(data).digest()
+
+
+class StoreReader(Protocol):
+    """What is committed. Needs no `open`, never waits for the writer; may raise StoreUnavailable."""
+
+    def load_unfinished(
+        self, owner: str, chunk_rows: int = CHUNK_ROWS
+    ) -> AsyncGenerator[Sequence[SnapshotRow], None]:
+        """The current rows as of one revision, in chunks: first the `Head`, then settings, nodes, unfinished
+        jobs and the attempts and steps of those jobs, each kind in order of its key."""
+        ...
+
+    def load_facts(
+        self, owner: str, from_revision: int, chunk_rows: int = CHUNK_ROWS
+    ) -> AsyncGenerator[Sequence[LoggedFact], None]:
+        """The log from a revision to its end as of the call, contiguous; LogPruned if it starts later."""
+        ...
+
+    async def find_jobs(self, owner: str, job_ids: Sequence[int]) -> list[JobRow]:
+        """The records of these jobs, finished or not, in order of id; unknown ids are left out.
+
+        Raises ValueError for more than QUERY_VALUES_MAX ids."""
+        ...
+
+    async def accounting(self, owner: str, query: AccountingQuery) -> AccountingPage:
+        """One page of attempts."""
+        ...
+
+    async def lookup_request(self, request_id: bytes) -> bytes | None:
+        """The answer first given to this request id, None if there is none (any more)."""
+        ...
+
+    async def get_blob(self, owner: str, hash_: bytes) -> bytes:
+        """A script or environment; BlobMissing if it is not there."""
+        ...
+
+
+class StoreWriter(Protocol):
+    """One owner's only door for writing. Batches are committed one at a time, in order.
+
+    A cancelled call may still take effect: treat it as ambiguous.
+    """
+
+    async def open(self, owner: str) -> int:
+        """Raises the owner's epoch durably and returns it; a writer under an earlier epoch is fenced off.
+
+        Creates or migrates the schema first. SchemaTooNew, ForeignStore: the database is not ours to use."""
+        ...
+
+    async def commit(self, batch: Batch) -> None:
+        """Writes the batch in one transaction, durable on return.
+
+        A batch already committed under this epoch is left as it is and counts as success. FenceLost:
+        another epoch, a revision out of sequence, or other facts there. StoreFailed: time went back."""
+        ...
+
+    async def committed(self, batch: Batch) -> bool:
+        """Whether a batch whose commit was ambiguous is in the store. Same errors as `commit`.
+
+        A batch without facts leaves no trace to ask for: False, committing it again is harmless."""
+        ...
+
+    async def prune(self, limits: Prune) -> Pruned:
+        """Removes what the limits allow, a bounded number at a time, under the same fence as a commit."""
+        ...
+
+    async def close(self) -> None:
+        """Finishes what is under way and lets go of the database. Later calls raise StoreFailed."""
+        ...
+
+
+class Store(StoreWriter, StoreReader, Protocol):
+    """Both halves."""

@@ -1,0 +1,71 @@
+"""A few threads with a bounded queue in front, awaited from the event loop.
+
+Invariant: at most `waiting_max` calls are queued or running; one more is refused, never blocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from eslurm.ports.store import StoreFailed, StoreUnavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Lane:
+    """Runs blocking calls; with one thread they run one at a time, in the order they came."""
+
+    def __init__(self, name: str, threads: int, waiting_max: int) -> None:
+        self._name = name
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"eslurm-{name}")
+        self._waiting_max = waiting_max
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._closed = False
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The call's result. StoreUnavailable if the queue is full, StoreFailed after `close`.
+
+        Cancelling stops the wait; the call itself goes on if it has started.
+        """
+        if self._closed:
+            raise StoreFailed("the store is closed")
+        with self._lock:
+            if self._waiting >= self._waiting_max:
+                raise StoreUnavailable(f"{self._waiting} calls wait for the {self._name} already")
+            self._waiting += 1
+        future = self._executor.submit(call, *args, **kwargs)
+        future.add_done_callback(self._leave)
+        return await asyncio.wrap_future(future)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are queued or running now."""
+        return self._waiting
+
+    def drop(self, call: Callable[[], object]) -> None:
+        """Runs a clean-up that nobody waits for: on a thread, or here and now after `close`."""
+        if self._closed:
+            call()
+        else:
+            self._executor.submit(call)
+
+    async def close(self, last: Callable[[], object]) -> None:
+        """Refuses new calls, lets those under way finish, then runs `last`. Safe to repeat."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._finish, last)
+
+    def _finish(self, last: Callable[[], object]) -> None:
+        self._executor.shutdown(wait=True)
+        last()
+
+    def _leave(self, _: object) -> None:
+        with self._lock:
+            self._waiting -= 1

@@ -1,0 +1,134 @@
+"""A batch of the core as one transaction of the store: its facts, the rows of every record it touched, answers and blobs.
+
+Used by the controller and by the simulator alike, so both write the very same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eslurm.core import records
+from eslurm.core.cluster import State
+from eslurm.core.facts import encode_fact
+from eslurm.core.job.model import Attempt, Job
+from eslurm.core.job.states import FINAL
+from eslurm.core.node.hostlist import fold
+from eslurm.core.node.model import Node
+from eslurm.core.reactor import Batch
+from eslurm.core.step.model import Step
+from eslurm.ports import store
+
+SETTINGS = "state"
+
+
+def to_store(
+    state: State,
+    batch: Batch,
+    answers: Sequence[store.AnswerRow] = (),
+    blobs: Sequence[store.BlobRow] = (),
+) -> store.Batch:
+    """Everything that the batch has to write, in one transaction."""
+    touched = batch.touched
+    rows: list[store.RowChange] = []
+    if touched.settings:
+        rows.append(store.SettingRow(SETTINGS, records.encode(records.settings_of(state))))
+    for number in touched.nodes:
+        node = state.nodes.get(number)
+        rows.append(_node_row(node) if node is not None else store.RowDelete("nodes", (number,)))
+    # A forgotten job keeps its last row: that is how later dependencies on it are settled.
+    jobs = (state.find_job(job_id) for job_id in touched.jobs)
+    rows.extend(_job_row(job, state.revision) for job in jobs if job is not None)
+    rows.extend(_attempt_row(state, job, attempt) for job, attempt in touched.ended)
+    steps = (state.steps.get(key) for key in touched.steps)
+    rows.extend(_step_row(step) for step in steps if step is not None)
+    facts = [store.FactRow(*encode_fact(fact)) for fact in batch.facts]
+    return store.Batch(batch.revision_first, batch.now_us, facts, rows, answers, blobs)
+
+
+def _job_row(job: Job, revision: int) -> store.JobRow:
+    return store.JobRow(
+        job_id=job.job_id,
+        state=job.state.value,
+        user=job.spec.user.name,
+        partition=job.spec.partition,
+        name=job.spec.name,
+        array_job_id=job.array_job_id,
+        submitted_us=job.submitted_us,
+        ended_us=job.ended_us,
+        finished=job.state in FINAL and not job.residues,
+        revision=revision,
+        blob=records.encode(job),
+    )
+
+
+def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.AttemptRow:
+    outcome = job.outcome or job.state
+    end = attempt.end if attempt is not None else None
+    names = state.node_names([span.node for span in attempt.spans]) if attempt is not None else []
+    return store.AttemptRow(
+        job_id=job.job_id,
+        attempt=attempt.number if attempt is not None else 0,
+        user=job.spec.user.name,
+        account=job.spec.account,
+        partition=job.spec.partition,
+        name=job.spec.name,
+        state="REQUEUED" if outcome.value == "PENDING" else outcome.value,
+        submitted_us=job.submitted_us,
+        started_us=attempt.started_us if attempt is not None else 0,
+        ended_us=attempt.ended_us if attempt is not None else job.ended_us,
+        nodes=len(attempt.spans) if attempt is not None else 0,
+        cores=sum(span.amounts[0] for span in attempt.spans) if attempt is not None else 0,
+        exit_code=job.exit_code,
+        signal=job.exit_signal,
+        blob=records.encode(
+            records.Accounted(
+                array_job_id=job.array_job_id,
+                array_task=job.array_task,
+                is_array=job.is_array,
+                node_names=fold(names),
+                end=end,
+                text=job.exit_text,
+            )
+        ),
+    )
+
+
+def _node_row(node: Node) -> store.NodeRow:
+    return store.NodeRow(node.number, node.name, node.state.value, records.encode(node))
+
+
+def _step_row(step: Step) -> store.StepRow:
+    return store.StepRow(
+        job_id=step.job_id,
+        attempt=step.attempt,
+        step=str(step.step),
+        name=step.name,
+        state=step.state.value,
+        started_us=step.created_us,
+        ended_us=step.ended_us,
+        exit_code=step.exit_code,
+        signal=step.signal,
+        blob=records.encode(step),
+    )
+
+
+async def load(reader: store.StoreReader, owner: str) -> State:
+    """The state as the last commit left it; empty if this owner has never written."""
+    head = store.Head()
+    blobs: dict[type[store.Row], list[bytes]] = {kind: [] for kind in store.ROW_TYPES}
+    async for chunk in reader.load_unfinished(owner):
+        for row in chunk:
+            if isinstance(row, store.Head):
+                head = row
+            else:
+                blobs[type(row)].append(row.blob)
+    settings = blobs[store.SettingRow]
+    return records.restore(
+        owner,
+        settings[0] if settings else None,
+        blobs[store.NodeRow],
+        blobs[store.JobRow],
+        blobs[store.StepRow],
+        head.revision,
+        head.at_us,
+    )

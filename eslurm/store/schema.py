@@ -1,0 +1,232 @@
+"""The tables, their version, and how an older database is brought forward.
+
+Invariant: a database at SCHEMA_VERSION has exactly the tables of `METADATA`, whether it was created so or
+migrated. Changing a table raises SCHEMA_VERSION and adds a migration from the version before.
+
+Every table but `meta` names the owner. Tables with large blobs are ordinary ones: inside a clustered index a
+kilobyte already spills to an overflow page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    inspect,
+    select,
+)
+
+from eslurm.ports.store import (
+    ROW_TYPES,
+    AttemptRow,
+    ForeignStore,
+    JobRow,
+    NodeRow,
+    SchemaTooNew,
+    SettingRow,
+    StepRow,
+    StoreFailed,
+)
+
+SCHEMA_VERSION = 1
+Migration = Callable[[Connection], None]
+MIGRATIONS: Mapping[int, Migration] = {}
+
+METADATA = MetaData()
+
+
+def _text(name: str, *, key: bool = False) -> Column[str]:
+    return Column(name, String, primary_key=key, nullable=False)
+
+
+def _integer(name: str, *, key: bool = False) -> Column[int]:
+    return Column(name, BigInteger, primary_key=key, nullable=False, autoincrement=False)
+
+
+def _bytes(name: str, *, key: bool = False) -> Column[bytes]:
+    return Column(name, LargeBinary, primary_key=key, nullable=False)
+
+
+def _owner(*, key: bool = True) -> Column[str]:
+    return _text("owner", key=key)
+
+
+META = Table("meta", METADATA, _text("name", key=True), _text("value"))
+
+LEADER = Table("leader", METADATA, _owner(), _integer("epoch"), _integer("revision"), _integer("at_us"))
+
+FACTS = Table(
+    "facts",
+    METADATA,
+    _owner(),
+    _integer("revision", key=True),
+    _integer("at_us"),
+    _text("kind"),
+    Column("version", Integer, nullable=False),
+    _bytes("blob"),
+    _integer("epoch"),
+)
+
+JOBS = Table(
+    JobRow.TABLE,
+    METADATA,
+    _owner(),
+    _integer("job_id", key=True),
+    _text("state"),
+    _text("user"),
+    _text("partition"),
+    _text("name"),
+    _integer("array_job_id"),
+    _integer("submitted_us"),
+    _integer("ended_us"),
+    Column("finished", Boolean, nullable=False),
+    _integer("revision"),
+    _bytes("blob"),
+)
+# Restart reads the unfinished few among the many: the index holds nothing else.
+Index(
+    "jobs_unfinished",
+    JOBS.c.owner,
+    JOBS.c.job_id,
+    sqlite_where=~JOBS.c.finished,
+    postgresql_where=~JOBS.c.finished,
+)
+
+ATTEMPTS = Table(
+    AttemptRow.TABLE,
+    METADATA,
+    _owner(),
+    _integer("job_id", key=True),
+    _integer("attempt", key=True),
+    _text("user"),
+    _text("account"),
+    _text("partition"),
+    _text("name"),
+    _text("state"),
+    _integer("submitted_us"),
+    _integer("started_us"),
+    _integer("ended_us"),
+    _integer("nodes"),
+    _integer("cores"),
+    Column("exit_code", Integer, nullable=False),
+    Column("signal", Integer, nullable=False),
+    _bytes("blob"),
+)
+Index("attempts_by_user", ATTEMPTS.c.owner, ATTEMPTS.c.user, ATTEMPTS.c.job_id, ATTEMPTS.c.attempt)
+
+STEPS = Table(
+    StepRow.TABLE,
+    METADATA,
+    _owner(),
+    _integer("job_id", key=True),
+    _integer("attempt", key=True),
+    _text("step", key=True),
+    _text("name"),
+    _text("state"),
+    _integer("started_us"),
+    _integer("ended_us"),
+    Column("exit_code", Integer, nullable=False),
+    Column("signal", Integer, nullable=False),
+    _bytes("blob"),
+)
+
+NODES = Table(
+    NodeRow.TABLE,
+    METADATA,
+    _owner(),
+    _integer("number", key=True),
+    _text("name"),
+    _text("state"),
+    _bytes("blob"),
+)
+
+SETTINGS = Table(SettingRow.TABLE, METADATA, _owner(), _text("name", key=True), _bytes("blob"))
+
+# A request id is unique across owners: whichever controller a client asks again, the first answer is found.
+REQUESTS = Table(
+    "requests",
+    METADATA,
+    _bytes("request_id", key=True),
+    _owner(key=False),
+    _integer("at_us"),
+    _bytes("answer"),
+    sqlite_with_rowid=False,
+)
+Index("requests_by_age", REQUESTS.c.owner, REQUESTS.c.at_us)
+
+# Per owner, so that pruning needs to know no other owner's references.
+BLOBS = Table(
+    "blobs",
+    METADATA,
+    _owner(),
+    _bytes("hash", key=True),
+    _integer("size"),
+    _integer("at_us"),
+    _bytes("data"),
+)
+Index("blobs_by_age", BLOBS.c.owner, BLOBS.c.at_us)
+
+ROW_TABLES: dict[str, Table] = {row_type.TABLE: METADATA.tables[row_type.TABLE] for row_type in ROW_TYPES}
+
+_VERSION = "schema_version"
+_CLUSTER = "cluster_id"
+
+
+def check(connection: Connection, cluster_id: str, version: int = SCHEMA_VERSION) -> int:
+    """The database's schema version; 0 if it is empty.
+
+    Raises SchemaTooNew, or ForeignStore for another cluster's database and for one that is not ours at all.
+    """
+    names = set(inspect(connection).get_table_names())
+    if META.name not in names:
+        if names:
+            raise ForeignStore(
+                f"not a database of eslurm: it has tables but no {META.name!r}: {sorted(names)[:5]}"
+            )
+        return 0
+    meta = {row.name: row.value for row in connection.execute(select(META))}
+    found = int(meta[_VERSION])
+    if found > version:
+        raise SchemaTooNew(
+            f"the database has schema version {found}, this release knows versions up to {version}: "
+            "start the release that wrote it, or a newer one"
+        )
+    if meta[_CLUSTER] != cluster_id:
+        raise ForeignStore(f"the database belongs to cluster {meta[_CLUSTER]!r}, not {cluster_id!r}")
+    return found
+
+
+def bring_up_to_date(
+    connection: Connection,
+    cluster_id: str,
+    version: int = SCHEMA_VERSION,
+    migrations: Mapping[int, Migration] = MIGRATIONS,
+) -> None:
+    """Creates the tables, or runs the migrations from the database's version forward, in one transaction.
+
+    Raises what `check` raises, StoreFailed if a migration is missing.
+    """
+    found = check(connection, cluster_id, version)
+    if found == 0:
+        METADATA.create_all(connection)
+        connection.execute(
+            META.insert(),
+            [{"name": _VERSION, "value": str(version)}, {"name": _CLUSTER, "value": cluster_id}],
+        )
+        return
+    for step in range(found, version):
+        if step not in migrations:
+            raise StoreFailed(f"no migration from schema version {step}")
+        migrations[step](connection)
+    if found < version:
+        connection.execute(META.update().where(META.c.name == _VERSION).values(value=str(version)))

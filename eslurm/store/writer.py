@@ -1,0 +1,175 @@
+"""The one connection that writes. Synchronous; used from the writer thread only.
+
+Invariant: every transaction holds the leader row at the writer's own epoch before it changes anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+from msgspec.structs import astuple
+from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from eslurm.ports.store import (
+    Batch,
+    FenceLost,
+    ForeignStore,
+    Head,
+    Key,
+    LoggedFact,
+    Prune,
+    Pruned,
+    Row,
+    StoreFailed,
+)
+from eslurm.store.changes import distinct_blobs, net_changes
+from eslurm.store.faults import DATABASE_ERRORS, translate
+from eslurm.store.fence import is_next
+from eslurm.store.reader import logged_facts, read_head
+from eslurm.store.retention import prune_owner
+from eslurm.store.schema import FACTS, LEADER, bring_up_to_date
+from eslurm.store.statements import Statements
+
+
+class Writer:
+    """Writes for one owner from `open` on."""
+
+    def __init__(self, engine: Engine, cluster_id: str, *, shared: bool) -> None:
+        self._engine = engine
+        self._cluster_id = cluster_id
+        self._shared = shared
+        self._connection: Connection | None = None
+        self._owner = ""
+        self._epoch = 0
+
+    @cached_property
+    def _statements(self) -> Statements:
+        return Statements(self._engine.dialect)
+
+    def open(self, owner: str) -> int:
+        """See `StoreWriter.open`."""
+        _ = self._statements  # compiled now rather than under the first commit
+        with self._transaction() as connection:
+            bring_up_to_date(connection, self._cluster_id)
+            heads = {
+                name: Head(*values) for name, *values in connection.execute(select(LEADER).with_for_update())
+            }
+            others = heads.keys() - {owner}
+            if others and not self._shared:
+                raise ForeignStore(f"the database belongs to {min(others)}, not to {owner}")
+            if owner in heads:
+                epoch = heads[owner].epoch + 1
+                connection.execute(update(LEADER).where(LEADER.c.owner == owner).values(epoch=epoch))
+            else:
+                epoch = 1
+                connection.execute(LEADER.insert().values(owner=owner, epoch=epoch, revision=0, at_us=0))
+        self._owner, self._epoch = owner, epoch
+        return epoch
+
+    def commit(self, batch: Batch) -> None:
+        """See `StoreWriter.commit`."""
+        changes = net_changes(batch.rows)
+        with self._transaction() as connection:
+            if not self._advance(connection, batch):
+                return
+            cursor = connection.connection.cursor()
+            self._insert_facts(cursor, batch)
+            for table, rows in changes.items():
+                self._change_rows(cursor, table, rows)
+            self._keep_answers(cursor, batch)
+            self._put_blobs(cursor, batch)
+            cursor.close()
+
+    def committed(self, batch: Batch) -> bool:
+        """See `StoreWriter.committed`."""
+        with self._transaction() as connection:
+            return not self._is_next(connection, batch)
+
+    def prune(self, limits: Prune) -> Pruned:
+        """See `StoreWriter.prune`."""
+        with self._transaction() as connection:
+            head = read_head(connection, self._owner)
+            self._advance(connection, Batch(head.revision + 1, head.at_us))
+            return prune_owner(connection, self._owner, head.revision, limits)
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        try:
+            if self._connection is None:
+                self._connection = self._engine.connect()
+            with self._connection.begin():
+                yield self._connection
+        except DATABASE_ERRORS as error:
+            self._drop_connection()
+            raise translate(error) from error
+
+    def _drop_connection(self) -> None:
+        """After an error the connection's state is anybody's guess: the next transaction takes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+    def _advance(self, connection: Connection, batch: Batch) -> bool:
+        """Locks the leader row and moves it past the batch. False: the batch is there already."""
+        at_us = batch.at_us
+        cursor = connection.connection.cursor()
+        cursor.execute(
+            self._statements.advance,
+            (batch.revision_last, at_us, self._owner, self._epoch, batch.revision_first - 1, at_us),
+        )
+        moved = cursor.rowcount == 1
+        cursor.close()
+        if not moved and self._is_next(connection, batch):
+            raise StoreFailed(f"{self._owner}: the leader row fits the batch and did not move")
+        return moved
+
+    def _is_next(self, connection: Connection, batch: Batch) -> bool:
+        def read_back(first: int, last: int) -> Sequence[LoggedFact]:
+            found = select(*logged_facts()).where(
+                FACTS.c.owner == self._owner, FACTS.c.revision.between(first, last)
+            )
+            return [LoggedFact(*row) for row in connection.execute(found.order_by(FACTS.c.revision))]
+
+        return is_next(read_head(connection, self._owner), self._owner, self._epoch, batch, read_back)
+
+    def _insert_facts(self, cursor: DBAPICursor, batch: Batch) -> None:
+        owner, epoch, at_us = self._owner, self._epoch, batch.at_us
+        values = [
+            (owner, revision, at_us, fact.kind, fact.version, fact.blob, epoch)
+            for revision, fact in enumerate(batch.facts, batch.revision_first)
+        ]
+        try:
+            self._statements.facts.execute(cursor, values)
+        except self._engine.dialect.loaded_dbapi.IntegrityError as error:
+            raise FenceLost(f"{owner}: a fact lies beyond the end of the log: {error}") from error
+
+    def _change_rows(self, cursor: DBAPICursor, table: str, rows: dict[Key, Row | None]) -> None:
+        owner = self._owner
+        upserts = [(owner, *astuple(row)) for row in rows.values() if row is not None]
+        self._statements.upserts[table].execute(cursor, upserts)
+        if len(upserts) < len(rows):
+            deletes = [(owner, *key) for key, row in rows.items() if row is None]
+            cursor.executemany(self._statements.deletes[table], deletes)
+
+    def _keep_answers(self, cursor: DBAPICursor, batch: Batch) -> None:
+        owner, at_us = self._owner, batch.at_us
+        values = [(answer.request_id, owner, at_us, answer.answer) for answer in batch.answers]
+        self._statements.answers.execute(cursor, values)
+
+    def _put_blobs(self, cursor: DBAPICursor, batch: Batch) -> None:
+        owner, at_us = self._owner, batch.at_us
+        values = [
+            (owner, hash_, len(data), at_us, data) for hash_, data in distinct_blobs(batch.blobs).items()
+        ]
+        self._statements.blobs.execute(cursor, values)

@@ -1,0 +1,97 @@
+"""Where the store contract runs, and what it writes there.
+
+A backend is a place where data stays: `store()` gives one more process's view of it. A further database joins
+by one entry in BACKENDS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from eslurm.ports.store import AttemptRow, Batch, FactRow, JobRow, RowChange, SnapshotRow, StepRow, Store
+from eslurm.sim.disk_store import DiskStore
+from eslurm.store.image import StoreImage
+from eslurm.store.memory import MemoryStore
+from eslurm.store.sql import SqlStore
+from tests.support.loops import run
+
+T = TypeVar("T")
+OWNER = "ctl0"
+CLUSTER = "c1"
+
+
+class Backend:
+    """One database, and the views of it that a test has taken."""
+
+    def __init__(self, make: Callable[..., Store]) -> None:
+        self._make = make
+        self._stores: list[Store] = []
+
+    def store(self, *, cluster_id: str = CLUSTER, shared: bool = False) -> Store:
+        """One more view, as another process would have it."""
+        self._stores.append(self._make(cluster_id=cluster_id, shared=shared))
+        return self._stores[-1]
+
+    def run(self, test: Coroutine[Any, Any, None]) -> None:
+        """Runs a test on an event loop and closes what it opened."""
+
+        async def run_and_close() -> None:
+            try:
+                await test
+            finally:
+                for store in self._stores:
+                    await store.close()
+
+        run(run_and_close())
+
+
+def _memory(_: Path) -> Backend:
+    image = StoreImage(CLUSTER)
+    return Backend(lambda cluster_id, shared: MemoryStore(image, cluster_id, shared=shared))
+
+
+def _disk(_: Path) -> Backend:
+    image = DiskStore(seed=1, cluster_id=CLUSTER)
+    return Backend(lambda cluster_id, shared: MemoryStore(image, cluster_id, shared=shared))
+
+
+def _sqlite(directory: Path) -> Backend:
+    url = f"sqlite:///{directory / 'store.db'}"
+    return Backend(lambda cluster_id, shared: SqlStore(url, cluster_id, shared=shared))
+
+
+BACKENDS: dict[str, Callable[[Path], Backend]] = {"memory": _memory, "disk": _disk, "sqlite": _sqlite}
+
+
+def job(job_id: int, *, finished: bool = False, state: str = "PENDING", blob: bytes = b"job") -> JobRow:
+    return JobRow(job_id, state, "ann", "batch", f"name{job_id}", 0, 100 + job_id, 0, finished, job_id, blob)
+
+
+def attempt(
+    job_id: int, number: int = 1, *, user: str = "ann", state: str = "RUNNING", **times: int
+) -> AttemptRow:
+    submitted_us, started_us, ended_us = (times.get(name, 0) for name in ("submitted", "started", "ended"))
+    return AttemptRow(
+        job_id, number, user, "acc", "batch", "n", state, submitted_us, started_us, ended_us, 2, 8, 3, 9, b"a"
+    )
+
+
+def step(job_id: int, number: int, name: str) -> StepRow:
+    return StepRow(job_id, number, name, "sim", "RUNNING", 5, 0, 0, 0, b"s")
+
+
+def batch(
+    revision: int, facts: int = 1, rows: Sequence[RowChange] = (), at_us: int = 1_000, **rest: Any
+) -> Batch:
+    made = [FactRow("job_submitted", 1, b"fact%d" % (revision + index)) for index in range(facts)]
+    return Batch(revision, at_us, made, rows, **rest)
+
+
+async def collect(chunks: AsyncGenerator[Sequence[T], None]) -> list[T]:
+    return [row async for chunk in chunks for row in chunk]
+
+
+async def snapshot(store: Store) -> list[SnapshotRow]:
+    return await collect(store.load_unfinished(OWNER))

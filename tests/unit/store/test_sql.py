@@ -1,0 +1,323 @@
+"""What only the SQL store can get wrong: locks, full disks, queues, cancelled calls, query plans."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Select
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from eslurm.ports.store import (
+    AccountingQuery,
+    AnswerRow,
+    Batch,
+    FactRow,
+    FenceLost,
+    Head,
+    JobRow,
+    RowDelete,
+    StoreError,
+    StoreFailed,
+    StoreUnavailable,
+)
+from eslurm.store import engines, reader
+from eslurm.store.faults import translate
+from eslurm.store.lane import Lane
+from eslurm.store.sql import SqlStore, _Stream
+from eslurm.store.statements import ROWS_PER_STATEMENT
+from tests.support.loops import both_loops, run
+
+OWNER = "ctl0"
+
+
+def batch(revision: int, facts: int = 1, blob: bytes = b"f") -> Batch:
+    return Batch(revision, 1_000, [FactRow("f", 1, blob)] * facts)
+
+
+def job(job_id: int) -> JobRow:
+    return JobRow(job_id, "PENDING", "u", "p", "n", 0, 1, 0, False, 1, b"")
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[SqlStore]:
+    store = SqlStore(f"sqlite:///{path}", "c1")
+    try:
+        await store.open(OWNER)
+        yield store
+    finally:
+        await store.close()
+
+
+@contextmanager
+def database(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("rows", sorted({0, 1, 7, *ROWS_PER_STATEMENT, 33, 127, 129, 300}))
+def test_any_number_of_rows_arrives(tmp_path: Path, rows: int) -> None:
+    async def test() -> None:
+        async with opened(tmp_path / "db") as store:
+            answers = [AnswerRow(number.to_bytes(16), b"%d" % number) for number in range(rows)]
+            jobs = [job(number) for number in range(rows)]
+            await store.commit(Batch(1, 1, [FactRow("f", 1, b"%d" % n) for n in range(rows)], jobs, answers))
+            assert [row async for chunk in store.load_unfinished(OWNER) for row in chunk] == [
+                Head(1, rows, 1),
+                *jobs,
+            ]
+            assert [f.blob async for c in store.load_facts(OWNER, 1) for f in c] == [
+                b"%d" % n for n in range(rows)
+            ]
+            for answer in answers:
+                assert await store.lookup_request(answer.request_id) == answer.answer
+            await store.commit(
+                Batch(rows + 1, 1, rows=[RowDelete("jobs", (number,)) for number in range(rows)])
+            )
+            assert [row async for chunk in store.load_unfinished(OWNER) for row in chunk] == [
+                Head(1, rows, 1)
+            ]
+
+    run(test())
+
+
+def test_a_locked_database_is_unavailable_and_a_retry_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_PRAGMAS", (*engines._PRAGMAS, "PRAGMA busy_timeout=1"))
+
+    async def test() -> None:
+        async with opened(tmp_path / "db") as store:
+            with database(tmp_path / "db") as other:
+                other.execute("BEGIN IMMEDIATE")
+                with pytest.raises(StoreUnavailable, match="locked"):
+                    await store.commit(batch(1))
+                other.execute("ROLLBACK")
+            await store.commit(batch(1))
+            assert await store.committed(batch(1))
+
+    run(test())
+
+
+def test_a_full_disk_is_unavailable_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_PRAGMAS", (*engines._PRAGMAS, "PRAGMA max_page_count=60"))
+
+    async def test() -> None:
+        async with opened(tmp_path / "db") as store:
+            await store.commit(batch(1))
+            with pytest.raises(StoreUnavailable, match="full"):
+                await store.commit(batch(2, facts=200, blob=b"x" * 3_000))
+            assert not await store.committed(batch(2, facts=200, blob=b"x" * 3_000))
+            await store.commit(batch(2))
+            facts = [fact async for chunk in store.load_facts(OWNER, 1) for fact in chunk]
+            assert [fact.revision for fact in facts] == [1, 2]
+
+    run(test())
+
+
+def test_a_fact_beyond_the_head_loses_the_fence(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with opened(tmp_path / "db") as store:
+            await store.commit(batch(1))
+            with database(tmp_path / "db") as other:
+                other.execute("INSERT INTO facts VALUES ('ctl0', 3, 1, 'f', 1, x'', 1)")
+            with pytest.raises(FenceLost, match="beyond"):
+                await store.commit(batch(2, facts=2))
+            await store.commit(batch(2))
+
+    run(test())
+
+
+def test_a_damaged_database_fails(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with opened(tmp_path / "db") as store:
+            with database(tmp_path / "db") as other:
+                other.execute("DROP TABLE facts")
+            with pytest.raises(StoreFailed, match="no such table"):
+                await store.commit(batch(1))
+            with pytest.raises(StoreFailed, match="no such table"):
+                [chunk async for chunk in store.load_facts(OWNER, 1)]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (sqlite3.SQLITE_BUSY, StoreUnavailable),
+        (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailable),
+        (sqlite3.SQLITE_FULL, StoreUnavailable),
+        (sqlite3.SQLITE_CORRUPT, StoreFailed),
+        (sqlite3.SQLITE_READONLY, StoreFailed),
+        (sqlite3.SQLITE_CONSTRAINT, StoreFailed),
+    ],
+)
+def test_errors_tell_whether_to_retry(code: int, kind: type[StoreError]) -> None:
+    error = sqlite3.OperationalError("it broke")
+    error.sqlite_errorcode = code
+    assert type(translate(error)) is kind
+    assert type(translate(OperationalError("SELECT", {}, error))) is kind
+    assert "it broke" in str(translate(OperationalError("SELECT", {}, error)))
+
+
+def test_waiting_for_a_connection_too_long_is_unavailable() -> None:
+    assert type(translate(PoolTimeout("none free"))) is StoreUnavailable
+
+
+def test_readers_cannot_write_and_the_settings_are_the_durable_ones(tmp_path: Path) -> None:
+    engine = engines.writing_engine(f"sqlite:///{tmp_path / 'db'}")
+    reading = engines.reading_engine(f"sqlite:///{tmp_path / 'db'}", 1)
+    with engine.begin() as connection:
+        for pragma, value in (("journal_mode", "wal"), ("synchronous", 2), ("busy_timeout", 5_000)):
+            assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
+    with pytest.raises(OperationalError, match="readonly"), reading.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE t (x)")
+    engine.dispose()
+    reading.dispose()
+
+
+def _plan(path: Path, query: Select[Any]) -> str:
+    text = query.compile(dialect=sqlite_dialect(), compile_kwargs={"literal_binds": True})
+    with database(path) as connection:
+        return " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}"))
+
+
+def test_restart_and_a_users_report_do_not_walk_the_history(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with opened(tmp_path / "db"):
+            unfinished = dict(reader._unfinished(OWNER))
+            assert "INDEX jobs_unfinished" in _plan(tmp_path / "db", unfinished[JobRow])
+            report = reader._attempts(OWNER, AccountingQuery(user="u"))
+            assert "INDEX attempts_by_user" in _plan(tmp_path / "db", report)
+            plans = [_plan(tmp_path / "db", query) for query in (*unfinished.values(), report)]
+            assert not [plan for plan in plans if "SCAN" in plan or "TEMP B-TREE" in plan]
+
+    run(test())
+
+
+@both_loops
+def test_the_store_works_on_each_event_loop(tmp_path: Path, uvloop: bool) -> None:
+    async def test() -> None:
+        async with opened(tmp_path / "db") as store:
+            await store.commit(batch(1, facts=3))
+            assert len([fact async for chunk in store.load_facts(OWNER, 1) for fact in chunk]) == 3
+
+    run(test(), uvloop=uvloop)
+
+
+def test_a_cancelled_commit_is_decided_all_the_same(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with opened(tmp_path / "db") as store:
+            with database(tmp_path / "db") as other:
+                other.execute("BEGIN IMMEDIATE")
+                commit = asyncio.ensure_future(store.commit(batch(1)))
+                await asyncio.sleep(0)
+                assert store.waiting == (1, 0)
+                commit.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await commit
+                other.execute("ROLLBACK")
+            await store.commit(batch(1))
+            assert await store.committed(batch(1))
+            assert [fact.revision async for chunk in store.load_facts(OWNER, 1) for fact in chunk] == [1]
+            assert store.waiting == (0, 0)
+
+    run(test())
+
+
+def test_streams_cancelled_in_mid_step_give_their_connections_back(tmp_path: Path) -> None:
+    async def first_chunk(store: SqlStore) -> None:
+        async for _ in store.load_unfinished(OWNER, chunk_rows=1):
+            pass
+
+    async def test() -> None:
+        async with opened(tmp_path / "db") as store:
+            await store.commit(Batch(1, 1, rows=[job(number) for number in range(50)]))
+            for turns in range(40):
+                task = asyncio.ensure_future(first_chunk(store))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+            assert len([row async for chunk in store.load_unfinished(OWNER) for row in chunk]) == 51
+
+    run(test())
+
+
+@contextmanager
+def blocked() -> Iterator[tuple[Callable[[], bool], threading.Event]]:
+    """A call that waits until it is told to go on, whatever the test does."""
+    go = threading.Event()
+    try:
+        yield (lambda: go.wait(30)), go
+    finally:
+        go.set()
+
+
+def test_a_full_lane_refuses_instead_of_waiting() -> None:
+    async def test() -> None:
+        lane = Lane("writer", threads=1, waiting_max=2)
+        with blocked() as (call, go):
+            waiting = [asyncio.ensure_future(lane.run(call)) for _ in range(2)]
+            await asyncio.sleep(0)
+            assert lane.waiting == 2
+            with pytest.raises(StoreUnavailable, match="2 calls wait"):
+                await lane.run(call)
+            go.set()
+            assert await asyncio.gather(*waiting) == [True, True]
+        await lane.close(lambda: None)
+
+    run(test())
+
+
+def test_closing_a_lane_lets_calls_finish_and_comes_last() -> None:
+    async def test() -> None:
+        order: list[str] = []
+        lane = Lane("writer", threads=1, waiting_max=5)
+        first = asyncio.ensure_future(lane.run(order.append, "call"))
+        await asyncio.sleep(0)
+        await lane.close(lambda: order.append("last"))
+        await lane.close(lambda: order.append("again"))
+        await first
+        lane.drop(lambda: order.append("dropped"))
+        assert order == ["call", "last", "dropped"]
+        with pytest.raises(StoreFailed, match="closed"):
+            await lane.run(order.append, "late")
+
+    run(test())
+
+
+def test_closing_a_stream_waits_for_the_step_under_way() -> None:
+    started, go = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def chunks() -> Generator[int, None, None]:
+        try:
+            started.set()
+            go.wait(30)
+            yield 1
+        finally:
+            ended.append("closed")
+
+    stream = _Stream(chunks())
+    with ThreadPoolExecutor(2) as threads:
+        step = threads.submit(stream.next)
+        assert started.wait(30)
+        closing = threads.submit(stream.close)
+        with pytest.raises(TimeoutError):
+            closing.result(timeout=0.05)
+        go.set()
+        assert step.result(30) == 1
+        closing.result(30)
+    assert ended == ["closed"]
