@@ -1,0 +1,92 @@
+# What a developer types. Every target that runs Python makes the environment first: `make test` works from a fresh
+# clone with Python 3.11 or newer and nothing else.
+#
+#   make VENV=/path ...     another place for the environment (default .venv)
+#   make PYTHON=/path ...   the interpreter to make it with
+#   make test TESTS=tests/unit ARGS='-k tree -x'
+#   make bench QUICK=1      within a minute
+
+.POSIX:
+
+VENV ?= .venv
+PYTHON ?=
+TESTS ?=
+ARGS ?=
+QUICK ?=
+BENCH ?=
+SEEDS ?= 20
+
+BIN = $(VENV)/bin
+READY = $(VENV)/.installed
+STAGE = sh scripts/stage.sh
+# The layers are read from the sources, whether or not an installation points at them.
+SOURCES = .:daemons:cli
+
+.PHONY: help venv demo test check format lint types layers proto proto-check bench sim lock clean
+
+help:
+	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
+	@echo 'make test         all tests (TESTS=path, ARGS="pytest options")'
+	@echo 'make check        what CI runs: format, lint, types, layers, generated files, tests'
+	@echo 'make format       formats the code and applies safe lint fixes'
+	@echo 'make lint         style and formatting only; also: types, layers'
+	@echo 'make proto        generates eslurm/v1 from proto/; proto-check only compares'
+	@echo 'make bench        measurements as JSON lines (QUICK=1: within a minute; BENCH="names")'
+	@echo 'make sim          the simulator over SEEDS=$(SEEDS) seeds'
+	@echo 'make venv         the environment in VENV=$(VENV), and nothing else'
+	@echo 'make lock         resolves the dependencies anew and locks them in requirements/'
+	@echo 'make clean        removes what the tools leave behind; the environment stays'
+
+venv: $(READY)
+
+$(READY): scripts/venv.sh requirements/run.txt requirements/dev.txt pyproject.toml
+	@sh scripts/venv.sh "$(VENV)" "$(PYTHON)"
+
+demo: $(READY)
+	@$(BIN)/python -m escli.cluster.demo
+
+test: $(READY)
+	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
+
+# One recipe, so that the stages run in this order and stop at the first that fails.
+check: $(READY)
+	@$(STAGE) lint $(MAKE) lint
+	@$(STAGE) types $(MAKE) types
+	@$(STAGE) layers $(MAKE) layers
+	@$(STAGE) proto $(MAKE) proto-check
+	@$(STAGE) test $(MAKE) test
+
+format: $(READY)
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lint: $(READY)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(READY)
+	@$(BIN)/mypy
+	@$(BIN)/mypy scripts tests/conftest.py tests/support tests/unit/tooling
+	@MYPYPATH=examples/mandelbrot $(BIN)/mypy examples/mandelbrot
+
+layers: $(READY)
+	@PYTHONPATH=$(SOURCES) $(BIN)/lint-imports
+
+proto: $(READY)
+	@$(BIN)/python scripts/proto.py
+
+proto-check: $(READY)
+	@$(BIN)/python scripts/proto.py --check
+
+bench: $(READY)
+	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run $(BENCH)
+
+sim: $(READY)
+	@$(BIN)/eslurm sim --seeds $(SEEDS)
+
+lock: $(READY)
+	@ARGS="$(ARGS)" sh scripts/lock.sh "$(BIN)/python"
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -path ./.git -prune -o -path "./$(VENV)" -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

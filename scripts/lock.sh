@@ -1,0 +1,22 @@
+#!/bin/sh
+# Resolves the dependencies of pyproject.toml and requirements/dev.in and locks them with hashes: scripts/lock.sh PYTHON
+#
+# pip-tools lives in an environment of its own under build/: it is needed here only and pins nothing of ours. What is
+# locked already stays unless ARGS asks otherwise (ARGS=--upgrade, or ARGS='--upgrade-package NAME').
+set -eu
+
+python=$1
+tools=build/lock
+if [ ! -x "$tools/bin/pip-compile" ]; then
+    "$python" -m venv --clear "$tools"
+    "$tools/bin/python" -m pip install --quiet --disable-pip-version-check 'pip-tools>=7.5'
+fi
+compile() {
+    # shellcheck disable=SC2086  # ARGS is a list of options
+    CUSTOM_COMPILE_COMMAND='make lock' "$tools/bin/pip-compile" --quiet --generate-hashes --allow-unsafe --strip-extras \
+        --no-emit-index-url --no-emit-trusted-host --no-emit-find-links ${ARGS:-} --output-file="$2" "$1"
+}
+echo "locking requirements/run.txt"
+compile pyproject.toml requirements/run.txt
+echo "locking requirements/dev.txt"
+compile requirements/dev.in requirements/dev.txt

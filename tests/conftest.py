@@ -1,0 +1,34 @@
+"""What every test gets: a time limit, leak checks, golden texts, seeds and short directories.
+
+Invariant: a test that hangs, leaks or depends on the machine's speed fails; see `tests/support/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support import loops, profiles
+
+pytest_plugins = (
+    "pytester",
+    "tests.support.directories",
+    "tests.support.golden",
+    "tests.support.leaks",
+    "tests.support.seeds",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.pluginmanager.hasplugin("timeout") or float(config.getini("timeout") or 0) <= 0:
+        raise pytest.UsageError(
+            "tests need a time limit: install pytest-timeout and set `timeout` in pyproject.toml"
+        )
+    profiles.load()
+
+
+@pytest.fixture
+def run() -> Callable[..., object]:
+    """`tests.support.loops.run`, for tests that take it as a fixture."""
+    return loops.run

@@ -1,0 +1,65 @@
+"""What this process holds open, read from /proc: its file descriptors and its children.
+
+The functions only look; judging what is a leak is the business of `leaks`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Descriptor(NamedTuple):
+    """An open file descriptor and what it leads to, such as `/tmp/x`, `socket:[123]` or `pipe:[45]`."""
+
+    number: int
+    target: str
+
+
+class Child(NamedTuple):
+    """A direct child that has not been waited for."""
+
+    pid: int
+    state: str
+    """One letter as in ps(1): R, S, D, T, or Z for one that has ended."""
+    command: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether the child has exited and only waits to be reaped."""
+        return self.state == "Z"
+
+
+def descriptors() -> frozenset[Descriptor]:
+    """All open file descriptors of this process."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(Descriptor(int(name), os.readlink(f"/proc/self/fd/{name}")))
+        except FileNotFoundError:
+            # The descriptor that listed the directory, or one that another thread has just closed.
+            continue
+    return frozenset(found)
+
+
+def children() -> frozenset[Child]:
+    """All direct children of this process, whichever thread started them, those that ended included."""
+    pids: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            pids.update(map(int, (task / "children").read_text().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has just ended; its children moved to another one
+    found = set()
+    for pid in pids:
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        # The name in parentheses may itself hold spaces and parentheses: the state follows the last one.
+        name, _, rest = status.partition("(")[2].rpartition(")")
+        text = command.replace(b"\0", b" ").decode(errors="replace").strip()
+        found.add(Child(pid, rest.split()[0], text or f"[{name}]"))
+    return frozenset(found)
