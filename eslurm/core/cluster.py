@@ -8,6 +8,7 @@ restart rebuilds all of them from the stored rows). `touched` collects the keys 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterator
 
 from eslurm.core.config import ClusterConfig, Partition
@@ -71,6 +72,7 @@ class State:
         self.pending_count = 0
         self.active_count = 0
         self.timers: list[Timer] = []
+        self.finished: deque[int] = deque()
         self.generation = 0
         self.plan_wanted = False
         self.touched = Touched()
@@ -223,6 +225,7 @@ class State:
     def push_forget(self, job: Job) -> None:
         at_us = job.ended_us + int(self.config.finished_retention_s * SECOND_US)
         heapq.heappush(self.timers, (at_us, "forget", job.job_id))
+        self.finished.append(job.job_id)
 
     # ---- indexes ----
 

@@ -39,7 +39,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     kill_grace_s: float = 30.0
     requeue_delay_s: float = 1.0
     launch_failures_max: int = 5
-    finished_retention_s: float = 300.0
+    finished_retention_s: float = 60.0
+    finished_jobs_max: int = 2_000
     pending_jobs_max: int = 200_000
     array_tasks_max: int = 1_000_000
     script_bytes_max: int = 4 * 1024 * 1024

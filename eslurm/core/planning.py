@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from eslurm.core import facts
-from eslurm.core.cluster import State, attempts_of, task_slots, waits
+from eslurm.core.cluster import SECOND_US, State, task_slots, waits
 from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
-from eslurm.core.job.model import Job, Span
+from eslurm.core.job.model import Job, JobSpec, Span
 from eslurm.core.messages import PlanMade
-from eslurm.core.plan.cycle import plan_cycle
+from eslurm.core.plan.cycle import plan_at_once, plan_cycle
 from eslurm.core.plan.mapping import Placement, revalidate
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.promise import Promise
+from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.snapshot import Snapshot
 
 
@@ -91,6 +92,23 @@ def _ready_tasks(array: Job) -> Generator[int, None, None]:
     yield from ranges.iterate(ready)
 
 
-def holds_anything(job: Job) -> bool:
-    """Whether some node still holds something of the job."""
-    return any(attempt.held for attempt in attempts_of(job))
+def earliest_start_us(state: State, spec: JobSpec, now_us: int) -> int | None:
+    """When such a job could start if nobody else waited; None if not with the nodes in service.
+
+    For questions of people (`--test-only`): it costs one search over the ledger.
+    """
+    pending = Pending(
+        job_id=0,
+        request=spec.components[0],
+        partition=spec.partition,
+        time_limit_us=spec.time_limit_s * SECOND_US,
+        submitted_us=now_us,
+    )
+    queue = PendingQueue((pending,))
+    snapshot = Snapshot.take(
+        state.ledger, state.partition_views, queue, generation=state.generation, now_us=now_us
+    )
+    plan = plan_at_once(snapshot)
+    if plan.placements:
+        return now_us
+    return plan.why(0).planned_start_us

@@ -11,7 +11,7 @@ import msgspec
 
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig
-from eslurm.core.job.model import Job
+from eslurm.core.job.model import Job, StepEnd
 from eslurm.core.node.model import Node
 from eslurm.core.step.model import Step
 
@@ -28,16 +28,38 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     lease_end: int
 
 
+class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What accounting keeps of an attempt besides its columns. `is_array` marks an array's own summary."""
+
+    array_job_id: int = 0
+    array_task: int = -1
+    is_array: bool = False
+    node_names: str = ""
+    end: StepEnd | None = None
+    text: str = ""
+
+
 _encoder = msgspec.msgpack.Encoder()
 _jobs = msgspec.msgpack.Decoder(Job)
 _nodes = msgspec.msgpack.Decoder(Node)
 _steps = msgspec.msgpack.Decoder(Step)
+_accounted = msgspec.msgpack.Decoder(Accounted)
 _settings = msgspec.msgpack.Decoder(Settings)
 
 
-def encode(record: Job | Node | Step | Settings) -> bytes:
+def encode(record: Job | Node | Step | Settings | Accounted) -> bytes:
     """A record as the bytes of its row."""
     return _encoder.encode(record)
+
+
+def decode_job(blob: bytes) -> Job:
+    """A job's record from its row."""
+    return _jobs.decode(blob)
+
+
+def decode_accounted(blob: bytes) -> Accounted:
+    """An attempt's accounting from its row."""
+    return _accounted.decode(blob)
 
 
 def settings_of(state: State) -> Settings:

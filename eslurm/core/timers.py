@@ -21,6 +21,8 @@ def next_timer_us(state: State) -> int | None:
 
 def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
     """The facts of the next due timer (perhaps none); None when no timer is due."""
+    if len(state.finished) > state.config.finished_jobs_max:
+        return _forget(state, state.finished.popleft(), now_us)
     if not state.timers or state.timers[0][0] > now_us:
         return None
     at_us, kind, key = heapq.heappop(state.timers)
@@ -57,4 +59,6 @@ def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
         # Its tasks are forgotten first.
         heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))
         return []
+    while state.finished and state.finished[0] not in state.jobs:
+        state.finished.popleft()
     return [facts.JobsForgotten((job_id,))]

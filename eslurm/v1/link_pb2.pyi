@@ -143,34 +143,40 @@ class Broadcast(_message.Message):
     def __init__(self, id: _Optional[int] = ..., nodes: _Optional[_Union[NodeList, _Mapping]] = ..., width: _Optional[int] = ..., deadline_us: _Optional[int] = ..., kind: _Optional[str] = ..., command: _Optional[bytes] = ..., hop: _Optional[int] = ..., attachments: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
 
 class BroadcastAck(_message.Message):
-    __slots__ = ("id", "nodes")
+    __slots__ = ("id", "nodes", "refused")
     ID_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     id: int
     nodes: NodeList
-    def __init__(self, id: _Optional[int] = ..., nodes: _Optional[_Union[NodeList, _Mapping]] = ...) -> None: ...
+    refused: str
+    def __init__(self, id: _Optional[int] = ..., nodes: _Optional[_Union[NodeList, _Mapping]] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("nodes", "status", "text", "payload")
+    __slots__ = ("nodes", "status", "text", "payload", "code")
     NODES_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     nodes: NodeList
     status: str
     text: str
     payload: bytes
-    def __init__(self, nodes: _Optional[_Union[NodeList, _Mapping]] = ..., status: _Optional[str] = ..., text: _Optional[str] = ..., payload: _Optional[bytes] = ...) -> None: ...
+    code: int
+    def __init__(self, nodes: _Optional[_Union[NodeList, _Mapping]] = ..., status: _Optional[str] = ..., text: _Optional[str] = ..., payload: _Optional[bytes] = ..., code: _Optional[int] = ...) -> None: ...
 
 class BroadcastReply(_message.Message):
-    __slots__ = ("id", "final", "outcomes")
+    __slots__ = ("id", "final", "outcomes", "heads")
     ID_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
     id: int
     final: bool
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
-    def __init__(self, id: _Optional[int] = ..., final: _Optional[bool] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ...) -> None: ...
+    heads: NodeList
+    def __init__(self, id: _Optional[int] = ..., final: _Optional[bool] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., heads: _Optional[_Union[NodeList, _Mapping]] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("process", "seq", "body")

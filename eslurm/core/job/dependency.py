@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State, name_key
 from eslurm.core.job import ranges
@@ -33,6 +35,11 @@ def verdict_of(kind: str, outcome: JobState) -> str:
     if kind == "afternotok":
         return NEVER if outcome is JobState.COMPLETED else MET
     return MET if outcome is JobState.COMPLETED else NEVER
+
+
+def settled_verdict(dependency: Dependency, outcome: JobState) -> Dependency:
+    """The dependency on a job that has left memory, settled by the final state the store remembers."""
+    return replace(dependency, settled=verdict_of(dependency.kind, outcome))
 
 
 def judge(state: State, dependency: Dependency, dependent: JobSpec, dependent_id: int) -> str:

@@ -1,0 +1,73 @@
+"""`esctld`: the command line of the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from eslurm.telemetry.process import (
+    EXIT_CANNOT_START,
+    announce,
+    logging_to_stderr,
+    read_key,
+    run_daemon,
+    stop_on_signals,
+)
+
+
+@click.command(epilog="Example: esctld --config eslurm.toml --state-dir /var/lib/eslurm")
+@click.option(
+    "--config", "config_file", required=True, type=click.Path(path_type=Path), help="Configuration (TOML)."
+)
+@click.option(
+    "--state-dir", required=True, type=click.Path(path_type=Path), help="Holds socket, store and key."
+)
+@click.option("--ready-fd", type=int, help="Write `ready ENDPOINT` to this file descriptor when serving.")
+@click.option(
+    "--loop", type=click.Choice(["uvloop", "asyncio"]), default="uvloop", help="Event loop to run on."
+)
+@click.option("--log-level", default="info", help="debug, info, warning or error.")
+def main(config_file: Path, state_dir: Path, ready_fd: int | None, loop: str, log_level: str) -> None:
+    """The controller: decides, plans and remembers everything of one cluster."""
+    from esctld.daemon import Controller, ControllerOptions
+    from eslurm.config import ConfigError, read_config
+    from eslurm.ports.store import StoreError
+    from eslurm.store.sql import SqlStore
+
+    logging_to_stderr(log_level)
+    try:
+        config = read_config(config_file)
+    except ConfigError as error:
+        _cannot_start(str(error))
+    state_dir = state_dir.resolve()
+    options = ControllerOptions(config, state_dir, read_key(state_dir / config.cluster.key_file))
+    url = config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"
+
+    async def serve() -> None:
+        store = SqlStore(url, config.cluster.name)
+        try:
+            controller = Controller(options, store)
+            stop_on_signals(controller.stop)
+            ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            ready.add_done_callback(lambda done: announce(done.result(), ready_fd))
+            await controller.run(ready)
+        finally:
+            await store.close()
+
+    try:
+        run_daemon("esctld", serve, loop)
+    except StoreError as error:
+        _cannot_start(f"the job store {url}: {error}")
+
+
+def _cannot_start(text: str) -> NoReturn:
+    sys.stderr.write(f"esctld: {text}\n")
+    raise SystemExit(EXIT_CANNOT_START)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""The controller's composition root: builds the parts, starts them in order, stops them in the opposite one.
+
+Start: store (epoch rises) -> state from rows -> configuration and epoch committed as facts -> links -> doors.
+Stop: doors refuse -> inbox drained and committed -> links -> store. A lost fence or a damaged store ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from esctld.conductor import Conductor
+from esctld.dispatcher import Dispatcher
+from esctld.fanout import Fanout, Satellites
+from esctld.links import ControllerLinks
+from esctld.planner import Planner
+from esctld.service import ControllerService
+from esctld.views import Queries
+from eslurm import __version__
+from eslurm.config import Config, cluster_config
+from eslurm.core.cluster import State
+from eslurm.core.job.model import Principal
+from eslurm.core.messages import ConfigLoaded, EpochStarted, Message, Refused
+from eslurm.core.reactor import Reactor
+from eslurm.core.tree.messages import RunLocal
+from eslurm.core.tree.relay import Relay
+from eslurm.ports.link import Link
+from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
+from eslurm.relay.blobs import BlobExchange, BlobUnavailable
+from eslurm.relay.book import AddressBook
+from eslurm.relay.driver import RelayDriver
+from eslurm.rpc.gate import Gate
+from eslurm.rpc.grpc_door import door_handler
+from eslurm.rpc.guard import Guard
+from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.link_server import LinkServer
+from eslurm.rpc.links import LinkTable
+from eslurm.rpc.principals import Principals
+from eslurm.rpc.server import RpcServer
+from eslurm.rpc.signing import Keyring
+from eslurm.rpc.tokens import TokenAuthenticator
+from eslurm.rpc.unix_door import UnixDoor
+from eslurm.store.rows import load
+from eslurm.telemetry.metrics import ControllerMetrics
+from eslurm.v1 import controller_pb2 as pb
+
+log = logging.getLogger("esctld")
+
+OWNER = "main"
+BLOB_CACHE_BYTES_MAX = 16 * 1024 * 1024
+DRAIN_S = 5.0
+STOP_GRACE_S = 1.0
+
+
+class ControllerOptions(msgspec.Struct, frozen=True):
+    """What `esctld` has to be told besides its configuration file."""
+
+    config: Config
+    state_dir: Path
+    key: bytes
+
+    @property
+    def socket(self) -> Path:
+        """The door for commands on this host."""
+        return self.state_dir / "esctld.sock"
+
+
+class Controller:
+    """One controller process. Make it inside the running loop; `run` returns after `stop`, or raises what ends it."""
+
+    def __init__(self, options: ControllerOptions, store: Store) -> None:
+        self._options = options
+        self._store = store
+        self._stopped = asyncio.Event()
+        self.metrics = ControllerMetrics()
+
+    def stop(self) -> None:
+        """End `run` in good order."""
+        self._stopped.set()
+
+    async def run(self, ready: asyncio.Future[str]) -> None:
+        """Serve until stopped; `ready` gets the endpoint for satellites."""
+        epoch = await self._store.open(OWNER)
+        state = await load(self._store, OWNER)
+        log.info("epoch %d, revision %d, %d jobs not finished", epoch, state.revision, len(state.jobs))
+        self._build(state, epoch)
+        async with contextlib.AsyncExitStack() as stack:
+            dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
+            stack.push_async_callback(self._end_dispatcher, dispatch)
+            await self._first(ConfigLoaded(cluster_config(self._options.config)))
+            await self._first(EpochStarted(epoch))
+            await self._serve(stack, dispatch, ready)
+
+    async def _first(self, message: Message) -> None:
+        """One of the messages that come before all others."""
+        answer = await self._dispatcher.request(message)
+        if isinstance(answer, Refused):
+            raise RuntimeError(answer.text)
+
+    # ---- building ----
+
+    def _build(self, state: State, epoch: int) -> None:
+        options = self._options
+        cluster = options.config.cluster.name
+        keyring = Keyring({1: options.key})
+        self._local = LocalPeer(
+            cluster=cluster,
+            role="controller",
+            process=f"{OWNER}.{secrets.token_hex(6)}",
+            endpoint=options.config.controller.listen,
+            build=__version__,
+            owner=OWNER,
+            epoch=epoch,
+        )
+        book = AddressBook()
+        self._principals = Principals()
+        self._planner = Planner(self.metrics)
+        self._conductor = Conductor(state, book, self._local, self._planner)
+        satellites = Satellites()
+        self._links = ControllerLinks(state, book, satellites, self._principals, self._conductor.beat_soon)
+        self._table = LinkTable(self._local, keyring, self._links, random.Random())
+        self._link_server = LinkServer(self._local, keyring, self._table)
+        self._driver = RelayDriver(
+            Relay(root=True),
+            self._table,
+            lambda number: satellites.endpoint(number) or book.find_endpoint(number),
+            _serves_no_nodes,
+        )
+        self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
+        self._fanout = Fanout(state, self._driver, satellites, keyring, self._blobs, self.metrics)
+        reactor = Reactor(state, on_bug=lambda bug: log.error("a message was refused by a bug", exc_info=bug))
+        self._dispatcher = Dispatcher(
+            reactor,
+            self._store,
+            self.metrics,
+            inbox_max=options.config.controller.inbox_max,
+            on_committed=self._conductor.on_committed,
+        )
+        self._planner.attach(self._dispatcher)
+        self._conductor.attach(self._dispatcher, self._fanout)
+        queries = Queries(state, self._dispatcher.view, self._planner, self._store, self._satellite_infos)
+        service = ControllerService(
+            self._dispatcher, self._planner, queries, self._store, self._blobs.cache, OWNER
+        )
+        self._gate = Gate(service, lambda who: _is_operator(state, who))
+        self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate)
+        self._door = UnixDoor(options.socket, self._gate, self._principals)
+        self._rpc = RpcServer(
+            [self._link_server.handler(), door_handler(self._gate)],
+            Guard(TokenAuthenticator(keyring, cluster, lambda: time.time_ns() // 1000)),
+        )
+
+    async def _load_blob(self, digest: bytes, _source: Link | None) -> bytes:
+        try:
+            return await self._store.get_blob(OWNER, digest)
+        except (BlobMissing, StoreUnavailable) as error:
+            raise BlobUnavailable(str(error)) from None
+
+    def _satellite_infos(self) -> list[pb.SatelliteInfo]:
+        return [
+            pb.SatelliteInfo(
+                name=link.peer.process.rpartition(".")[0], endpoint=link.peer.endpoint, state="RUNNING"
+            )
+            for link in self._links.linked.values()
+        ]
+
+    # ---- serving and stopping ----
+
+    async def _serve(
+        self,
+        stack: contextlib.AsyncExitStack,
+        dispatch: asyncio.Task[None],
+        ready: asyncio.Future[str],
+    ) -> None:
+        endpoint = await self._rpc.listen(self._options.config.controller.listen)
+        self._local.endpoint = endpoint
+        await self._rpc.start()
+        stack.push_async_callback(self._rpc.stop, STOP_GRACE_S)
+        stack.push_async_callback(self._end_links)
+        await self._door.start()
+        stack.push_async_callback(self._door.stop)
+        stack.push_async_callback(self._stop_admitting)
+        self._conductor.resume()
+        tasks = [
+            asyncio.create_task(work, name=name)
+            for name, work in (
+                ("planner", self._planner.run()),
+                ("ticks", self._conductor.tick()),
+                ("heartbeats", self._conductor.beat()),
+            )
+        ]
+        stack.push_async_callback(_end_tasks, tasks)
+        ready.set_result(endpoint)
+        log.info("cluster %s: serving %s and %s", self._local.cluster, self._options.socket, endpoint)
+        stopped = asyncio.create_task(self._stopped.wait(), name="stop")
+        stack.push_async_callback(_end_tasks, [stopped])
+        done, _ = await asyncio.wait({stopped, dispatch, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            if task is not stopped:
+                # A loop that ends by itself is broken: better no controller than half of one.
+                await task
+                raise RuntimeError(f"{task.get_name()} has ended")
+
+    async def _stop_admitting(self) -> None:
+        self._gate.stop_admitting("the controller is stopping: try again in a moment")
+        self._link_server.stop_admitting("the controller is stopping")
+        await self._gate.drain(DRAIN_S)
+
+    async def _end_links(self) -> None:
+        await self._links.close()
+        await self._fanout.close()
+        await self._driver.close()
+        await self._blobs.close()
+        await self._table.close("the controller stops")
+        await self._link_server.close_links("the controller stops")
+
+    async def _end_dispatcher(self, dispatch: asyncio.Task[None]) -> None:
+        self._dispatcher.stop()
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                await dispatch
+        except TimeoutError:
+            log.error("the inbox could not be emptied in %g s", DRAIN_S)
+        self._principals.close()
+
+
+async def _end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_operator(state: State, who: Principal) -> bool:
+    return who.uid in state.config.operators
+
+
+def _serves_no_nodes(run: RunLocal) -> None:
+    raise AssertionError(f"a controller serves no nodes, but {run.nodes[:1]} was to run here")

@@ -1,0 +1,207 @@
+"""The one place where messages become durable state: drain the inbox, decide and apply, commit, then release.
+
+Handlers never touch the state: they put a message here and await the answer. Invariant: no answer,
+acknowledgement, effect or new view leaves before the transaction that holds its facts is durable. Two lanes: node
+outcomes, plans and timers are never refused because users flood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from eslurm.core.messages import Message, Refused, SubmitJobs
+from eslurm.core.reactor import Batch, BatchAnswer, Reactor
+from eslurm.core.view import View
+from eslurm.ports.store import AnswerRow, BlobRow, Store, StoreUnavailable
+from eslurm.store.rows import to_store
+from eslurm.telemetry.metrics import ControllerMetrics
+
+log = logging.getLogger("esctld.dispatcher")
+
+BATCH_WEIGHT_MAX = 256
+"""Most messages (or jobs in them) decided in one batch: bounds how long the loop is held."""
+RECENT_ANSWERS_MAX = 50_000
+"""Answers kept in memory by request id; older ones are looked up in the store by calls marked as a retry."""
+RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+_encoder = msgspec.msgpack.Encoder()
+
+Done = Callable[[BatchAnswer], None]
+
+
+class InboxFull(Exception):
+    """More requests wait than may."""
+
+
+class NotNow(Exception):
+    """The store does not take commits at present; nothing of the request has happened."""
+
+
+class _Entry:
+    __slots__ = ("blobs", "done", "message", "request_id")
+
+    def __init__(
+        self, message: Message, done: Done | None, request_id: bytes, blobs: Sequence[BlobRow]
+    ) -> None:
+        self.message = message
+        self.done = done
+        self.request_id = request_id
+        self.blobs = blobs
+
+
+class Dispatcher:
+    """Owns the reactor. `on_committed` is called after each durable batch, before its answers are given."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        store: Store,
+        metrics: ControllerMetrics,
+        *,
+        inbox_max: int,
+        on_committed: Callable[[Batch], None],
+    ) -> None:
+        self.state = reactor.state
+        self.view = View(reactor.state)
+        self._reactor = reactor
+        self._store = store
+        self._metrics = metrics
+        self._inbox_max = inbox_max
+        self._on_committed = on_committed
+        self._requests: deque[_Entry] = deque()
+        self._events: deque[_Entry] = deque()
+        self._wake = asyncio.Event()
+        self._recent: OrderedDict[bytes, asyncio.Future[BatchAnswer]] = OrderedDict()
+        self._available = True
+        self._stopping = False
+        self._moved = asyncio.Event()
+
+    # ---- in ----
+
+    def post(self, message: Message, done: Done | None = None) -> None:
+        """An event of nodes, links, timers or the planner. Never refused; bounded by what the links admit."""
+        self._events.append(_Entry(message, done, b"", ()))
+        self._wake.set()
+
+    def request(
+        self, message: Message, request_id: bytes = b"", blobs: Sequence[BlobRow] = ()
+    ) -> asyncio.Future[BatchAnswer]:
+        """A request of a person. The same `request_id` gets the same answer and takes effect once.
+
+        Raises `InboxFull` or `NotNow`, both before anything has happened.
+        """
+        if request_id and (known := self._recent.get(request_id)) is not None:
+            return known
+        if not self._available or self._stopping:
+            raise NotNow
+        if len(self._requests) >= self._inbox_max:
+            self._metrics.refused_full.inc()
+            raise InboxFull
+        answer: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
+        if request_id:
+            self._recent[request_id] = answer
+            while len(self._recent) > RECENT_ANSWERS_MAX:
+                self._recent.popitem(last=False)
+        self._requests.append(_Entry(message, _setter(answer), request_id, blobs))
+        self._wake.set()
+        return answer
+
+    async def moved(self) -> None:
+        """Wait until another batch has been committed."""
+        await self._moved.wait()
+
+    def stop(self) -> None:
+        """Take no more requests; `run` returns once the inbox is empty and committed."""
+        self._stopping = True
+        self._wake.set()
+
+    # ---- the loop ----
+
+    async def run(self) -> None:
+        """Until `stop`. Raises what makes going on impossible: a lost fence, a damaged store, a bug in apply."""
+        while True:
+            if not self._requests and not self._events:
+                if self._stopping:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            entries = self._take()
+            batch = self._decide(entries)
+            answers = self._answers(entries, batch)
+            blobs = [blob for entry in entries for blob in entry.blobs]
+            if batch.facts or answers:
+                await self._commit(batch, answers, blobs)
+            self._release(entries, batch)
+            # Let readers and writers of links have their turn between two batches.
+            await asyncio.sleep(0)
+
+    def _take(self) -> list[_Entry]:
+        entries: list[_Entry] = []
+        weight = 0
+        for lane in (self._events, self._requests):
+            while lane and weight < BATCH_WEIGHT_MAX:
+                entry = lane.popleft()
+                entries.append(entry)
+                message = entry.message
+                weight += len(message.specs) if isinstance(message, SubmitJobs) else 1
+        self._metrics.inbox.set(len(self._requests) + len(self._events))
+        return entries
+
+    def _decide(self, entries: list[_Entry]) -> Batch:
+        started = time.perf_counter()
+        batch = self._reactor.process((entry.message for entry in entries), time.time_ns() // 1000)
+        self._metrics.stall.observe(time.perf_counter() - started)
+        return batch
+
+    def _answers(self, entries: list[_Entry], batch: Batch) -> list[AnswerRow]:
+        return [
+            AnswerRow(entry.request_id, _encoder.encode(answer))
+            for entry, answer in zip(entries, batch.answers, strict=True)
+            if entry.request_id and not isinstance(answer, Refused)
+        ]
+
+    async def _commit(self, batch: Batch, answers: list[AnswerRow], blobs: list[BlobRow]) -> None:
+        """One transaction; while the store is away the same batch is tried again and requests are refused."""
+        durable = to_store(self.state, batch, answers, blobs)
+        tries = 0
+        started = time.perf_counter()
+        while True:
+            try:
+                await self._store.commit(durable)
+                break
+            except StoreUnavailable as error:
+                if self._available:
+                    log.error("the store takes no commits: %s; requests are refused until it does", error)
+                self._available = False
+                await asyncio.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
+                tries += 1
+        if not self._available:
+            log.warning("the store takes commits again")
+            self._available = True
+        self._metrics.commit.observe(time.perf_counter() - started)
+        self._metrics.facts.inc(len(batch.facts))
+
+    def _release(self, entries: list[_Entry], batch: Batch) -> None:
+        self.view.advance(batch.touched, self.state.revision, batch.now_us)
+        self._on_committed(batch)
+        for entry, answer in zip(entries, batch.answers, strict=True):
+            if entry.done is not None:
+                entry.done(answer)
+        if batch.facts:
+            moved, self._moved = self._moved, asyncio.Event()
+            moved.set()
+
+
+def _setter(answer: asyncio.Future[BatchAnswer]) -> Done:
+    def give(value: BatchAnswer) -> None:
+        if not answer.done():
+            answer.set_result(value)
+
+    return give

@@ -1,0 +1,160 @@
+"""The controller's ends of links: relay items to the driver, reports into the inbox, acknowledgements after the commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from esctld.dispatcher import Dispatcher
+from esctld.fanout import Satellites
+from eslurm.core.cluster import State
+from eslurm.core.messages import Reports
+from eslurm.core.reactor import BatchAnswer
+from eslurm.core.wire import Report, ReportAck
+from eslurm.ports.door import Answerer, Status
+from eslurm.ports.link import Link
+from eslurm.relay.blobs import BlobExchange
+from eslurm.relay.book import AddressBook
+from eslurm.relay.driver import RelayDriver
+from eslurm.relay.envelopes import EnvelopeError
+from eslurm.rpc.codec import CodecError, report_ack_to_pb, report_from_pb
+from eslurm.rpc.forward import answer_door_call
+from eslurm.rpc.principals import Principals
+from eslurm.v1 import link_pb2
+
+log = logging.getLogger("esctld.links")
+
+DOOR_CALLS_MAX = 4096
+
+
+class ControllerLinks:
+    """Implements `ports.link.LinkSink`. `on_satellite` is called when a satellite has come."""
+
+    def __init__(
+        self,
+        state: State,
+        book: AddressBook,
+        satellites: Satellites,
+        principals: Principals,
+        on_satellite: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._book = book
+        self._satellites = satellites
+        self._principals = principals
+        self._on_satellite = on_satellite
+        self._reports: list[tuple[Link, Report]] = []
+        self._calls: set[asyncio.Task[None]] = set()
+        self.linked: dict[str, Link] = {}
+
+    def attach(
+        self, driver: RelayDriver, dispatcher: Dispatcher, blobs: BlobExchange, answerer: Answerer
+    ) -> None:
+        """Whom items are for."""
+        self._driver = driver
+        self._dispatcher = dispatcher
+        self._blobs = blobs
+        self._answerer = answerer
+
+    # ---- LinkSink ----
+
+    def on_up(self, link: Link) -> None:
+        """A satellite, or an agent that found none, is there."""
+        self._driver.on_up(link)
+        if link.peer.role == "satellite":
+            self.linked[link.peer.process] = link
+            self._satellites.add(link.peer.process, link.peer.endpoint)
+            log.info("satellite %s is linked", link.peer.process)
+        self._on_satellite()
+
+    def on_down(self, link: Link, reason: str) -> None:
+        """It is gone; what it relayed is adopted."""
+        if self.linked.get(link.peer.process) is link:
+            del self.linked[link.peer.process]
+            self._satellites.remove(link.peer.process)
+            log.warning("satellite %s is gone: %s", link.peer.process, reason)
+        self._driver.on_down(link)
+
+    def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
+        """Everything satellites and agents say."""
+        for item in items:
+            try:
+                self._take(link, item)
+            except (CodecError, EnvelopeError) as error:
+                log.warning("%s sent what cannot be read: %s", link.peer.process, error)
+
+    def _take(self, link: Link, item: link_pb2.Item) -> None:
+        match item.WhichOneof("kind"):
+            case "report":
+                if not self._reports:
+                    asyncio.get_running_loop().call_soon(self._post_reports)
+                self._reports.append((link, report_from_pb(item.report)))
+            case "broadcast_reply":
+                self._driver.on_reply(link, item.broadcast_reply)
+            case "broadcast_ack":
+                self._driver.on_ack(link, item.broadcast_ack)
+            case "book_pull":
+                for part in self._book.since(item.book_pull.revision):
+                    link.send(part)
+            case "blob_request":
+                self._blobs.on_request(link, item.blob_request)
+            case "door_call":
+                self._call(link, item.door_call)
+
+    # ---- reports: one message per tick, however many came ----
+
+    def _post_reports(self) -> None:
+        came, self._reports = self._reports, []
+        links = {report.process: link for link, report in came}
+
+        def acknowledge(answer: BatchAnswer) -> None:
+            assert isinstance(answer, tuple)
+            for ack in answer:
+                assert isinstance(ack, ReportAck)
+                links[ack.process].send(link_pb2.Item(report_ack=report_ack_to_pb(ack)))
+
+        self._dispatcher.post(Reports(tuple(report for _, report in came)), acknowledge)
+
+    # ---- calls that came through an agent's door ----
+
+    def _call(self, link: Link, call: link_pb2.DoorCall) -> None:
+        if len(self._calls) >= DOOR_CALLS_MAX:
+            text = "too many calls through nodes at once: try again in a moment"
+            self._refuse(link, call, Status.RESOURCE_EXHAUSTED, text)
+            return
+        task = asyncio.get_running_loop().create_task(self._answer(link, call), name="door call")
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _answer(self, link: Link, call: link_pb2.DoorCall) -> None:
+        if not self._may_call(call.uid, call.node):
+            text = f"uid {call.uid} has no job on this node: use a login host"
+            self._refuse(link, call, Status.PERMISSION_DENIED, text)
+            return
+        principal = await self._principals.resolve(call.uid, call.gid)
+        reply = await answer_door_call(call, principal, self._answerer)
+        link.send(link_pb2.Item(door_reply=reply))
+
+    def _may_call(self, uid: int, number: int) -> bool:
+        """Only who holds an allocation on the node now; its agent process may serve several nodes."""
+        node = self._state.nodes.get(number)
+        if node is None:
+            return False
+        same_host = [other.number for other in self._state.nodes.values() if other.endpoint == node.endpoint]
+        return any(
+            self._state.get_job(job_id).spec.user.uid == uid
+            for other in same_host
+            for job_id in self._state.jobs_on.get(other, ())
+        )
+
+    @staticmethod
+    def _refuse(link: Link, call: link_pb2.DoorCall, status: Status, text: str) -> None:
+        reply = link_pb2.DoorReply(process=call.process, call=call.call, status=status, text=text)
+        link.send(link_pb2.Item(door_reply=reply))
+
+    async def close(self) -> None:
+        """Give up calls under way."""
+        for task in self._calls:
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)

@@ -1,0 +1,249 @@
+"""From a door's protobuf request to the core's message. Whatever is malformed is refused here, with its option's name."""
+
+from __future__ import annotations
+
+import msgspec
+from google.protobuf.message import Message as Protobuf
+
+from eslurm.core.config import ClusterConfig
+from eslurm.core.job import ranges
+from eslurm.core.job.model import ArraySpec, Dependency, JobSpec, Principal
+from eslurm.core.job.request import Request
+from eslurm.core.messages import (
+    CancelJobs,
+    CreateStep,
+    FinishStep,
+    HoldJobs,
+    JobRef,
+    RefusalCode,
+    Refused,
+    RequeueJobs,
+    SubmitJobs,
+    UpdateJob,
+    UpdateNodes,
+)
+from eslurm.ports.store import BlobRow, content_hash
+from eslurm.v1 import controller_pb2 as pb
+
+JOBS_PER_CALL_MAX = 10_000
+ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
+TEXT_MAX = 4096
+DEPENDENCIES_MAX = 1000
+
+
+def _refuse(text: str) -> Refused:
+    return Refused(RefusalCode.INVALID, text)
+
+
+def _text(option: str, value: str, limit: int = TEXT_MAX) -> str:
+    if len(value) > limit:
+        raise _refuse(f"{option}: {len(value)} characters are more than {limit}: shorten it")
+    if "\0" in value:
+        raise _refuse(f"{option}: contains a NUL character: remove it")
+    return value
+
+
+class BlobCollector:
+    """Content-addressed blobs of one call, each once."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, BlobRow] = {}
+
+    def put(self, data: bytes) -> bytes:
+        """The hash under which `data` is stored with the call."""
+        digest = content_hash(data)
+        if digest not in self._found:
+            self._found[digest] = BlobRow(digest, data)
+        return digest
+
+    def find(self, digest: bytes) -> BlobRow | None:
+        return self._found.get(digest)
+
+    @property
+    def rows(self) -> tuple[BlobRow, ...]:
+        return tuple(self._found.values())
+
+
+class SpecReader:
+    """Turns job requests of one call into specs; equal parts of many jobs are read once."""
+
+    def __init__(self, user: Principal, config: ClusterConfig) -> None:
+        self._user = user
+        self._config = config
+        self.blobs = BlobCollector()
+
+    def read(self, job: pb.JobRequest) -> JobSpec:
+        """One job. Raises `Refused`."""
+        if not job.work_dir.startswith("/"):
+            raise _refuse(f"--chdir: '{job.work_dir}' is not an absolute path")
+        priority = job.priority if job.HasField("priority") else None
+        return JobSpec(
+            name=_text("--job-name", job.name, 256) or "job",
+            user=self._user,
+            partition=_text("--partition", job.partition, 63),
+            components=tuple(_component(part) for part in job.components) or (Request(),),
+            script_hash=self._script(job),
+            environment_hash=self._environment(job),
+            work_dir=_text("--chdir", job.work_dir),
+            time_limit_s=job.time_limit_s if job.HasField("time_limit_s") else 0,
+            output=_text("--output", job.output),
+            error=_text("--error", job.error),
+            input=_text("--input", job.input),
+            append_output=not job.truncate_output,
+            begin_us=job.begin_us,
+            priority=priority,
+            requeue=job.requeue if job.HasField("requeue") else True,
+            held=job.held,
+            dependencies=_dependencies(job),
+            array=_array(job, self._config.array_tasks_max),
+            arguments=tuple(_text("arguments", argument, 131_072) for argument in job.arguments),
+            account=_text("--account", job.account, 256),
+            comment=_text("--comment", job.comment),
+            umask=job.umask & 0o777,
+        )
+
+    def _script(self, job: pb.JobRequest) -> bytes:
+        if job.script_hash:
+            if self.blobs.find(job.script_hash) is None:
+                raise _refuse("script: its hash was given, but no earlier job of this call brought it")
+            return job.script_hash
+        if not job.script:
+            raise _refuse("script: it is empty: give a script or --wrap")
+        if len(job.script) > self._config.script_bytes_max:
+            raise _refuse(
+                f"script: {len(job.script)} bytes are more than {self._config.script_bytes_max}: move data into files"
+            )
+        if b"\0" in job.script:
+            raise _refuse("script: it is a binary file: submit a script that starts it")
+        if not job.script.startswith(b"#!"):
+            raise _refuse("script: its first line must name its interpreter, like #!/bin/sh")
+        return self.blobs.put(job.script)
+
+    def _environment(self, job: pb.JobRequest) -> bytes:
+        if job.environment_hash:
+            if self.blobs.find(job.environment_hash) is None:
+                raise _refuse("--export: a hash was given, but no earlier job of this call brought it")
+            return job.environment_hash
+        if len(job.environment) > ENVIRONMENT_BYTES_MAX:
+            raise _refuse(
+                f"--export: the environment has {len(job.environment)} bytes, at most {ENVIRONMENT_BYTES_MAX} "
+                "are possible: export fewer variables"
+            )
+        return self.blobs.put(job.environment)
+
+
+def _component(part: pb.ResourceRequest) -> Request:
+    tasks = part.tasks or max(1, part.nodes_min * max(1, part.tasks_per_node))
+    if part.nodes_max and part.nodes_max < part.nodes_min:
+        raise _refuse(f"--nodes: the maximum {part.nodes_max} is below the minimum {part.nodes_min}")
+    if part.nodes_min and tasks < part.nodes_min and part.tasks:
+        raise _refuse(
+            f"--ntasks: {tasks} tasks cannot be spread over {part.nodes_min} nodes: ask for fewer nodes"
+        )
+    if part.memory_per_node_mib and part.memory_per_cpu_mib:
+        raise _refuse("--mem and --mem-per-cpu exclude each other: give one")
+    return Request(
+        tasks=tasks,
+        cpus_per_task=part.cpus_per_task or 1,
+        nodes_min=part.nodes_min,
+        nodes_max=part.nodes_max or part.nodes_min,
+        tasks_per_node=part.tasks_per_node,
+        memory_per_node_mib=part.memory_per_node_mib,
+        memory_per_cpu_mib=part.memory_per_cpu_mib,
+        exclusive=part.exclusive,
+        include=tuple(part.include),
+        exclude=tuple(part.exclude),
+    )
+
+
+def _dependencies(job: pb.JobRequest) -> tuple[Dependency, ...]:
+    if len(job.dependencies) > DEPENDENCIES_MAX:
+        raise _refuse(f"--dependency: more than {DEPENDENCIES_MAX} conditions")
+    return tuple(Dependency(one.kind, one.job_id, one.delay_s) for one in job.dependencies)
+
+
+def _array(job: pb.JobRequest, tasks_max: int) -> ArraySpec | None:
+    if not job.array:
+        return None
+    numbers: set[int] = set()
+    plain: list[tuple[int, int]] = []
+    for part in job.array:
+        if part.last < part.first:
+            raise _refuse(f"--array: the range {part.first}-{part.last} runs backwards")
+        if part.last - part.first >= 10 * tasks_max or len(numbers) > tasks_max:
+            raise _refuse(f"--array: more than {tasks_max} tasks: split it")
+        if part.step <= 1 and len(job.array) == 1:
+            plain.append((part.first, part.last))
+        else:
+            numbers.update(range(part.first, part.last + 1, max(1, part.step)))
+    return ArraySpec(tuple(plain) if plain else ranges.from_numbers(numbers), job.array_limit)
+
+
+def job_ref(ref: pb.JobRef) -> JobRef:
+    return JobRef(ref.job_id, ref.task if ref.HasField("task") else -1)
+
+
+def _given(message: Protobuf, *names: str) -> dict[str, object]:
+    return {name: getattr(message, name) for name in names if message.HasField(name)}
+
+
+def cancel(request: pb.CancelRequest, by: Principal) -> CancelJobs:
+    refs = tuple(job_ref(ref) for ref in request.jobs)
+    return CancelJobs(by, refs, request.user, request.name, request.partition, request.state, request.signal)
+
+
+def hold(request: pb.HoldRequest, by: Principal) -> HoldJobs:
+    return HoldJobs(by, tuple(job_ref(ref) for ref in request.jobs), request.release)
+
+
+def requeue(request: pb.RequeueRequest, by: Principal) -> RequeueJobs:
+    return RequeueJobs(by, tuple(job_ref(ref) for ref in request.jobs))
+
+
+def update_job(request: pb.UpdateJobRequest, by: Principal) -> UpdateJob:
+    names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job")]
+    return msgspec.structs.replace(UpdateJob(by, job_ref(request.job)), **_given(request, *names))
+
+
+def update_nodes(request: pb.UpdateNodesRequest, by: Principal) -> UpdateNodes:
+    return UpdateNodes(by, tuple(request.names), request.action, _text("reason", request.reason))
+
+
+def create_step(request: pb.CreateStepRequest, by: Principal, environment_hash: bytes) -> CreateStep:
+    if not request.argv:
+        raise _refuse("command: it is empty: say what to run")
+    if not request.work_dir.startswith("/"):
+        raise _refuse(f"--chdir: '{request.work_dir}' is not an absolute path")
+    return CreateStep(
+        by=by,
+        job_id=request.job_id,
+        tasks=request.tasks,
+        nodes=request.nodes,
+        argv=tuple(request.argv),
+        environment_hash=environment_hash,
+        work_dir=request.work_dir,
+        endpoint=request.endpoint,
+        cookie=request.cookie,
+        cpus_per_task=request.cpus_per_task or 1,
+        name=_text("--job-name", request.name, 256),
+    )
+
+
+def finish_step(request: pb.FinishStepRequest, by: Principal) -> FinishStep:
+    return FinishStep(by, request.job_id, request.step, request.exit_code, request.signal)
+
+
+__all__ = [
+    "JOBS_PER_CALL_MAX",
+    "BlobCollector",
+    "SpecReader",
+    "SubmitJobs",
+    "cancel",
+    "create_step",
+    "finish_step",
+    "hold",
+    "job_ref",
+    "requeue",
+    "update_job",
+    "update_nodes",
+]

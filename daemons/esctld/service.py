@@ -1,0 +1,284 @@
+"""What the doors ask: each call becomes a message for the dispatcher or a look at the committed view.
+
+Nothing here changes state. A handler may be cancelled at any `await` (a client's deadline): what it has put into
+the inbox is decided and committed all the same, and a retry with the same request id gets that answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from esctld import requests
+from esctld.dispatcher import Dispatcher, InboxFull, NotNow
+from esctld.planner import Planner
+from esctld.replies import attempt_info
+from esctld.views import Queries
+from eslurm import __version__
+from eslurm.core.job.dependency import settled_verdict
+from eslurm.core.job.model import JobSpec
+from eslurm.core.job.requests import checked
+from eslurm.core.job.states import FINAL, JobState
+from eslurm.core.messages import (
+    Changed,
+    Message,
+    RefusalCode,
+    Refused,
+    StepCreated,
+    SubmitJobs,
+    Submitted,
+)
+from eslurm.core.reactor import BatchAnswer
+from eslurm.core.step.model import StepState
+from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.store import AccountingQuery, BlobRow, Store
+from eslurm.relay.blobs import BlobCache
+from eslurm.v1 import controller_pb2 as pb
+
+WAIT_MAX_S = 60
+SPECS_PER_SLICE = 100
+
+_answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
+
+
+class ControllerService:
+    """Implements `ports.door.DoorService`."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        planner: Planner,
+        queries: Queries,
+        store: Store,
+        blobs: BlobCache,
+        owner: str,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._planner = planner
+        self._queries = queries
+        self._store = store
+        self._blobs = blobs
+        self._owner = owner
+        self._started_us = time.time_ns() // 1000
+        self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
+            "Ping": self._ping,
+            "Submit": self._submit,
+            "Cancel": self._changing(requests.cancel),
+            "Hold": self._changing(requests.hold),
+            "Requeue": self._changing(requests.requeue),
+            "UpdateJob": self._changing(requests.update_job),
+            "UpdateNodes": self._changing(requests.update_nodes),
+            "FinishStep": self._changing(requests.finish_step),
+            "Jobs": self._jobs,
+            "WaitJobs": self._wait_jobs,
+            "Nodes": self._nodes,
+            "Satellites": self._satellites,
+            "Accounting": self._accounting,
+            "Config": self._config,
+            "CreateStep": self._create_step,
+            "WaitStep": self._wait_step,
+        }
+
+    async def call(self, method: Any, request: Any, caller: Caller) -> Any:
+        """Answer one call of the method table. Raises `Refused` or `DoorError`."""
+        handler = self._handlers.get(method.name)
+        if handler is None:
+            raise DoorError(Status.UNIMPLEMENTED, f"{method.name} is not known to this controller")
+        return await handler(request, caller)
+
+    # ---- changing ----
+
+    async def _decide(self, message: Message, caller: Caller, blobs: tuple[BlobRow, ...] = ()) -> BatchAnswer:
+        """The durable answer to a message; a retry gets the answer of its first try."""
+        if caller.retry and caller.request_id:
+            stored = await self._store.lookup_request(caller.request_id)
+            if stored is not None:
+                first: BatchAnswer = _answers.decode(stored)
+                return first
+        try:
+            answer = await asyncio.shield(self._dispatcher.request(message, caller.request_id, blobs))
+        except InboxFull:
+            raise DoorError(
+                Status.RESOURCE_EXHAUSTED, "too many requests are waiting: try again in a moment"
+            ) from None
+        except NotNow:
+            raise DoorError(
+                Status.UNAVAILABLE, "the job store does not answer at present: try again in a moment"
+            ) from None
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def _submit(self, request: pb.SubmitRequest, caller: Caller) -> pb.SubmitReply:
+        if not 0 < len(request.jobs) <= requests.JOBS_PER_CALL_MAX:
+            raise Refused(
+                RefusalCode.INVALID,
+                f"{len(request.jobs)} jobs in one call: give 1 to {requests.JOBS_PER_CALL_MAX}",
+            )
+        reader = requests.SpecReader(caller.principal, self._dispatcher.state.config)
+        specs: list[JobSpec] = []
+        for at, job in enumerate(request.jobs):
+            if at % SPECS_PER_SLICE == SPECS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+            specs.append(await self._settled(reader.read(job)))
+        if request.test_only:
+            return self._test(specs)
+        answer = await self._decide(SubmitJobs(tuple(specs)), caller, reader.blobs.rows)
+        assert isinstance(answer, Submitted)
+        # They will be launched soon: their nodes' satellites need not wait for the store.
+        for blob in reader.blobs.rows:
+            self._blobs.put(blob.hash, blob.data)
+        return pb.SubmitReply(job_ids=answer.job_ids, revision=self._dispatcher.view.revision)
+
+    async def _settled(self, spec: JobSpec) -> JobSpec:
+        """Dependencies on jobs that have left memory are settled from the store, once and for all."""
+        jobs = self._dispatcher.view.jobs
+        old = [one.job_id for one in spec.dependencies if one.job_id and one.job_id not in jobs]
+        if not old:
+            return spec
+        rows = {row.job_id: row for row in await self._store.find_jobs(self._owner, old)}
+        settled = tuple(
+            settled_verdict(one, JobState(rows[one.job_id].state)) if one.job_id in rows else one
+            for one in spec.dependencies
+        )
+        return msgspec.structs.replace(spec, dependencies=settled)
+
+    def _test(self, specs: list[JobSpec]) -> pb.SubmitReply:
+        """`--test-only`: would it be accepted, and when could it start as things stand."""
+        state = self._dispatcher.state
+        spec = checked(state, specs[0])
+        start_us = self._planner.earliest_us(spec)
+        return pb.SubmitReply(
+            test_answer="would be accepted"
+            if start_us
+            else "would be accepted, but cannot start with the nodes in service",
+            test_start_us=start_us or 0,
+            revision=self._dispatcher.view.revision,
+        )
+
+    def _changing(self, read: Callable[[Any, Any], Message]) -> Callable[[Any, Caller], Awaitable[Any]]:
+        async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
+            answer = await self._decide(read(request, caller.principal), caller)
+            assert isinstance(answer, Changed)
+            return pb.ChangeReply(
+                count=answer.count,
+                problems=[
+                    pb.Problem(what=problem.what, code=problem.code.value, text=problem.text)
+                    for problem in answer.problems
+                ],
+                revision=self._dispatcher.view.revision,
+            )
+
+        return handle
+
+    async def _create_step(self, request: pb.CreateStepRequest, caller: Caller) -> pb.CreateStepReply:
+        blobs = requests.BlobCollector()
+        message = requests.create_step(request, caller.principal, blobs.put(request.environment))
+        answer = await self._decide(message, caller, blobs.rows)
+        assert isinstance(answer, StepCreated)
+        return pb.CreateStepReply(
+            job_id=answer.job_id,
+            attempt=answer.attempt,
+            step=answer.step,
+            layout=[pb.StepNode(name=name, tasks=tasks) for name, tasks in answer.layout],
+        )
+
+    # ---- reading ----
+
+    async def _ping(self, request: pb.PingRequest, caller: Caller) -> pb.PingReply:
+        state, view = self._dispatcher.state, self._dispatcher.view
+        return pb.PingReply(
+            cluster=state.config.cluster,
+            owner=self._owner,
+            epoch=state.epoch,
+            revision=view.revision,
+            build=__version__,
+            now_us=time.time_ns() // 1000,
+            nodes=len(view.nodes),
+            nodes_up=sum(node.state.value == "UP" for node in view.nodes.values()),
+            jobs_pending=state.pending_count,
+            jobs_running=state.active_count,
+            started_us=self._started_us,
+        )
+
+    async def _jobs(self, request: pb.JobsRequest, caller: Caller) -> bytes:
+        return await self._queries.jobs(request)
+
+    async def _wait_jobs(self, request: pb.WaitJobsRequest, caller: Caller) -> bytes:
+        """Answers when every named job has ended, or after `timeout_s` with how they stand."""
+        deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
+        while not self._all_ended(request) and asyncio.get_running_loop().time() < deadline:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._dispatcher.moved()
+            except TimeoutError:
+                break
+        return await self._queries.jobs(pb.JobsRequest(jobs=request.jobs, finished_too=True))
+
+    def _all_ended(self, request: pb.WaitJobsRequest) -> bool:
+        jobs = self._dispatcher.view.jobs
+        for ref in request.jobs:
+            job = jobs.get(ref.job_id)
+            if job is not None and (job.state not in FINAL or job.tasks_running):
+                return False
+        return True
+
+    async def _nodes(self, request: pb.NodesRequest, caller: Caller) -> pb.NodesReply:
+        return self._queries.nodes(request)
+
+    async def _satellites(self, request: pb.SatellitesRequest, caller: Caller) -> pb.SatellitesReply:
+        return self._queries.satellites()
+
+    async def _config(self, request: pb.ConfigRequest, caller: Caller) -> pb.ConfigReply:
+        state = self._dispatcher.state
+        shown = json.dumps(msgspec.to_builtins(_named(state.config)))
+        return pb.ConfigReply(revision=state.config_revision, json=shown)
+
+    async def _accounting(self, request: pb.AccountingRequest, caller: Caller) -> pb.AccountingReply:
+        query = AccountingQuery(
+            user=request.user,
+            job_ids=[ref.job_id for ref in request.jobs],
+            since_us=request.since_us,
+            until_us=request.until_us,
+            states=list(request.states),
+            limit=min(request.limit or 1000, 10_000),
+            after=(request.page >> 32, request.page & 0xFFFF_FFFF) if request.page else None,
+        )
+        page = await self._store.accounting(self._owner, query)
+        after = (page.next[0] << 32 | page.next[1]) if page.next is not None else 0
+        return pb.AccountingReply(attempts=[attempt_info(row) for row in page.attempts], next_page=after)
+
+    async def _wait_step(self, request: pb.WaitStepRequest, caller: Caller) -> pb.StepReply:
+        deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
+        while True:
+            view = self._dispatcher.view
+            step = view.steps.get((request.job_id, request.step))
+            if step is None:
+                raise DoorError(
+                    Status.NOT_FOUND, f"step {request.job_id}.{request.step} does not exist (any more)"
+                )
+            if step.state is not StepState.LAUNCHING:
+                failed = [
+                    pb.Problem(what=self._dispatcher.state.nodes[node].name, code="failed", text=text)
+                    for node, text in step.failed
+                ]
+                return pb.StepReply(state=step.state.value, failed=failed)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._dispatcher.moved()
+            except TimeoutError:
+                return pb.StepReply(state=step.state.value)
+
+
+def _named(struct: Any) -> Any:
+    """A struct of the core as plain names and values (they are stored as arrays)."""
+    if isinstance(struct, msgspec.Struct):
+        return {name: _named(getattr(struct, name)) for name in struct.__struct_fields__}
+    if isinstance(struct, tuple):
+        return [_named(one) for one in struct]
+    return struct

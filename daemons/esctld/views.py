@@ -1,0 +1,172 @@
+"""Answers from the committed view: the queue, nodes, satellites. Long ones are made in slices, off the dispatcher's back.
+
+The bytes of each job's line are kept as long as its record and its reason stay the same, so that 50 people who
+watch a queue of 10,000 jobs cost little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from esctld.planner import Planner
+from esctld.replies import job_info, node_info
+from eslurm.core.cluster import State
+from eslurm.core.job.model import Job
+from eslurm.core.job.states import FINAL, JobState
+from eslurm.core.plan.explain import Why
+from eslurm.core.records import decode_job
+from eslurm.core.view import View
+from eslurm.ports.store import QUERY_VALUES_MAX, Store
+from eslurm.v1 import controller_pb2 as pb
+
+LINES_PER_SLICE = 100
+CACHE_MAX = 50_000
+_JOBS_FIELD = b"\x0a"
+"""Tag of the repeated field `jobs` (number 1, length-delimited) in JobsReply."""
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+class Queries:
+    """Reads for the doors."""
+
+    def __init__(
+        self,
+        state: State,
+        view: View,
+        planner: Planner,
+        store: Store,
+        satellites: Callable[[], list[pb.SatelliteInfo]],
+    ) -> None:
+        self._state = state
+        self._view = view
+        self._planner = planner
+        self._store = store
+        self._satellites = satellites
+        self._lines: dict[int, tuple[Job, Why | None, bytes]] = {}
+
+    # ---- jobs ----
+
+    async def jobs(self, request: pb.JobsRequest) -> bytes:
+        """An encoded JobsReply with the jobs that match."""
+        chosen = self._named(request) if request.jobs else list(self._view.jobs.values())
+        lines: list[bytes] = []
+        for at, job in enumerate(chosen):
+            if at % LINES_PER_SLICE == LINES_PER_SLICE - 1:
+                await asyncio.sleep(0)
+            if _matches(job, request):
+                lines.append(self._line(job))
+        if request.jobs and request.finished_too:
+            lines += await self._from_store(request)
+        tail = pb.JobsReply(revision=self._view.revision, now_us=time.time_ns() // 1000)
+        return b"".join(lines) + tail.SerializeToString()
+
+    def _named(self, request: pb.JobsRequest) -> list[Job]:
+        found: dict[int, Job] = {}
+        for ref in request.jobs:
+            job = self._view.jobs.get(ref.job_id)
+            if job is None:
+                continue
+            tasks = self._tasks(job)
+            if ref.HasField("task"):
+                tasks = [task for task in tasks if task.array_task == ref.task]
+                if not tasks:
+                    found[job.job_id] = job
+            else:
+                found[job.job_id] = job
+            found.update((task.job_id, task) for task in tasks)
+        return list(found.values())
+
+    def _tasks(self, array: Job) -> list[Job]:
+        if not array.is_array:
+            return []
+        ids = sorted(self._state.tasks_of.get(array.job_id, ()))
+        return [self._view.jobs[task] for task in ids if task in self._view.jobs]
+
+    def _line(self, job: Job) -> bytes:
+        why = self._planner.why(job.job_id) if job.state is JobState.PENDING else None
+        kept = self._lines.get(job.job_id)
+        if kept is not None and kept[0] is job and kept[1] is why:
+            return kept[2]
+        encoded = job_info(self._state, job, why).SerializeToString()
+        line = _JOBS_FIELD + _varint(len(encoded)) + encoded
+        if len(self._lines) >= CACHE_MAX:
+            self._lines.clear()
+        self._lines[job.job_id] = (job, why, line)
+        return line
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        """These jobs have left memory."""
+        for job_id in job_ids:
+            if job_id not in self._view.jobs:
+                self._lines.pop(job_id, None)
+
+    async def _from_store(self, request: pb.JobsRequest) -> list[bytes]:
+        missing = [ref.job_id for ref in request.jobs if ref.job_id not in self._view.jobs]
+        if not missing:
+            return []
+        rows = await self._store.find_jobs(self._state.owner, missing[:QUERY_VALUES_MAX])
+        lines = []
+        for row in rows:
+            encoded = job_info(self._state, decode_job(row.blob), None).SerializeToString()
+            lines.append(_JOBS_FIELD + _varint(len(encoded)) + encoded)
+        return lines
+
+    # ---- nodes ----
+
+    def nodes(self, request: pb.NodesRequest) -> pb.NodesReply:
+        """Nodes and partitions, in configured order."""
+        state = self._state
+        inside: dict[str, list[str]] = {}
+        for partition in state.config.partitions:
+            for name in partition.nodes:
+                inside.setdefault(name, []).append(partition.name)
+        wanted = set(request.names)
+        reply = pb.NodesReply(revision=self._view.revision, now_us=time.time_ns() // 1000)
+        for number in sorted(self._view.nodes):
+            node = self._view.nodes[number]
+            partitions = inside.get(node.name, [])
+            if (wanted and node.name not in wanted) or (
+                request.partition and request.partition not in partitions
+            ):
+                continue
+            if request.states and node.state.value not in request.states:
+                continue
+            jobs = sorted(state.jobs_on.get(number, ()))
+            reply.nodes.append(node_info(state, node, partitions, jobs))
+        for partition in state.config.partitions:
+            reply.partitions.append(
+                pb.PartitionInfo(
+                    name=partition.name,
+                    is_default=partition.default,
+                    up=partition.up,
+                    time_limit_max_s=partition.time_limit_max_s,
+                    time_limit_default_s=partition.time_limit_default_s,
+                    nodes=len(partition.nodes),
+                )
+            )
+        return reply
+
+    def satellites(self) -> pb.SatellitesReply:
+        """The satellites and whether they are linked now."""
+        return pb.SatellitesReply(satellites=self._satellites(), now_us=time.time_ns() // 1000)
+
+
+def _matches(job: Job, request: pb.JobsRequest) -> bool:
+    if job.state in FINAL and not request.finished_too:
+        return False
+    return (
+        request.user in ("", job.spec.user.name)
+        and request.partition in ("", job.spec.partition)
+        and request.name in ("", job.spec.name)
+        and (not request.states or job.state.value in request.states)
+    )

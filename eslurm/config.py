@@ -1,0 +1,219 @@
+"""The cluster's one configuration file (TOML), typed. The controller owns it; agents and satellites get what they need
+on their command line or from the controller.
+
+Every key is documented by its field here; `docs/reference/configuration.md` is generated from these classes.
+Unknown keys are errors: a misspelt limit that silently does nothing is worse than a refusal.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from eslurm.compat.errors import OptionError
+from eslurm.compat.hostlist import expand
+from eslurm.core.config import ClusterConfig, NodeConfig, Partition
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+Name = Annotated[str, Meta(pattern=NAME)]
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class ConfigError(Exception):
+    """The file cannot be used. The text names the file, the key, the value and the way out, in one line."""
+
+
+class ClusterSection(msgspec.Struct, forbid_unknown_fields=True):
+    """What the cluster is called and who may administer it."""
+
+    name: Name
+    """Identity of the cluster; daemons of another cluster are refused on every link."""
+    key_file: str = "cluster.key"
+    """File with the secret that all daemons share (mode 0600), relative to the state directory."""
+    operators: list[int] = msgspec.field(default_factory=lambda: [0])
+    """User ids that may change everything: nodes, other users' jobs, priorities."""
+
+
+class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Where `esctld` listens and what it keeps."""
+
+    listen: str = "127.0.0.1:7400"
+    """Address for satellites and for remote clients (gRPC)."""
+    store_url: str = ""
+    """SQLAlchemy URL of the job store; empty: SQLite in the state directory."""
+    inbox_max: Count = 20_000
+    """Most requests that may wait to be decided; beyond it clients are told to come again."""
+
+
+class SatelliteSection(msgspec.Struct, forbid_unknown_fields=True):
+    """One satellite: relays down, gathers up, keeps no state."""
+
+    name: Name
+    """What it is called in `esinfo --satellites`."""
+    listen: str
+    """Where it listens for agents."""
+
+
+class NodesSection(msgspec.Struct, forbid_unknown_fields=True):
+    """A group of equal compute nodes."""
+
+    names: str
+    """Their names, folded: cn[0001-0064]. The order is the network's: neighbours are near."""
+    cores: Count
+    """Cores that jobs may use on each."""
+    memory_mib: Count
+    """Memory in MiB that jobs may use on each."""
+
+
+class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
+    """A named set of nodes that jobs are submitted to."""
+
+    name: Name
+    """What users write after --partition."""
+    nodes: str = ""
+    """Folded list of its nodes; empty: all."""
+    default: bool = False
+    """Whether jobs that name none come here."""
+    up: bool = True
+    """Whether jobs are started here."""
+    time_limit_default_s: Annotated[int, Meta(ge=0)] = 0
+    """Time limit in seconds of jobs that give none; 0: the maximum."""
+    time_limit_max_s: Annotated[int, Meta(ge=0)] = 0
+    """Longest time limit in seconds; 0: unlimited."""
+    memory_per_cpu_default_mib: Annotated[int, Meta(ge=0)] = 0
+    """Memory in MiB per core of jobs that ask for none; 0: memory is not counted for them."""
+
+
+class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
+    """The numbers the core decides by."""
+
+    scheduler: str = "easy"
+    """fcfs (strictly in order) or easy (in order, with backfill that never delays the first)."""
+    heartbeat_s: Positive = 5.0
+    """Seconds between heartbeats."""
+    heartbeats_missed_max: Count = 2
+    """Missed heartbeats after which a node is unreachable: no new work, its jobs are kept."""
+    node_lost_after_s: Positive = 600.0
+    """Seconds after which an unreachable node's jobs are given up; must exceed orphan_timeout_s by a margin."""
+    orphan_timeout_s: Positive = 300.0
+    """Seconds without contact after which a node ends its requeueable jobs by itself."""
+    kill_grace_s: Annotated[float, Meta(ge=0)] = 30.0
+    """Seconds between SIGTERM and SIGKILL when a job is ended."""
+    requeue_delay_s: Annotated[float, Meta(ge=0)] = 1.0
+    """Seconds before a job that could not be launched is tried again; doubles with each try."""
+    launch_failures_max: Count = 5
+    """Launch tries after which a job is held for an administrator to look at."""
+    finished_retention_s: Positive = 60.0
+    """Seconds for which finished jobs stay in memory (accounting keeps them for good)."""
+    finished_jobs_max: Count = 2_000
+    """Most finished jobs kept in memory."""
+    pending_jobs_max: Count = 200_000
+    """Most jobs that may wait."""
+    array_tasks_max: Count = 1_000_000
+    """Most tasks of one array."""
+    relay_width: Annotated[int, Meta(ge=2)] = 16
+    """Children per node of a broadcast tree."""
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True):
+    """The whole file."""
+
+    cluster: ClusterSection
+    controller: ControllerSection = msgspec.field(default_factory=ControllerSection)
+    satellite: list[SatelliteSection] = msgspec.field(default_factory=list)
+    nodes: list[NodesSection] = msgspec.field(default_factory=list)
+    partition: list[PartitionSection] = msgspec.field(default_factory=list)
+    policy: PolicySection = msgspec.field(default_factory=PolicySection)
+
+
+def read_config(path: Path) -> Config:
+    """The file's contents, checked. Raises `ConfigError`."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    return parse_config(raw, str(path))
+
+
+def parse_config(raw: bytes, origin: str) -> Config:
+    """The same from memory; `origin` names it in errors."""
+    try:
+        config = msgspec.convert(tomllib.loads(raw.decode()), Config)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{origin}: is not valid TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    cluster_config(config, origin)
+    return config
+
+
+def cluster_config(config: Config, origin: str = "configuration") -> ClusterConfig:
+    """What the core decides by. Raises `ConfigError` when the sections contradict each other."""
+    try:
+        nodes = _nodes(config, origin)
+        partitions = _partitions(config, {node.name for node in nodes}, origin)
+    except OptionError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    policy = config.policy
+    if policy.scheduler not in ("fcfs", "easy"):
+        raise ConfigError(f"{origin}: policy.scheduler: '{policy.scheduler}' is unknown: use fcfs or easy")
+    if policy.orphan_timeout_s + policy.kill_grace_s >= policy.node_lost_after_s:
+        raise ConfigError(
+            f"{origin}: policy.node_lost_after_s: {policy.node_lost_after_s:g} must be above orphan_timeout_s + "
+            f"kill_grace_s ({policy.orphan_timeout_s + policy.kill_grace_s:g}), or a job could run twice"
+        )
+    numbers = {name: getattr(policy, name) for name in policy.__struct_fields__ if name != "scheduler"}
+    return ClusterConfig(
+        cluster=config.cluster.name,
+        nodes=nodes,
+        partitions=partitions,
+        operators=tuple(config.cluster.operators),
+        policy=policy.scheduler,
+        **numbers,
+    )
+
+
+def _nodes(config: Config, origin: str) -> tuple[NodeConfig, ...]:
+    found: dict[str, NodeConfig] = {}
+    for section in config.nodes:
+        for name in expand(section.names, "nodes.names"):
+            if name in found:
+                raise ConfigError(f"{origin}: nodes.names: '{name}' is named twice")
+            found[name] = NodeConfig(name, (section.cores, section.memory_mib))
+    return tuple(found.values())
+
+
+def _partitions(config: Config, known: set[str], origin: str) -> tuple[Partition, ...]:
+    found: list[Partition] = []
+    for section in config.partition:
+        names = expand(section.nodes, "partition.nodes") if section.nodes else tuple(_all_names(config))
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ConfigError(
+                f"{origin}: partition.nodes: '{unknown[0]}' of {section.name} is not among the nodes"
+            )
+        if any(section.name == other.name for other in found):
+            raise ConfigError(f"{origin}: partition.name: '{section.name}' is used twice")
+        found.append(
+            Partition(
+                section.name,
+                names,
+                section.default,
+                section.up,
+                section.time_limit_default_s,
+                section.time_limit_max_s,
+                section.memory_per_cpu_default_mib,
+            )
+        )
+    if sum(partition.default for partition in found) > 1:
+        raise ConfigError(f"{origin}: partition.default: only one partition can be the default")
+    return tuple(found)
+
+
+def _all_names(config: Config) -> list[str]:
+    return [name for section in config.nodes for name in expand(section.names, "nodes.names")]

@@ -1,0 +1,50 @@
+"""The controller's metrics, by Prometheus' naming conventions. Labels are bounded: never ids or users' words."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+
+
+class ControllerMetrics:
+    """One instance per controller, on a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.inbox = Gauge("eslurm_inbox_messages", "Messages waiting to be decided.", registry=self.registry)
+        self.stall = Histogram(
+            "eslurm_dispatcher_stall_seconds",
+            "How long deciding one batch held the event loop.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.commit = Histogram(
+            "eslurm_commit_seconds",
+            "Time until a batch was durable.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.plan = Histogram(
+            "eslurm_plan_seconds", "CPU time of one planning cycle.", buckets=_SECONDS, registry=self.registry
+        )
+        self.facts = Counter("eslurm_facts_committed", "Facts made durable.", registry=self.registry)
+        self.refused_full = Counter(
+            "eslurm_requests_refused_full",
+            "Requests refused because too many waited.",
+            registry=self.registry,
+        )
+        self.jobs = Gauge("eslurm_jobs", "Jobs in memory by state.", ["state"], registry=self.registry)
+        self.nodes = Gauge("eslurm_nodes", "Nodes by state.", ["state"], registry=self.registry)
+        self.broadcast = Histogram(
+            "eslurm_broadcast_seconds",
+            "Time until a broadcast's outcome was known.",
+            ["kind"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.takeovers = Counter(
+            "eslurm_broadcast_takeovers",
+            "Broadcasts the controller did itself: no satellite was left.",
+            registry=self.registry,
+        )

@@ -1,0 +1,91 @@
+"""What every daemon does with its process: event loop, signals, log lines, the word that it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+EXIT_FAILED = 1
+EXIT_CANNOT_START = 2
+KEY_BYTES_MIN = 16
+
+
+def logging_to_stderr(level: str) -> None:
+    """One readable line per event on stderr. Raises SystemExit for an unknown level."""
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        sys.stderr.write(f"--log-level: '{level}' is unknown: use debug, info, warning or error\n")
+        raise SystemExit(EXIT_CANNOT_START)
+    logging.basicConfig(
+        stream=sys.stderr, level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+
+
+def read_key(path: Path) -> bytes:
+    """The cluster's secret. Exits with one clear line when it is missing, too short or open to others."""
+    try:
+        key = path.read_bytes().strip()
+        mode = path.stat().st_mode
+    except OSError as error:
+        sys.stderr.write(f"--key-file: {path} cannot be read: {error.strerror}\n")
+        raise SystemExit(EXIT_CANNOT_START) from None
+    if mode & 0o077:
+        sys.stderr.write(f"--key-file: {path} is open to others: chmod 600 it\n")
+        raise SystemExit(EXIT_CANNOT_START)
+    if len(key) < KEY_BYTES_MIN:
+        sys.stderr.write(f"--key-file: {path} holds {len(key)} bytes, at least {KEY_BYTES_MIN} are needed\n")
+        raise SystemExit(EXIT_CANNOT_START)
+    return key
+
+
+def announce(endpoint: str, ready_fd: int | None) -> None:
+    """Say `ready ENDPOINT` to whoever started this process: on `ready_fd`, else on stdout."""
+    line = f"ready {endpoint}\n".encode()
+    if ready_fd is None:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        return
+    os.write(ready_fd, line)
+    os.close(ready_fd)
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """SIGTERM or SIGINT stops in good order; the second one at once."""
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def on_signal() -> None:
+        nonlocal asked
+        if asked:
+            os._exit(EXIT_FAILED)
+        asked = True
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+
+
+def run_daemon(name: str, main: Callable[[], Coroutine[Any, Any, None]], loop: str) -> None:
+    """Run `main` to its end on the chosen loop. What cannot be is one clear line and a non-zero exit."""
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory(loop)) as runner:
+            runner.run(main())
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_FAILED) from None
+    except OSError as error:
+        logging.getLogger(name).error("cannot go on: %s", error)
+        raise SystemExit(EXIT_CANNOT_START) from None
+
+
+def _loop_factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if loop == "asyncio":
+        return asyncio.new_event_loop
+    import uvloop
+
+    return uvloop.new_event_loop
