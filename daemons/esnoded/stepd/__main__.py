@@ -1,0 +1,117 @@
+"""`python -m esnoded.stepd`: become the step supervisor of a state directory, detached from whoever asked.
+
+The process that was started returns 0 as soon as a supervisor serves the directory, be it this
+one or another that was faster; the supervisor itself is its child, in a session of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import sys
+import time
+
+from esnoded.stepd import procfs
+from esnoded.stepd.clock import wall_us
+from esnoded.stepd.journal import Finished, Journal
+from esnoded.stepd.place import Place, SupervisorStatus
+from esnoded.stepd.recovery import end_lost_steps
+from esnoded.stepd.server import Server
+from esnoded.stepd.spawn import make_launchpad
+from esnoded.stepd.table import StepTable
+from esnoded.stepd.timers import Timers
+from esnoded.stepd.wire import PROTOCOL_VERSION, Welcome
+
+_IDLE_EXIT_S = 600
+_LOCK_PATIENCE_S = 5.0
+_LOCK_INTERVAL_S = 0.02
+_LOG_BYTES_MAX = 1024 * 1024
+_READY = b"1"
+
+
+def serve(place: Place, idle_exit_us: int, ready_fd: int) -> None:
+    """Be the supervisor: 1. settle the past 2. listen 3. say so 4. serve until stopped or long idle."""
+    boot_id, started_us = procfs.read_boot_id(), wall_us()
+    instance = place.instance()
+    procfs.become_subreaper()
+    journal = Journal(place.journal, boot_id)
+    past = journal.contents
+    lost = end_lost_steps(past.unfinished.values(), instance, boot_id, started_us)
+    for outcome in lost:
+        journal.add(Finished(outcome))
+    journal.commit()
+
+    timers, selector = Timers(), selectors.DefaultSelector()
+    outcomes = [*past.outcomes.values(), *lost]
+    table = StepTable(make_launchpad(), journal, timers, selector, instance, outcomes)
+    listener = place.listen()
+    pid = os.getpid()
+    welcome = Welcome(PROTOCOL_VERSION, instance, boot_id, pid, started_us)
+    server = Server(table, timers, selector, listener, welcome, idle_exit_us)
+    place.write_status(SupervisorStatus(pid, procfs.start_ticks_of(pid), boot_id, instance, started_us))
+    # What exists now lives as long as the process: keep the collector, and forked children, from touching it.
+    gc.collect()
+    gc.freeze()
+    os.write(ready_fd, _READY)
+    os.close(ready_fd)
+    server.run()
+    journal.close()
+    place.remove_status()
+
+
+def _lock_or_yield(place: Place) -> bool:
+    """Whether this process is to be the supervisor; a predecessor that is just dying is waited for."""
+    give_up_s = time.monotonic() + _LOCK_PATIENCE_S
+    while place.try_lock() is None:
+        if place.find_supervisor() is not None:
+            return False
+        if time.monotonic() > give_up_s:
+            raise TimeoutError(f"{place.lock} is held, but no supervisor serves {place.directory}")
+        time.sleep(_LOCK_INTERVAL_S)
+    return True
+
+
+def _detach(place: Place) -> None:
+    """Leave the session, the directory and the descriptors of whoever started this."""
+    os.setsid()
+    os.chdir("/")
+    os.umask(0o077)
+    null_fd = os.open("/dev/null", os.O_RDWR)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    log_fd = os.open(place.log, flags, 0o600)
+    if os.fstat(log_fd).st_size > _LOG_BYTES_MAX:
+        os.ftruncate(log_fd, 0)
+    for target, fd in enumerate((null_fd, log_fd, log_fd)):
+        os.dup2(fd, target)
+    os.close(null_fd)
+    os.close(log_fd)
+
+
+def main(arguments: list[str]) -> int:
+    """Start a supervisor in the background. Returns 0 when one serves the directory, 1 when none could be started.
+
+    The arguments are the state directory and, optionally, after how many idle seconds to end. They come from
+    `launcher` alone, so a parser with its half megabyte is not worth it.
+    """
+    if not 1 <= len(arguments) <= 2:
+        os.write(2, b"usage: python -m esnoded.stepd STATE_DIR [IDLE_EXIT_S]\n")
+        return 2
+    place = Place(arguments[0])
+    idle_exit_s = float(arguments[1]) if len(arguments) > 1 else _IDLE_EXIT_S
+    place.prepare()
+    read_fd, write_fd = os.pipe()
+    if os.fork() > 0:
+        os.close(write_fd)
+        return 0 if os.read(read_fd, 1) == _READY else 1
+    os.close(read_fd)
+    _detach(place)
+    if _lock_or_yield(place):
+        serve(place, round(idle_exit_s * 1e6), write_fd)
+    else:
+        os.write(write_fd, _READY)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

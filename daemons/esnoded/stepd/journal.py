@@ -1,0 +1,242 @@
+"""The supervisor's journal: which steps it began, which ended and how, which endings were acknowledged.
+
+Invariants: an intent is written before its process exists, and an ending is on the disk
+(`commit`) before anybody is told of it. A crash leaves at most a torn tail, which is cut off when the
+file is next opened; a record that fails its checksum in the middle is skipped. The file is rewritten
+when what it holds is mostly dead, so its size is bounded by the live steps and unacknowledged outcomes.
+
+An intent need not be fsynced: it is there for a supervisor that is killed, not for a node that loses
+power, whose processes are gone in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from eslurm.ports.step_runner import StepEnded, StepKey
+
+_HEADER = struct.Struct(">II")
+_RECORD_BYTES_MAX = 16 * 1024 * 1024
+_COMPACT_BYTES_MIN = 4 * 1024 * 1024
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A supervisor began to write; what follows happened in this boot."""
+
+    boot_id: str
+
+
+class Intent(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The step's processes may exist from here on."""
+
+    key: StepKey
+    at_us: int
+
+
+class Begun(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The tasks that were started, as (pid, start time in ticks); repeated when more tasks follow."""
+
+    key: StepKey
+    tasks: tuple[tuple[int, int], ...]
+
+
+class Finished(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    outcome: StepEnded
+
+
+class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    keys: tuple[StepKey, ...]
+
+
+Record = Opened | Intent | Begun | Finished | Acknowledged
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """A step of an earlier supervisor that has no ending in the journal."""
+
+    key: StepKey
+    boot_id: str
+    at_us: int
+    tasks: tuple[tuple[int, int], ...] = ()
+
+
+class Contents(msgspec.Struct):
+    """What a journal says when it is read from its beginning."""
+
+    outcomes: dict[StepKey, StepEnded] = {}
+    unfinished: dict[StepKey, Unfinished] = {}
+    good_bytes: int = 0
+    skipped: int = 0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Record)
+
+
+def _frame(record: Record) -> bytes:
+    body = _encoder.encode(record)
+    return _HEADER.pack(len(body), zlib.crc32(body)) + body
+
+
+def _records(data: bytes) -> Iterator[tuple[int, Record | None]]:
+    """Each record with the offset behind it; None for one that is damaged but whose end is known."""
+    offset = 0
+    while offset + _HEADER.size <= len(data):
+        length, checksum = _HEADER.unpack_from(data, offset)
+        end = offset + _HEADER.size + length
+        if length == 0 or length > _RECORD_BYTES_MAX or end > len(data):
+            return
+        body = data[offset + _HEADER.size : end]
+        record: Record | None = None
+        if zlib.crc32(body) == checksum:
+            try:
+                record = _decoder.decode(body)
+            except msgspec.MsgspecError:
+                record = None
+        yield end, record
+        offset = end
+
+
+def read_contents(data: bytes) -> Contents:
+    """Replay a journal's bytes."""
+    contents = Contents()
+    boot_id = ""
+    damaged_since_good = 0
+    for end, record in _records(data):
+        if record is None:
+            damaged_since_good += 1
+            continue
+        contents.skipped += damaged_since_good
+        damaged_since_good = 0
+        contents.good_bytes = end
+        match record:
+            case Opened():
+                boot_id = record.boot_id
+            case Intent(key, at_us):
+                contents.unfinished[key] = Unfinished(key, boot_id, at_us)
+            case Begun(key, tasks):
+                # A Begun outlives its Intent only if the latter was damaged: the step is still owed an ending.
+                known = contents.unfinished.get(key) or Unfinished(key, boot_id, 0)
+                contents.unfinished[key] = Unfinished(key, known.boot_id, known.at_us, known.tasks + tasks)
+            case Finished(outcome):
+                contents.unfinished.pop(outcome.key, None)
+                contents.outcomes[outcome.key] = outcome
+            case Acknowledged(keys):
+                for key in keys:
+                    contents.outcomes.pop(key, None)
+    return contents
+
+
+class Journal:
+    """The open journal. Records are gathered by `add` and reach the file in `flush` or `commit`."""
+
+    def __init__(self, path: str, boot_id: str, *, compact_bytes_min: int = _COMPACT_BYTES_MIN) -> None:
+        """Open or create the file and cut off a torn tail. Raises OSError."""
+        self._path = path
+        self._boot_id = boot_id
+        self._compact_bytes_min = compact_bytes_min
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        data = self._read_all()
+        self.contents = read_contents(data)
+        if self.contents.good_bytes < len(data):
+            os.ftruncate(self._fd, self.contents.good_bytes)
+        self._bytes = self.contents.good_bytes
+        self._bytes_after_compaction = 0
+        self._pending: list[bytes] = []
+        _sync_directory(path)
+        self.add(Opened(boot_id))
+
+    def _read_all(self) -> bytes:
+        pieces = []
+        while piece := os.read(self._fd, 1 << 20):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def add(self, record: Record) -> None:
+        """Queue one record."""
+        self._pending.append(_frame(record))
+
+    def flush(self) -> None:
+        """Hand queued records to the kernel: they survive this process, not a power failure.
+
+        Raises OSError (a full disk); then nothing was written and the records stay queued.
+        """
+        if self._pending:
+            data = b"".join(self._pending)
+            try:
+                _write_all(self._fd, data)
+            except OSError:
+                # Half a record in the middle would hide everything that is appended behind it.
+                os.ftruncate(self._fd, self._bytes)
+                raise
+            self._pending.clear()
+            self._bytes += len(data)
+
+    def drop_queued(self) -> None:
+        """Forget the records that a failed `flush` left queued."""
+        self._pending.clear()
+
+    def commit(self) -> None:
+        """Put queued records on the disk, with one fsync for all of them. Raises OSError: nothing is promised."""
+        self.flush()
+        os.fdatasync(self._fd)
+
+    @property
+    def wants_compaction(self) -> bool:
+        """Whether the file has at least doubled since it last held only live records."""
+        return self._bytes > max(self._compact_bytes_min, 2 * self._bytes_after_compaction)
+
+    def compact(self, live: Iterable[Record]) -> None:
+        """Replace the file by one that holds only `live`; a crash leaves the old file or the new one."""
+        self.flush()
+        fresh = f"{self._path}.new"
+        data = b"".join([_frame(Opened(self._boot_id)), *map(_frame, live)])
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        try:
+            _write_all(fd, data)
+            os.fdatasync(fd)
+            os.rename(fresh, self._path)
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(self._fd)
+        self._fd = fd
+        self._bytes = self._bytes_after_compaction = len(data)
+        _sync_directory(self._path)
+
+    def close(self) -> None:
+        """Write what is queued and close the file."""
+        self.flush()
+        os.close(self._fd)
+
+
+def live_records(
+    outcomes: Iterable[StepEnded], running: Iterable[tuple[StepKey, int, Sequence[tuple[int, int]]]]
+) -> Iterator[Record]:
+    """What compaction has to keep: running steps as (key, at_us, tasks), and outcomes not acknowledged."""
+    for key, at_us, tasks in running:
+        yield Intent(key, at_us)
+        if tasks:
+            yield Begun(key, tuple(tasks))
+    for outcome in outcomes:
+        yield Finished(outcome)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _sync_directory(path: str) -> None:
+    """Make the name of a new file as durable as its contents."""
+    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,70 @@
+"""How an agent makes sure that its supervisor is there.
+
+The supervisor is always exec'd, never forked from the agent: it starts with a small, fresh heap, and it does
+not matter whether the agent has threads or gRPC by then. Starting it first thing merely has it ready in time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import eslurm
+import esnoded
+from esnoded.stepd.place import Place, SupervisorStatus
+
+_START_TIMEOUT_S = 30.0
+_LOG_TAIL_BYTES = 2000
+
+
+class SupervisorUnavailable(Exception):
+    """No supervisor serves the directory and none could be started; the text holds its last words."""
+
+
+def ensure_supervisor(state_dir: Path, *, idle_exit_s: float | None = None) -> SupervisorStatus:
+    """Find the supervisor of `state_dir`, or start one and wait until it serves (about 0.1 s; blocks).
+
+    Raises `SupervisorUnavailable`.
+    """
+    place = Place(state_dir)
+    status = place.find_supervisor()
+    if status is not None:
+        return status
+    command = [sys.executable, "-m", "esnoded.stepd", place.directory]
+    if idle_exit_s is not None:
+        command.append(str(idle_exit_s))
+    try:
+        done = subprocess.run(
+            command,
+            env=os.environ | {"PYTHONPATH": _import_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_START_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SupervisorUnavailable(f"cannot start the step supervisor: {error}") from error
+    status = place.find_supervisor()
+    if done.returncode != 0 or status is None:
+        words = done.stderr.decode(errors="replace") + _log_tail(place.log)
+        raise SupervisorUnavailable(
+            f"the step supervisor of {place.directory} did not start: {words.strip()}"
+        )
+    return status
+
+
+def _import_path() -> str:
+    """Where the agent's own code comes from: the supervisor must be of the same build."""
+    roots = [str(Path(file).parent.parent) for file in (esnoded.__file__, eslurm.__file__) if file]
+    return os.pathsep.join([*dict.fromkeys(roots), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _log_tail(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+    except OSError:
+        return ""

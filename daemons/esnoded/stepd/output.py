@@ -1,0 +1,194 @@
+"""The output of one interactive step: its tasks' pipes, merged into one connection to the command that waits.
+
+Invariants: what is held for a slow reader is bounded (the pipes are then left unread, and the tasks wait
+as they would for a slow terminal); a broken connection never blocks or kills a task through its
+pipes, because they are read on and thrown away; the link closes itself, at the latest
+`_LINGER_US` after the step's end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+from collections.abc import Callable
+
+import msgspec
+
+from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello, StepSpec
+from esnoded.stepd.clock import boot_us
+from esnoded.stepd.timers import Timers
+from esnoded.stepd.wire import encode_frame
+
+_READ_BYTES = 64 * 1024
+_QUEUE_BYTES_MAX = 1024 * 1024
+_LINGER_US = 10_000_000
+
+
+class _Pipe(msgspec.Struct, eq=False):
+    """The read end of one stream of one task."""
+
+    fd: int
+    task: int
+    stream: int
+
+
+class OutputLink:
+    """One step's pipes and connection. `on_broken` is called once, never from within a method called by the owner."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        timers: Timers,
+        spec: StepSpec,
+        endpoint: OutputEndpoint,
+        on_broken: Callable[[str], None],
+    ) -> None:
+        self._selector = selector
+        self._timers = timers
+        self._on_broken = on_broken
+        self._node = spec.key.node
+        self._first_task = spec.first_task
+        self._pipes: dict[int, _Pipe] = {}
+        self._paused = False
+        self._finished = False
+        self._queue = bytearray(
+            encode_frame(OutputHello(endpoint.cookie, spec.key, spec.node_name, spec.tasks))
+        )
+        self._socket: socket.socket | None = None
+        self._connect(endpoint)
+
+    def _connect(self, endpoint: OutputEndpoint) -> None:
+        address: str | tuple[str, int]
+        if endpoint.host.startswith("/"):
+            family, address = socket.AF_UNIX, endpoint.host
+        else:
+            family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+            address = (endpoint.host, endpoint.port)
+        connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._socket = connection
+        try:
+            # A host name would be looked up here, in the way of every other step.
+            if family != socket.AF_UNIX:
+                socket.inet_pton(family, endpoint.host)
+            code = connection.connect_ex(address)
+        except OSError as error:
+            code = error.errno or errno.EINVAL
+        if code in (0, errno.EINPROGRESS):
+            self._selector.register(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_socket)
+        else:
+            connection.close()
+            self._socket = None
+            self._timers.at(0, lambda: self._break(os.strerror(code)))
+
+    def open_pipes(self, local: int) -> tuple[int, int]:
+        """The write ends for stdout and stderr of the task with this local rank; the caller closes them after
+        the task was started. Raises OSError when out of descriptors."""
+        writers: list[int] = []
+        try:
+            for stream in (1, 2):
+                read_fd, write_fd = os.pipe()
+                writers.append(write_fd)
+                os.set_blocking(read_fd, False)
+                pipe = _Pipe(read_fd, self._first_task + local, stream)
+                self._pipes[read_fd] = pipe
+                if not self._paused:
+                    self._watch(pipe)
+        except OSError:
+            for fd in writers:
+                os.close(fd)
+            raise
+        return writers[0], writers[1]
+
+    def task_ended(self, local: int, exit_status: int) -> None:
+        """Tell the reader how a task ended: its exit code, or the negated signal number."""
+        self._send(OutputFrame(self._node, self._first_task + local, 0, exit_status=exit_status))
+
+    def finish(self) -> None:
+        """The step is over: pass on what its pipes still hold, then close."""
+        self._finished = True
+        self._timers.at(boot_us() + _LINGER_US, self._close)
+        self._close_when_done()
+
+    def _watch(self, pipe: _Pipe) -> None:
+        self._selector.register(pipe.fd, selectors.EVENT_READ, lambda _mask: self._on_pipe(pipe))
+
+    def _on_pipe(self, pipe: _Pipe) -> None:
+        if pipe.fd not in self._pipes or self._paused:
+            return
+        try:
+            data = os.read(pipe.fd, _READ_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self._send(OutputFrame(self._node, pipe.task, pipe.stream, data))
+            return
+        self._selector.unregister(pipe.fd)
+        os.close(pipe.fd)
+        del self._pipes[pipe.fd]
+        self._send(OutputFrame(self._node, pipe.task, pipe.stream, eof=True))
+        self._close_when_done()
+
+    def _send(self, frame: OutputFrame) -> None:
+        if self._socket is None:
+            return
+        self._queue += encode_frame(frame)
+        self._selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_socket)
+        if len(self._queue) > _QUEUE_BYTES_MAX and not self._paused:
+            self._paused = True
+            for fd in self._pipes:
+                self._selector.unregister(fd)
+
+    def _on_socket(self, mask: int) -> None:
+        if self._socket is None:
+            return
+        try:
+            if mask & selectors.EVENT_READ and not self._socket.recv(4096):
+                self._break("the reader closed the connection")
+                return
+            if mask & selectors.EVENT_WRITE:
+                sent = self._socket.send(self._queue)
+                del self._queue[:sent]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._break(error.strerror or str(error))
+            return
+        if not self._queue:
+            self._selector.modify(self._socket, selectors.EVENT_READ, self._on_socket)
+        if self._paused and len(self._queue) < _QUEUE_BYTES_MAX // 2:
+            self._resume()
+        self._close_when_done()
+
+    def _resume(self) -> None:
+        self._paused = False
+        for pipe in self._pipes.values():
+            self._watch(pipe)
+
+    def _break(self, reason: str) -> None:
+        self._close_socket()
+        self._queue.clear()
+        if self._paused:
+            self._resume()
+        if not self._finished:
+            self._on_broken(reason)
+
+    def _close_when_done(self) -> None:
+        if self._finished and not self._pipes and not self._queue:
+            self._close()
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._selector.unregister(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def _close(self) -> None:
+        self._close_socket()
+        for fd in self._pipes:
+            if not self._paused:
+                self._selector.unregister(fd)
+            os.close(fd)
+        self._pipes.clear()
+        self._queue.clear()

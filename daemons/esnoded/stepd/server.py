@@ -1,0 +1,249 @@
+"""The supervisor's event loop: its socket, its connections, and one pass of the step table after each wake-up.
+
+Single-threaded. Invariant: the loop never waits for a peer; what a peer does not read is bounded, and past the bound
+the peer is dropped, since everything it missed is repeated on its next connection.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from eslurm.ports.step_runner import StepEnded, StepState
+from esnoded.stepd import wire
+from esnoded.stepd.clock import boot_us
+from esnoded.stepd.spawn import HANDLED_SIGNALS
+from esnoded.stepd.table import LaunchRefused, StepTable, complain
+from esnoded.stepd.timers import Timers
+
+_READ_BYTES = 256 * 1024
+_OUT_BYTES_MAX = 64 * 1024 * 1024
+_CONNECTIONS_MAX = 16
+_CHUNK = 4096
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SLEEP_US_MAX = 5_000_000
+"""epoll sleeps on CLOCK_MONOTONIC, which stands still while the node is suspended; deadlines do not."""
+
+_State = TypeVar("_State", bound=StepState)
+
+_decoder = msgspec.msgpack.Decoder(wire.Request)
+
+
+class Server:
+    """Serves one `StepTable` to the agent's connections until it is told to stop, or idle for long."""
+
+    def __init__(
+        self,
+        table: StepTable,
+        timers: Timers,
+        selector: selectors.BaseSelector,
+        listener: socket.socket,
+        welcome: wire.Welcome,
+        idle_exit_us: int,
+    ) -> None:
+        self._table = table
+        self._timers = timers
+        self._selector = selector
+        self._listener = listener
+        self._welcome = welcome
+        self._idle_exit_us = idle_exit_us
+        self._busy_us = boot_us()
+        self._connections: set[_Connection] = set()
+        self._wake_fd = _watch_signals()
+        selector.register(self._wake_fd, selectors.EVENT_READ, self._on_signal)
+        selector.register(listener, selectors.EVENT_READ, self._on_connect)
+
+    def run(self) -> None:
+        """Serve until every step is over and a stop was asked for, or nobody has needed this process for long."""
+        while True:
+            for key, mask in self._selector.select(self._timeout_s()):
+                key.data(mask)
+            ended = self._table.advance()
+            for connection in tuple(self._connections):
+                connection.tell_ended(ended)
+                connection.flush()
+            if self._table.live or self._connections:
+                self._busy_us = boot_us()
+            if not self._table.live and (self._table.is_stopping or self._idle_us() > self._idle_exit_us):
+                return
+
+    def _idle_us(self) -> int:
+        return boot_us() - self._busy_us
+
+    def _timeout_s(self) -> float:
+        if self._table.has_work:
+            return 0
+        due_us = self._timers.next_due_us()
+        wait_us = _SLEEP_US_MAX if due_us is None else due_us - boot_us()
+        return max(0, min(wait_us, _SLEEP_US_MAX)) / 1e6
+
+    def _on_signal(self, _mask: int) -> None:
+        for signum in os.read(self._wake_fd, 4096):
+            if signum == signal.SIGCHLD:
+                self._table.on_child_signal()
+            elif signum in _STOP_SIGNALS:
+                self._table.stop()
+
+    def _on_connect(self, _mask: int) -> None:
+        try:
+            peer, _ = self._listener.accept()
+        except OSError as error:
+            complain(f"accept: {error.strerror}")
+            return
+        if len(self._connections) >= _CONNECTIONS_MAX or _peer_uid(peer) not in (0, os.geteuid()):
+            peer.close()
+            return
+        self._connections.add(_Connection(self, peer, self._selector))
+
+    def forget(self, connection: _Connection) -> None:
+        """The connection has closed itself."""
+        self._connections.discard(connection)
+
+    def handle(self, connection: _Connection, request: wire.Request) -> None:
+        """Answer one request, now or after the pass."""
+        table = self._table
+        match request:
+            case wire.Launch(number, spec):
+                try:
+                    table.launch(spec, connection.make_waiter(number))
+                except LaunchRefused as error:
+                    connection.send(wire.Refused(number, str(error)))
+            case wire.Signal(number, key, signum):
+                if signum in signal.valid_signals():
+                    connection.send(wire.Done(number, table.signal(key, signum)))
+                else:
+                    connection.send(wire.Refused(number, f"{signum} is not a signal"))
+            case wire.Terminate(number, key, cause, grace_us):
+                connection.send(wire.Done(number, table.terminate(key, cause, grace_us)))
+            case wire.ListSteps(number):
+                for steps, last in _chunks(table.list_steps()):
+                    connection.send(wire.Listing(number, steps, last))
+            case wire.Acknowledge(number, keys):
+                table.acknowledge(keys)
+                connection.send(wire.Done(number, True))
+            case wire.Contact(nodes):
+                table.contact(nodes)
+            case wire.Hello():
+                connection.send(self._welcome)
+                connection.subscribed = True
+                connection.tell_ended(table.outcomes())
+
+
+class _Connection:
+    """One agent. Hears of endings from its `Hello` on."""
+
+    def __init__(self, server: Server, peer: socket.socket, selector: selectors.BaseSelector) -> None:
+        self._server = server
+        self._socket: socket.socket | None = peer
+        self._selector = selector
+        self._frames = wire.FrameBuffer()
+        self._out = bytearray()
+        self._writable_wanted = False
+        self.subscribed = False
+        peer.setblocking(False)
+        selector.register(peer, selectors.EVENT_READ, self._on_ready)
+
+    def make_waiter(self, number: int) -> Callable[[StepState], None]:
+        """What to call when the launch with this request number has an answer."""
+        return lambda state: self.send(wire.Launched(number, state))
+
+    def tell_ended(self, outcomes: Sequence[StepEnded]) -> None:
+        """Report endings to a subscriber."""
+        if self.subscribed and outcomes:
+            for part, _ in _chunks(outcomes):
+                self.send(wire.Ended(part))
+
+    def send(self, answer: wire.Answer) -> None:
+        """Queue one message; `flush` sends it."""
+        if self._socket is not None:
+            self._out += wire.encode_frame(answer)
+
+    def flush(self) -> None:
+        """Write what the peer takes now, and watch for when it takes more."""
+        if self._socket is None or not self._out:
+            return
+        try:
+            sent = self._socket.send(self._out)
+            del self._out[:sent]
+        except BlockingIOError:
+            pass  # Taken up again when the socket is writable.
+        except OSError:
+            self._close()
+            return
+        if len(self._out) > _OUT_BYTES_MAX:
+            complain("an agent does not read; its connection is closed")
+            self._close()
+            return
+        if bool(self._out) != self._writable_wanted:
+            self._writable_wanted = bool(self._out)
+            mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
+            self._selector.modify(self._socket, mask, self._on_ready)
+
+    def _on_ready(self, mask: int) -> None:
+        if self._socket is None or not mask & selectors.EVENT_READ:
+            return  # The flush that ends the pass does the writing.
+        try:
+            data = self._socket.recv(_READ_BYTES)
+            bodies = self._frames.feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, wire.WireError):
+            self._close()
+            return
+        if not data:
+            self._close()
+            return
+        for body in bodies:
+            try:
+                request = _decoder.decode(body)
+            except msgspec.MsgspecError as error:
+                self._refuse_unreadable(body, error)
+            else:
+                self._server.handle(self, request)
+
+    def _refuse_unreadable(self, body: bytes, error: msgspec.MsgspecError) -> None:
+        """A newer agent's request is refused by its number; the connection stays."""
+        complain(f"a request that cannot be read: {error}")
+        try:
+            _, number = msgspec.msgpack.decode(body)[:2]
+            self.send(wire.Refused(int(number), f"unsupported: {error}"))
+        except (msgspec.MsgspecError, TypeError, ValueError):
+            self._close()
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._selector.unregister(self._socket)
+            self._socket.close()
+            self._socket = None
+            self._server.forget(self)
+
+
+def _chunks(steps: Sequence[_State]) -> Iterator[tuple[tuple[_State, ...], bool]]:
+    """Parts that fit a frame, each with whether it is the last; an empty sequence has one empty part."""
+    for start in range(0, len(steps) or 1, _CHUNK):
+        yield tuple(steps[start : start + _CHUNK]), start + _CHUNK >= len(steps)
+
+
+def _watch_signals() -> int:
+    """Turn the signals this process handles into bytes on a pipe; returns its read end."""
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(read_fd, False)
+    os.set_blocking(write_fd, False)
+    for signum in HANDLED_SIGNALS:
+        signal.signal(signum, lambda _signum, _frame: None)
+    # A full pipe loses nothing: a byte that wakes the loop is in it.
+    signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+    return read_fd
+
+
+def _peer_uid(peer: socket.socket) -> int:
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    uid: int = struct.unpack("3i", credentials)[1]
+    return uid

@@ -1,0 +1,140 @@
+"""One live step as the supervisor sees it: its tasks, its deadlines, and how its end is put together.
+
+Mutable, owned by `table.StepTable`, gone once its `StepEnded` is in the journal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from resource import struct_rusage
+
+import msgspec
+
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted, StepState
+from esnoded.stepd.output import OutputLink
+from esnoded.stepd.procfs import STEP_MARKER
+from esnoded.stepd.timers import Timer
+
+Waiter = Callable[[StepState], None]
+
+
+class Task(msgspec.Struct, eq=False):
+    """One process the supervisor started: the leader of its own session and process group.
+
+    `report_fd` is open (not -1) as long as it is unknown whether the process got to run its program.
+    """
+
+    local: int
+    pid: int
+    start_ticks: int
+    report_fd: int = -1
+    alive: bool = True
+
+
+class Step(msgspec.Struct, eq=False):
+    """A step between launch and outcome. `started_us` is wall time, `launched_us` CLOCK_BOOTTIME."""
+
+    spec: StepSpec
+    launched_us: int
+    started_us: int
+    tasks: list[Task] = msgspec.field(default_factory=list)
+    waiters: list[Waiter] = msgspec.field(default_factory=list)
+    timers: list[Timer] = msgspec.field(default_factory=list)
+    kill_timer: Timer | None = None
+    link: OutputLink | None = None
+    draining: set[int] = msgspec.field(default_factory=set)
+    """Process groups whose leader has ended and whose other members, already killed, are not gone yet."""
+    spawning: bool = True
+    announced: bool = False
+    cause: StepEndCause | None = None
+    text: str = ""
+    exit_code: int = 0
+    signum: int = 0
+    user_cpu_us: int = 0
+    system_cpu_us: int = 0
+    max_rss_kib: int = 0
+
+    @property
+    def key(self) -> StepKey:
+        return self.spec.key
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no process of it is left and none will follow."""
+        return not self.spawning and not self.draining and not any(task.alive for task in self.tasks)
+
+    def state(self) -> StepStarted:
+        """What is told of it while it lives."""
+        return StepStarted(self.key, self.started_us, self.tasks[0].pid if self.tasks else 0)
+
+    def identities(self) -> tuple[tuple[int, int], ...]:
+        """Its tasks as the journal keeps them: pid and start time."""
+        return tuple((task.pid, task.start_ticks) for task in self.tasks)
+
+    def environment(self, local: int, marker: str) -> dict[str, str]:
+        """The environment of one of its tasks."""
+        spec = self.spec
+        env = dict(spec.env)
+        env["ESLURM_PROCID"] = str(spec.first_task + local)
+        env["ESLURM_LOCALID"] = str(local)
+        if spec.task_env:
+            env |= spec.task_env[local]
+        env[STEP_MARKER] = marker
+        return env
+
+    def add_usage(self, usage: struct_rusage) -> None:
+        """Count what a reaped process used."""
+        self.user_cpu_us += round(usage.ru_utime * 1e6)
+        self.system_cpu_us += round(usage.ru_stime * 1e6)
+        self.max_rss_kib = max(self.max_rss_kib, usage.ru_maxrss)
+
+    def add_status(self, wait_status: int) -> int:
+        """Merge one task's wait status into the step's; returns the exit code or the negated signal."""
+        code = os.waitstatus_to_exitcode(wait_status)
+        if code < 0:
+            self.signum = self.signum or -code
+        else:
+            self.exit_code = max(self.exit_code, code)
+        return code
+
+    def fail_spawn(self, exit_code: int, text: str) -> None:
+        """Note that it could not be started; an earlier cause stands."""
+        if self.cause is None:
+            self.cause = StepEndCause.SPAWN_FAILED
+            self.text = text
+        self.exit_code = max(self.exit_code, exit_code)
+        self.spawning = False
+
+    def end(self, at_us: int) -> StepEnded:
+        """Its outcome; cancels its timers. `at_us` is wall time."""
+        for timer in (*self.timers, self.kill_timer):
+            if timer is not None:
+                timer.cancel()
+        cause = self.cause
+        if cause is None:
+            cause = StepEndCause.SIGNALLED if self.signum else StepEndCause.EXITED
+        text = self.text
+        if not text and self.signum:
+            text = f"ended by signal {signal_name(self.signum)}"
+        return StepEnded(
+            self.key,
+            self.exit_code,
+            self.signum,
+            cause,
+            text,
+            self.started_us,
+            at_us,
+            self.user_cpu_us,
+            self.system_cpu_us,
+            self.max_rss_kib,
+        )
+
+
+def signal_name(signum: int) -> str:
+    """`SIGTERM` for 15; the bare number for a real-time signal."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return str(signum)

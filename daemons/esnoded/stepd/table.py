@@ -1,0 +1,453 @@
+"""All steps of one supervisor: starting, ending, limits, outcomes. No sockets here but a step's own output.
+
+Work is done in passes (`advance`), so that what a pass has gathered shares one journal write, one fsync and one
+look at /proc. Invariants: one entry per key, in `_queued`, `_steps` or `_outcomes`; an intent is
+written before a process is made; an outcome is committed before `advance` returns it or a waiter hears it.
+
+Children are noticed by SIGCHLD and reaped by `waitid`, not through pidfds: an adopted orphan is a child
+nobody has a descriptor for, and a descriptor per task would force an open-file limit upon the supervisor
+that every task inherits. A pid cannot be recycled under us, since only `_reap` and `_drain` ever collect a
+child. Processes that are not children (those of a predecessor, see `recovery`) are watched with pidfds.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+from collections import deque
+from collections.abc import Collection, Iterable
+from resource import struct_rusage
+
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepState
+from esnoded.stepd import procfs
+from esnoded.stepd.clock import boot_us, wall_us
+from esnoded.stepd.journal import Acknowledged, Begun, Finished, Intent, Journal, live_records
+from esnoded.stepd.output import OutputLink
+from esnoded.stepd.reach import Delivery, Reach
+from esnoded.stepd.spawn import Launchpad, SpawnError, read_report, spawn_task
+from esnoded.stepd.step import Step, Task, Waiter
+from esnoded.stepd.timers import Timers
+
+LIVE_STEPS_MAX = 16_384
+OUTCOMES_MAX = 262_144
+TASKS_MAX = 4_096
+_LAUNCHES_PER_PASS = 16
+_DRAIN_US_MAX = 5_000_000
+_COMMIT_RETRY_US = 1_000_000
+_COMPACT_RETRY_US = 60_000_000
+
+
+def complain(text: str) -> None:
+    """One line in the supervisor's log, which is its stderr."""
+    os.write(2, f"esstepd: {text}\n".encode())
+
+
+class LaunchRefused(Exception):
+    """The step was not taken on, and nothing of it is remembered."""
+
+
+class StepTable:
+    """The steps of one supervisor process, which must have a single thread and be a subreaper."""
+
+    def __init__(
+        self,
+        pad: Launchpad,
+        journal: Journal,
+        timers: Timers,
+        selector: selectors.BaseSelector,
+        instance: str,
+        outcomes: Iterable[StepEnded],
+    ) -> None:
+        self._pad = pad
+        self._journal = journal
+        self._timers = timers
+        self._selector = selector
+        self._instance = instance
+        self._queued: dict[StepKey, Step] = {}
+        self._steps: dict[StepKey, Step] = {}
+        self._outcomes: dict[StepKey, StepEnded] = {outcome.key: outcome for outcome in outcomes}
+        self._tasks: dict[int, tuple[Step, Task]] = {}
+        self._deliveries: list[Delivery] = []
+        self._reported: deque[tuple[Step, Task]] = deque()
+        self._touched: dict[StepKey, Step] = {}
+        self._uncommitted: list[tuple[Step, StepEnded]] = []
+        self._answers: list[tuple[Waiter, StepState]] = []
+        self._contact_us = boot_us()
+        self._node_contact_us: dict[int, int] = {}
+        self._draining: dict[int, Step] = {}
+        self._reach = Reach(instance, self._steps, self._tasks, timers)
+        self._reap_wanted = True
+        self._compact_not_before_us = 0
+        self.is_stopping = False
+
+    @property
+    def live(self) -> int:
+        """Steps that are not over, queued ones included."""
+        return len(self._steps) + len(self._queued)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether another pass is due at once."""
+        return bool(self._queued or self._deliveries or self._answers)
+
+    # --- what the agent asks -------------------------------------------------------------------------
+
+    def launch(self, spec: StepSpec, waiter: Waiter) -> None:
+        """Take on a step, or find it; `waiter` hears its state once it runs or is over. Raises `LaunchRefused`."""
+        key = spec.key
+        outcome = self._outcomes.get(key)
+        if outcome is not None:
+            self._answers.append((waiter, outcome))
+            return
+        step = self._steps.get(key) or self._queued.get(key)
+        if step is not None:
+            if step.announced:
+                self._answers.append((waiter, step.state()))
+            else:
+                step.waiters.append(waiter)
+            return
+        self._check_admission(spec)
+        self._queued[key] = Step(spec, boot_us(), wall_us(), waiters=[waiter])
+
+    def _check_admission(self, spec: StepSpec) -> None:
+        if self.is_stopping:
+            raise LaunchRefused("the step supervisor is stopping")
+        if self.live >= LIVE_STEPS_MAX:
+            raise LaunchRefused(f"the step supervisor already runs {self.live} steps")
+        if len(self._outcomes) >= OUTCOMES_MAX:
+            raise LaunchRefused(f"{len(self._outcomes)} outcomes wait to be acknowledged")
+        if not spec.argv or not 1 <= spec.tasks <= TASKS_MAX:
+            raise LaunchRefused(f"a step needs a program and between 1 and {TASKS_MAX} tasks")
+        if spec.task_env and len(spec.task_env) != spec.tasks:
+            raise LaunchRefused(f"{len(spec.task_env)} task environments for {spec.tasks} tasks")
+
+    def signal(self, key: StepKey, signum: int) -> bool:
+        """Send a signal to all processes of a step in this pass; False when it is not live."""
+        step = self._steps.get(key)
+        if step is None:
+            return False
+        self._deliveries.append(Delivery(step, (signum,)))
+        return True
+
+    def terminate(self, key: StepKey, cause: StepEndCause, grace_us: int, text: str = "") -> bool:
+        """End a step, see `StepRunner.terminate`; False when it is not live."""
+        queued = self._queued.pop(key, None)
+        if queued is not None:
+            queued.cause, queued.text = cause, text or "ended before it was started"
+            queued.spawning, queued.signum = False, signal.SIGTERM
+            self._steps[key] = queued
+            self._touch(queued)
+            return True
+        step = self._steps.get(key)
+        if step is None:
+            return False
+        due_us = boot_us() + grace_us
+        if step.cause is None:
+            step.cause, step.text = cause, text
+        if step.kill_timer is None:
+            # TERM before CONT: a stopped process must find it when it wakes up.
+            self._deliveries.append(Delivery(step, (signal.SIGTERM, signal.SIGCONT)))
+        elif step.kill_timer.due_us <= due_us:
+            return True
+        else:
+            step.kill_timer.cancel()
+        step.kill_timer = self._timers.at(
+            due_us, lambda: self._deliveries.append(Delivery(step, (signal.SIGKILL,)))
+        )
+        return True
+
+    def list_steps(self) -> list[StepState]:
+        """Everything known, ordered by key."""
+        # An outcome whose commit has failed is still listed as live: nobody may hear of it yet.
+        live = {key: step.state() for key, step in (self._queued | self._steps).items()}
+        known: dict[StepKey, StepState] = {**live, **self._outcomes}
+        return [known[key] for key in sorted(known)]
+
+    def outcomes(self) -> list[StepEnded]:
+        """What has not been acknowledged."""
+        return list(self._outcomes.values())
+
+    def acknowledge(self, keys: Collection[StepKey]) -> None:
+        """Forget outcomes."""
+        known = tuple(key for key in keys if self._outcomes.pop(key, None) is not None)
+        if known:
+            self._journal.add(Acknowledged(known))
+
+    def contact(self, nodes: Collection[int]) -> None:
+        """Restart the silence that orphans are judged by."""
+        now_us = boot_us()
+        if nodes:
+            self._node_contact_us.update(dict.fromkeys(nodes, now_us))
+        else:
+            self._contact_us = now_us
+            self._node_contact_us.clear()
+
+    def on_child_signal(self) -> None:
+        """SIGCHLD arrived: the next pass has something to reap."""
+        self._reap_wanted = True
+
+    def stop(self) -> None:
+        """Take on nothing more and end every step; a second call does not wait for the grace."""
+        for key, step in (self._queued | self._steps).items():
+            grace_us = 0 if self.is_stopping else step.spec.kill_grace_us
+            self.terminate(key, StepEndCause.SIGNALLED, grace_us, "the step supervisor was stopped")
+        self.is_stopping = True
+
+    # --- one pass ------------------------------------------------------------------------------------
+
+    def advance(self) -> list[StepEnded]:
+        """Do what is due and return the outcomes committed by it.
+
+        1. fire deadlines 2. collect dead children 3. start queued steps 4. deliver signals
+        5. sweep up strays 6. journal, with one fsync if a step ended 7. answer who waits
+        """
+        self._timers.run_due(boot_us())
+        if self._reap_wanted:
+            self._reap_wanted = False
+            self._reap()
+        self._start_queued()
+        self._handle_reports()
+        deliveries, self._deliveries = self._deliveries, []
+        self._reach.deliver(deliveries)
+        over = [step for step in self._touched.values() if step.is_over]
+        self._reach.sweep({step.key for step in over})
+        for step in over:
+            self._finish(step)
+        self._touched.clear()
+        committed = self._commit()
+        answers, self._answers = self._answers, []
+        for waiter, state in answers:
+            waiter(state)
+        return committed
+
+    def _touch(self, step: Step) -> None:
+        self._touched[step.key] = step
+
+    def _start_queued(self) -> None:
+        batch = [self._queued[key] for key, _ in zip(self._queued, range(_LAUNCHES_PER_PASS), strict=False)]
+        if not batch:
+            return
+        for step in batch:
+            self._journal.add(Intent(step.key, step.started_us))
+        try:
+            self._journal.flush()
+        except OSError as error:
+            self._refuse_all(batch, error)
+            return
+        for step in batch:
+            del self._queued[step.key]
+            self._steps[step.key] = step
+            self._begin(step)
+
+    def _refuse_all(self, batch: list[Step], error: OSError) -> None:
+        """Without a journal nothing may start; what cannot be recorded as an outcome is told as one once."""
+        self._journal.drop_queued()
+        for step in batch:
+            del self._queued[step.key]
+            step.fail_spawn(1, f"the step supervisor cannot write its journal: {error.strerror}")
+            outcome = step.end(wall_us())
+            self._answers += [(waiter, outcome) for waiter in step.waiters]
+
+    def _begin(self, step: Step) -> None:
+        spec = step.spec
+        now_us = boot_us()
+        if spec.endpoint is not None:
+            step.link = OutputLink(
+                self._selector, self._timers, spec, spec.endpoint, lambda why: self._on_output_lost(step, why)
+            )
+        if spec.time_limit_us:
+            text = f"time limit of {spec.time_limit_us / 1e6:g} s reached"
+            self._end_at(step, now_us + spec.time_limit_us, StepEndCause.TIME_LIMIT, text)
+        if spec.orphan_timeout_us:
+            due_us = step.launched_us + spec.orphan_timeout_us
+            step.timers.append(self._timers.at(due_us, lambda: self._on_silence(step)))
+        self._spawn(step)
+
+    def _end_at(self, step: Step, due_us: int, cause: StepEndCause, text: str) -> None:
+        def end() -> None:
+            self.terminate(step.key, cause, step.spec.kill_grace_us, text)
+
+        step.timers.append(self._timers.at(due_us, end))
+
+    def _on_silence(self, step: Step) -> None:
+        heard_us = max(step.launched_us, self._contact_us, self._node_contact_us.get(step.key.node, 0))
+        due_us = heard_us + step.spec.orphan_timeout_us
+        if due_us > boot_us():
+            step.timers = [timer for timer in step.timers if timer.callback is not None]
+            step.timers.append(self._timers.at(due_us, lambda: self._on_silence(step)))
+            return
+        text = f"no contact with the controller for {step.spec.orphan_timeout_us / 1e6:g} s"
+        self.terminate(step.key, StepEndCause.ORPHANED, step.spec.kill_grace_us, text)
+
+    def _on_output_lost(self, step: Step, why: str) -> None:
+        text = f"connection for its output lost: {why}"
+        self.terminate(step.key, StepEndCause.SIGNALLED, step.spec.kill_grace_us, text)
+
+    def _spawn(self, step: Step) -> None:
+        """Start the tasks that may start now: all, but none before the first has surely opened the files."""
+        self._touch(step)
+        while len(step.tasks) < step.spec.tasks and step.cause is None:
+            try:
+                task = self._spawn_one(step, len(step.tasks))
+            except SpawnError as error:
+                self._on_spawn_failure(step, error)
+                return
+            step.tasks.append(task)
+            self._tasks[task.pid] = (step, task)
+            if task.report_fd >= 0:
+                self._selector.register(
+                    task.report_fd, selectors.EVENT_READ, lambda _m, t=task: self._reported.append((step, t))
+                )
+                if len(step.tasks) == 1:
+                    return
+        step.spawning = any(task.report_fd >= 0 for task in step.tasks)
+        if not step.spawning and not step.announced:
+            self._announce(step)
+
+    def _spawn_one(self, step: Step, local: int) -> Task:
+        env = step.environment(local, f"{self._instance}/{step.key}")
+        pipes: tuple[int, int] | None = None
+        try:
+            pipes = step.link.open_pipes(local) if step.link is not None else None
+            spawned = spawn_task(self._pad, step.spec, env, first=local == 0, pipes=pipes)
+        except OSError as error:
+            raise SpawnError(1, f"cannot start task {local}: {error.strerror}") from None
+        finally:
+            for fd in pipes or ():
+                os.close(fd)
+        return Task(local, spawned.pid, procfs.start_ticks_of(spawned.pid), spawned.report_fd)
+
+    def _announce(self, step: Step) -> None:
+        step.announced = True
+        self._journal.add(Begun(step.key, step.identities()))
+        state = step.state()
+        self._answers += [(waiter, state) for waiter in step.waiters]
+        step.waiters.clear()
+
+    def _on_spawn_failure(self, step: Step, error: SpawnError) -> None:
+        step.fail_spawn(error.exit_code, error.text)
+        self._touch(step)
+        if any(task.alive for task in step.tasks):
+            self._deliveries.append(Delivery(step, (signal.SIGKILL,)))
+
+    def _handle_reports(self) -> None:
+        while self._reported:
+            step, task = self._reported.popleft()
+            if task.report_fd >= 0:
+                self._take_report(step, task)
+
+    def _take_report(self, step: Step, task: Task) -> None:
+        self._selector.unregister(task.report_fd)
+        failure = read_report(task.report_fd)
+        task.report_fd = -1
+        if failure is not None:
+            self._on_spawn_failure(step, failure)
+        elif step.spawning:
+            self._spawn(step)
+
+    # --- endings -------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        """Collect every dead child. A task's group is killed while the zombie still guards its number."""
+        while True:
+            try:
+                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                break
+            if info is None:
+                break
+            owner = self._tasks.pop(info.si_pid, None)
+            if owner is not None:
+                procfs.kill_group(info.si_pid, signal.SIGKILL)
+            _, status, usage = os.wait4(info.si_pid, 0)
+            if owner is not None:
+                self._on_task_exit(*owner, status, usage)
+        for group, step in tuple(self._draining.items()):
+            self._drain(step, group)
+
+    def _on_task_exit(self, step: Step, task: Task, status: int, usage: struct_rusage) -> None:
+        task.alive = False
+        step.add_usage(usage)
+        self._touch(step)
+        if task.report_fd >= 0:
+            self._take_report(step, task)
+        if step.cause is not StepEndCause.SPAWN_FAILED:
+            code = step.add_status(status)
+            if step.link is not None:
+                step.link.task_ended(task.local, code)
+        step.draining.add(task.pid)
+        self._draining[task.pid] = step
+        self._drain(step, task.pid)
+        if step.draining:
+            self._timers.at(boot_us() + _DRAIN_US_MAX, lambda: self._give_up_draining(step))
+
+    def _drain(self, step: Step, group: int) -> None:
+        """Collect what is left of a killed group; members are ours to collect once their leader is gone."""
+        while True:
+            try:
+                pid, _, usage = os.wait4(-group, os.WNOHANG)
+            except ChildProcessError:
+                self._draining.pop(group, None)
+                step.draining.discard(group)
+                self._touch(step)
+                return
+            if pid == 0:
+                return
+            step.add_usage(usage)
+
+    def _give_up_draining(self, step: Step) -> None:
+        if step.draining:
+            for group in step.draining:
+                self._draining.pop(group, None)
+            step.draining.clear()
+            step.text = step.text or "some of its processes did not end when they were killed"
+            self._touch(step)
+
+    def _finish(self, step: Step) -> None:
+        outcome = step.end(wall_us())
+        self._uncommitted.append((step, outcome))
+        if step.link is not None:
+            step.link.finish()
+
+    def _commit(self) -> list[StepEnded]:
+        """Make new outcomes durable; if the disk refuses, keep them to ourselves and try again later."""
+        if not self._uncommitted:
+            self._flush_quietly()
+            return []
+        for _, outcome in self._uncommitted:
+            self._journal.add(Finished(outcome))
+        try:
+            self._journal.commit()
+        except OSError as error:
+            self._journal.drop_queued()
+            complain(f"journal: {error.strerror}; outcomes are held back")
+            self._timers.at(boot_us() + _COMMIT_RETRY_US, lambda: None)
+            return []
+        committed = [outcome for _, outcome in self._uncommitted]
+        for step, outcome in self._uncommitted:
+            del self._steps[step.key]
+            self._outcomes[step.key] = outcome
+            self._answers += [(waiter, outcome) for waiter in step.waiters]
+        self._uncommitted.clear()
+        self._compact_if_wanted()
+        return committed
+
+    def _flush_quietly(self) -> None:
+        try:
+            self._journal.flush()
+        except OSError as error:
+            # Acknowledgements and pids only: repeated or found by other means. The next launch tells the agent.
+            self._journal.drop_queued()
+            complain(f"journal: {error.strerror}")
+
+    def _compact_if_wanted(self) -> None:
+        if not self._journal.wants_compaction or boot_us() < self._compact_not_before_us:
+            return
+        running = [(step.key, step.started_us, step.identities()) for step in self._steps.values()]
+        try:
+            self._journal.compact(live_records(self._outcomes.values(), running))
+        except OSError as error:
+            # The old file is still whole; only its size suffers.
+            self._compact_not_before_us = boot_us() + _COMPACT_RETRY_US
+            complain(f"journal cannot be rewritten: {error.strerror}")

@@ -1,0 +1,145 @@
+"""What the agent and its supervisor say to each other: frames of msgpack over one Unix socket.
+
+A frame is a 4-byte big-endian length and one message. Messages are tagged arrays; fields are only
+ever appended, so that an agent and a supervisor of neighbouring versions understand each other: the
+supervisor may be older than the agent, because it survives an upgrade while steps run.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted
+
+PROTOCOL_VERSION = 1
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+HEADER = struct.Struct(">I")
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Opens a connection; the answer is `Welcome` and every unacknowledged outcome."""
+
+    version: int
+
+
+class Launch(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    request: int
+    spec: StepSpec
+
+
+class Signal(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    request: int
+    key: StepKey
+    signum: int
+
+
+class Terminate(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    request: int
+    key: StepKey
+    cause: StepEndCause
+    grace_us: int
+
+
+class ListSteps(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    request: int
+
+
+class Acknowledge(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    request: int
+    keys: tuple[StepKey, ...]
+
+
+class Contact(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    """Unanswered: a lost contact is made good by the next one."""
+
+    nodes: tuple[int, ...]
+
+
+Request = Hello | Launch | Signal | Terminate | ListSteps | Acknowledge | Contact
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """`instance` names the state directory, `pid` and `started_us` (wall) this run of the supervisor."""
+
+    version: int
+    instance: str
+    boot_id: str
+    pid: int
+    started_us: int
+
+
+class Launched(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    request: int
+    state: StepStarted | StepEnded
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag=22):
+    """Answers signal, terminate and acknowledge."""
+
+    request: int
+    found: bool
+
+
+class Listing(msgspec.Struct, frozen=True, array_like=True, tag=23):
+    """A part of the answer to `ListSteps`; the parts come in order, `last` closes it."""
+
+    request: int
+    steps: tuple[StepStarted | StepEnded, ...]
+    last: bool
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=24):
+    request: int
+    text: str
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, tag=25):
+    """News, repeated on every new connection until acknowledged."""
+
+    outcomes: tuple[StepEnded, ...]
+
+
+Answer = Welcome | Launched | Done | Listing | Refused | Ended
+
+
+class WireError(Exception):
+    """The peer sent something that is no frame of this protocol; the connection is of no further use."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_frame(message: msgspec.Struct) -> bytes:
+    """One message as a frame. Raises `WireError` when it exceeds `FRAME_BYTES_MAX`."""
+    body = _encoder.encode(message)
+    if len(body) > FRAME_BYTES_MAX:
+        raise WireError(f"a message of {len(body)} bytes exceeds the limit of {FRAME_BYTES_MAX}")
+    return HEADER.pack(len(body)) + body
+
+
+class FrameBuffer:
+    """Cuts a byte stream into message bodies. Holds at most one frame and what arrived behind it."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The bodies completed by `data`. Raises `WireError` on an oversized frame."""
+        buffer = self._buffer
+        buffer += data
+        bodies: list[bytes] = []
+        start = 0
+        while len(buffer) - start >= HEADER.size:
+            (length,) = HEADER.unpack_from(buffer, start)
+            if length > FRAME_BYTES_MAX:
+                raise WireError(f"a frame of {length} bytes exceeds the limit of {FRAME_BYTES_MAX}")
+            end = start + HEADER.size + length
+            if len(buffer) < end:
+                break
+            bodies.append(bytes(buffer[start + HEADER.size : end]))
+            start = end
+        if start:
+            del buffer[:start]
+        return bodies

@@ -1,0 +1,197 @@
+"""The port through which a node agent runs job steps, and the vocabulary of that conversation.
+
+A runner owns the processes of a step: it starts them, keeps their time limit and kill grace, and
+remembers how they ended. Invariant: for one `StepKey` at most one set of processes is ever started,
+and a `StepEnded` is durable before anybody hears of it and kept until it is acknowledged.
+
+Outcomes are delivered at least once, through the `StepEndedSink` an adapter is built with; after a
+reconnect every unacknowledged outcome is delivered again. Consumers recognise repeats by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
+from typing import Literal, Protocol
+
+import msgspec
+
+BATCH_STEP = -1
+"""The step number of the batch script."""
+
+
+class StepKey(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Identity of one step of one attempt of a job on one node. `node` is the node's number."""
+
+    job_id: int
+    attempt: int
+    step: int
+    node: int
+
+    def __str__(self) -> str:
+        return f"{self.job_id}.{self.attempt}.{self.step}.{self.node}"
+
+
+class StepEndCause(StrEnum):
+    """Why a step is over."""
+
+    EXITED = "exited"
+    """All its tasks ran to their own end."""
+    SIGNALLED = "signalled"
+    """A signal ended it: its own fault, or a cancellation."""
+    TIME_LIMIT = "time_limit"
+    ORPHANED = "orphaned"
+    """No contact with the controller for longer than the step allows."""
+    LOST = "lost"
+    """The supervisor died or the node was rebooted with the step running: its exit status is unknown."""
+    SPAWN_FAILED = "spawn_failed"
+    """It could not be started; `text` says why."""
+
+
+class ResourceLimit(msgspec.Struct, frozen=True, array_like=True):
+    """One `setrlimit` value; `name` is the resource in lower case (`nofile`, `memlock`); -1 is unlimited."""
+
+    name: str
+    soft: int
+    hard: int
+
+
+class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
+    """Where the output of an interactive step is streamed to.
+
+    `host` is a numeric address, or the path of a Unix socket when it begins with `/` (then `port`
+    is 0). `cookie` proves to the listener that the connection belongs to its step.
+    """
+
+    host: str
+    port: int
+    cookie: bytes
+
+
+class OutputHello(msgspec.Struct, frozen=True, array_like=True):
+    """First frame on an output connection: who speaks. A frame is a 4-byte big-endian length and msgpack."""
+
+    cookie: bytes
+    key: StepKey
+    node_name: str
+    tasks: int
+
+
+class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
+    """Every later frame: bytes of one stream of one task, or what became of it.
+
+    `task` is the global rank. `stream` is 1 (stdout) or 2 (stderr); on `eof` that stream is complete.
+    `exit_status` is given once per task, with stream 0: the exit code, or the negated signal number.
+    """
+
+    node: int
+    task: int
+    stream: int
+    data: bytes = b""
+    eof: bool = False
+    exit_status: int | None = None
+
+
+class StepSpec(msgspec.Struct, frozen=True, array_like=True):
+    """All a runner needs to start a step. Fields are only ever appended.
+
+    `argv[0]` is the program: a path (a batch script is a file the agent has already written) or a
+    name looked up in the environment's PATH. Output paths are already expanded and relative to
+    `cwd`; an empty `stderr` follows `stdout`; `endpoint`, when set, replaces both. `time_limit_us`
+    and `orphan_timeout_us` are durations on CLOCK_BOOTTIME, 0 means none. `first_task` is the global
+    rank of the first task here; `task_env` is empty or holds one mapping per task.
+    """
+
+    key: StepKey
+    node_name: str
+    uid: int
+    gid: int
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    groups: tuple[int, ...] = ()
+    stdin: str = "/dev/null"
+    stdout: str = "/dev/null"
+    stderr: str = ""
+    open_mode: Literal["append", "truncate"] = "truncate"
+    endpoint: OutputEndpoint | None = None
+    umask: int = 0o022
+    limits: tuple[ResourceLimit, ...] = ()
+    time_limit_us: int = 0
+    kill_grace_us: int = 30_000_000
+    orphan_timeout_us: int = 0
+    tasks: int = 1
+    first_task: int = 0
+    task_env: tuple[dict[str, str], ...] = ()
+
+
+class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A live step. `at_us` is wall time in microseconds UTC; `pid` is its first task, 0 before it exists."""
+
+    key: StepKey
+    at_us: int
+    pid: int
+
+
+class StepEnded(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """How a step ended: a fact, kept until acknowledged. Fields are only ever appended.
+
+    `exit_code` is the highest of its tasks, `signal` the first that killed one of them (0: none).
+    A step that could not be started has the code a shell would give: 127 (not found), 126 (found,
+    but cannot be run), 1 (anything else). Times are wall microseconds UTC; `max_rss_kib` is the
+    largest single process, and never reads below the supervisor's own size (a property of exec).
+    """
+
+    key: StepKey
+    exit_code: int
+    signal: int
+    cause: StepEndCause
+    text: str = ""
+    started_us: int = 0
+    ended_us: int = 0
+    user_cpu_us: int = 0
+    system_cpu_us: int = 0
+    max_rss_kib: int = 0
+
+
+StepState = StepStarted | StepEnded
+StepEndedSink = Callable[[StepEnded], None]
+
+
+class StepRunnerError(Exception):
+    """The runner cannot take the request: it is closed, full, or refused it. Nothing was started."""
+
+
+class StepRunner(Protocol):
+    """Starts, signals and remembers steps. Every method may be repeated without harm."""
+
+    async def launch(self, spec: StepSpec) -> StepState:
+        """Start a step, once per key, and return as soon as its processes run or could not be started.
+
+        A key that is live or whose outcome is unacknowledged is answered with what is known of it.
+        Raises `StepRunnerError` when the runner is full or closed.
+        """
+        ...
+
+    async def signal(self, key: StepKey, signum: int) -> bool:
+        """Send `signum` to all processes of a step; False when the step is not live."""
+        ...
+
+    async def terminate(self, key: StepKey, cause: StepEndCause, grace_us: int) -> bool:
+        """End a step: SIGCONT and SIGTERM now, SIGKILL after `grace_us`; False when it is not live.
+
+        A second call may shorten the grace but never lengthens it; the first cause is kept.
+        """
+        ...
+
+    async def list_steps(self) -> Sequence[StepState]:
+        """All live steps and all unacknowledged outcomes, ordered by key."""
+        ...
+
+    async def acknowledge(self, keys: Collection[StepKey]) -> None:
+        """Forget these outcomes; unknown and live keys are ignored."""
+        ...
+
+    async def contact(self, nodes: Collection[int] = ()) -> None:
+        """Note that these nodes (none given: all) have just heard from the controller (design 3.5)."""
+        ...

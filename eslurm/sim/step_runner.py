@@ -1,0 +1,238 @@
+"""The in-memory twin of the step supervisor: steps that take virtual time and end as scripted.
+
+It keeps the promises of `eslurm.ports.step_runner` (once per key, kept until acknowledged, delivered again to a new
+listener) and passes the same contract suite. Time comes from the caller's virtual clock; nothing here waits.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+import msgspec
+
+from eslurm.ports.step_runner import (
+    StepEndCause,
+    StepEnded,
+    StepEndedSink,
+    StepKey,
+    StepRunnerError,
+    StepSpec,
+    StepStarted,
+    StepState,
+)
+
+_FIRST_PID = 1000
+
+
+class VirtualClock(Protocol):
+    """The part of a simulation's clock that a runner needs; microseconds throughout."""
+
+    def now_us(self) -> int:
+        """The present."""
+        ...
+
+    def call_at(self, due_us: int, callback: Callable[[], None]) -> object:
+        """Call back when `due_us` is reached, in the order of (time, call)."""
+        ...
+
+
+class StepScript(msgspec.Struct, frozen=True):
+    """How a virtual step behaves. `duration_us` None runs until it is ended from outside.
+
+    `spawn_error`, when set, keeps it from starting (then `exit_code` is the code reported). With `ignores_term`
+    only SIGKILL ends it.
+    """
+
+    duration_us: int | None = 0
+    exit_code: int = 0
+    ignores_term: bool = False
+    spawn_error: str = ""
+
+
+class _Running(msgspec.Struct, eq=False):
+    spec: StepSpec
+    script: StepScript
+    started_us: int
+    pid: int
+    cause: StepEndCause | None = None
+    text: str = ""
+    kill_due_us: int | None = None
+
+
+class MemoryStepRunner:
+    """Implements `StepRunner` in virtual time. `script_of` says how each step behaves.
+
+    The plain methods (`do_*`) do the work at once, for a simulation without an event loop; the port's are
+    thin coroutines over them.
+    """
+
+    def __init__(
+        self, clock: VirtualClock, on_ended: StepEndedSink, script_of: Callable[[StepSpec], StepScript]
+    ) -> None:
+        self._clock = clock
+        self._on_ended = on_ended
+        self._script_of = script_of
+        self._running: dict[StepKey, _Running] = {}
+        self._outcomes: dict[StepKey, StepEnded] = {}
+        self._next_pid = _FIRST_PID
+        self._contact_us = clock.now_us()
+        self._node_contact_us: dict[int, int] = {}
+        self.spawned = 0
+        """How many steps ever began to run: the measure of "once per key"."""
+
+    async def launch(self, spec: StepSpec) -> StepState:
+        """See `StepRunner.launch`."""
+        return self.do_launch(spec)
+
+    async def signal(self, key: StepKey, signum: int) -> bool:
+        """See `StepRunner.signal`."""
+        return self.do_signal(key, signum)
+
+    async def terminate(self, key: StepKey, cause: StepEndCause, grace_us: int) -> bool:
+        """See `StepRunner.terminate`."""
+        return self.do_terminate(key, cause, grace_us)
+
+    async def list_steps(self) -> Sequence[StepState]:
+        """See `StepRunner.list_steps`."""
+        return self.do_list()
+
+    async def acknowledge(self, keys: Collection[StepKey]) -> None:
+        """See `StepRunner.acknowledge`."""
+        self.do_acknowledge(keys)
+
+    async def contact(self, nodes: Collection[int] = ()) -> None:
+        """See `StepRunner.contact`."""
+        self.do_contact(nodes)
+
+    def do_launch(self, spec: StepSpec) -> StepState:
+        """Start a step or find it."""
+        known = self._outcomes.get(spec.key)
+        if known is not None:
+            return known
+        running = self._running.get(spec.key)
+        if running is not None:
+            return StepStarted(spec.key, running.started_us, running.pid)
+        if not spec.argv or spec.tasks < 1:
+            raise StepRunnerError("a step needs a program and at least one task")
+        script, now_us = self._script_of(spec), self._clock.now_us()
+        if script.spawn_error:
+            cause = StepEndCause.SPAWN_FAILED
+            outcome = StepEnded(spec.key, script.exit_code, 0, cause, script.spawn_error, now_us, now_us)
+            self._outcomes[spec.key] = outcome
+            self._clock.call_at(now_us, lambda: self._report(outcome))
+            return outcome
+        return self._begin(_Running(spec, script, now_us, self._next_pid))
+
+    def _begin(self, step: _Running) -> StepStarted:
+        spec, start_us = step.spec, step.started_us
+        self._next_pid += spec.tasks
+        self.spawned += 1
+        self._running[spec.key] = step
+        if step.script.duration_us is not None:
+            self._clock.call_at(start_us + step.script.duration_us, lambda: self._on_own_end(step))
+        if spec.time_limit_us:
+            self._clock.call_at(start_us + spec.time_limit_us, lambda: self._on_time_limit(step))
+        if spec.orphan_timeout_us:
+            self._clock.call_at(start_us + spec.orphan_timeout_us, lambda: self._on_silence(step))
+        return StepStarted(spec.key, start_us, step.pid)
+
+    def do_signal(self, key: StepKey, signum: int) -> bool:
+        """Signal a step; SIGKILL always ends it, SIGTERM and SIGINT unless its script ignores them."""
+        step = self._running.get(key)
+        if step is None:
+            return False
+        polite = signum in (signal.SIGTERM, signal.SIGINT)
+        if signum == signal.SIGKILL or (polite and not step.script.ignores_term):
+            self._end(step, 0, signum)
+        return True
+
+    def do_terminate(self, key: StepKey, cause: StepEndCause, grace_us: int, text: str = "") -> bool:
+        """End a step, politely first."""
+        step = self._running.get(key)
+        if step is None:
+            return False
+        if step.cause is None:
+            step.cause, step.text = cause, text
+        if not step.script.ignores_term:
+            self._end(step, 0, signal.SIGTERM)
+            return True
+        due_us = self._clock.now_us() + grace_us
+        if step.kill_due_us is None or due_us < step.kill_due_us:
+            step.kill_due_us = due_us
+            self._clock.call_at(due_us, lambda: self._end(step, 0, signal.SIGKILL))
+        return True
+
+    def do_list(self) -> list[StepState]:
+        """Everything known, ordered by key."""
+        known: dict[StepKey, StepState] = dict(self._outcomes)
+        for key, step in self._running.items():
+            known[key] = StepStarted(key, step.started_us, step.pid)
+        return [known[key] for key in sorted(known)]
+
+    def do_acknowledge(self, keys: Collection[StepKey]) -> None:
+        """Forget outcomes."""
+        for key in keys:
+            self._outcomes.pop(key, None)
+
+    def do_contact(self, nodes: Collection[int] = ()) -> None:
+        """Restart the silence of these nodes, or of all."""
+        if nodes:
+            self._node_contact_us.update(dict.fromkeys(nodes, self._clock.now_us()))
+        else:
+            self._contact_us = self._clock.now_us()
+            self._node_contact_us.clear()
+
+    def reconnect(self, on_ended: StepEndedSink) -> None:
+        """The agent was restarted: deliver every unacknowledged outcome to the new listener."""
+        self._on_ended = on_ended
+        for outcome in tuple(self._outcomes.values()):
+            on_ended(outcome)
+
+    def crash(self) -> None:
+        """The supervisor dies and is started anew: what ran is lost, what had ended is delivered again."""
+        for step in tuple(self._running.values()):
+            step.cause, step.text = StepEndCause.LOST, "its step supervisor died while it ran"
+            self._end(step, 0, 0, report=False)
+        self.reconnect(self._on_ended)
+
+    def _on_own_end(self, step: _Running) -> None:
+        self._end(step, step.script.exit_code, 0)
+
+    def _on_time_limit(self, step: _Running) -> None:
+        if self._is_live(step):
+            text = f"time limit of {step.spec.time_limit_us / 1e6:g} s reached"
+            self.do_terminate(step.spec.key, StepEndCause.TIME_LIMIT, step.spec.kill_grace_us, text)
+
+    def _on_silence(self, step: _Running) -> None:
+        if not self._is_live(step):
+            return
+        spec = step.spec
+        heard_us = max(step.started_us, self._contact_us, self._node_contact_us.get(spec.key.node, 0))
+        due_us = heard_us + spec.orphan_timeout_us
+        if due_us > self._clock.now_us():
+            self._clock.call_at(due_us, lambda: self._on_silence(step))
+            return
+        text = f"no contact with the controller for {spec.orphan_timeout_us / 1e6:g} s"
+        self.do_terminate(spec.key, StepEndCause.ORPHANED, spec.kill_grace_us, text)
+
+    def _is_live(self, step: _Running) -> bool:
+        return self._running.get(step.spec.key) is step
+
+    def _end(self, step: _Running, exit_code: int, signum: int, *, report: bool = True) -> None:
+        if not self._is_live(step):
+            return
+        key, now_us = step.spec.key, self._clock.now_us()
+        del self._running[key]
+        cause = step.cause or (StepEndCause.SIGNALLED if signum else StepEndCause.EXITED)
+        text = step.text or (f"ended by signal {signal.Signals(signum).name}" if signum else "")
+        outcome = StepEnded(key, exit_code, signum, cause, text, step.started_us, now_us)
+        self._outcomes[key] = outcome
+        if report:
+            # Not from within the call that caused it: the real one is heard of later, too.
+            self._clock.call_at(now_us, lambda: self._report(outcome))
+
+    def _report(self, outcome: StepEnded) -> None:
+        if self._outcomes.get(outcome.key) is outcome:
+            self._on_ended(outcome)

@@ -1,0 +1,166 @@
+"""The supervisor's small parts: timers, frames, /proc, its place, recovery after a reboot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from esnoded.stepd import procfs, wire
+from esnoded.stepd.clock import boot_us
+from esnoded.stepd.journal import Unfinished
+from esnoded.stepd.place import Place, SupervisorStatus
+from esnoded.stepd.reach import parse_key
+from esnoded.stepd.recovery import end_lost_steps
+from esnoded.stepd.timers import Timers
+
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey
+from tests.unit.stepd.kit import key
+
+
+def test_timers_fire_in_order_and_not_before_they_are_due() -> None:
+    timers, fired = Timers(), list[str]()
+    timers.at(20, lambda: fired.append("b"))
+    timers.at(10, lambda: fired.append("a"))
+    timers.at(20, lambda: fired.append("c"))
+    cancelled = timers.at(15, lambda: fired.append("never"))
+    cancelled.cancel()
+    cancelled.cancel()
+    timers.run_due(9)
+    assert fired == []
+    timers.run_due(20)
+    assert fired == ["a", "b", "c"]
+    assert timers.next_due_us() is None
+
+
+def test_a_timer_set_by_a_timer_waits_for_the_next_pass() -> None:
+    timers, fired = Timers(), list[int]()
+
+    def again() -> None:
+        fired.append(1)
+        timers.at(0, again)
+
+    timers.at(0, again)
+    timers.run_due(5)
+    timers.run_due(5)
+    assert fired == [1, 1]
+
+
+def test_a_timer_cancelled_by_an_earlier_one_of_its_pass_stays_silent() -> None:
+    timers, fired = Timers(), list[str]()
+    timers.at(1, lambda: victim.cancel())
+    victim = timers.at(2, lambda: fired.append("victim"))
+    timers.run_due(2)
+    assert fired == []
+
+
+def test_cancelled_timers_do_not_pile_up() -> None:
+    timers = Timers()
+    kept = timers.at(10**12, lambda: None)
+    for _ in range(100_000):
+        timers.at(10**12, lambda: None).cancel()
+        assert len(timers) < 5000
+    assert timers.next_due_us() == kept.due_us
+
+
+def test_frames_are_cut_the_same_however_the_bytes_arrive() -> None:
+    messages = [wire.Hello(1), wire.ListSteps(2), wire.Contact(tuple(range(300)))]
+    stream = b"".join(map(wire.encode_frame, messages))
+    decoder = msgspec.msgpack.Decoder(wire.Request)
+    for size in (1, 2, 3, 5, 7, len(stream)):
+        buffer, found = wire.FrameBuffer(), []
+        for start in range(0, len(stream), size):
+            found += [decoder.decode(body) for body in buffer.feed(stream[start : start + size])]
+        assert found == messages
+
+
+def test_an_oversized_frame_is_refused_on_both_sides() -> None:
+    with pytest.raises(wire.WireError, match="limit"):
+        wire.FrameBuffer().feed((wire.FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
+    with pytest.raises(wire.WireError, match="limit"):
+        wire.encode_frame(wire.Refused(1, "x" * (wire.FRAME_BYTES_MAX + 1)))
+
+
+def test_an_older_reader_skips_fields_it_does_not_know() -> None:
+    body = msgspec.msgpack.encode([10, wire.PROTOCOL_VERSION, "news"])
+    assert msgspec.msgpack.decode(body, type=wire.Request) == wire.Hello(wire.PROTOCOL_VERSION)
+
+
+@pytest.mark.parametrize("each", [key(), StepKey(2**31 - 1, 9, 12, 20_479), key(step=0)])
+def test_a_key_survives_the_marker(each: StepKey) -> None:
+    assert parse_key(str(each)) == each
+
+
+@pytest.mark.parametrize("text", ["", "1.2.3", "1.2.3.4.5", "a.b.c.d", "1.2..4", "1.2.--3.4", "1.2.-.4"])
+def test_what_is_no_key_is_no_key(text: str) -> None:
+    assert parse_key(text) is None
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with an awkward name, in a session of its own."""
+    program = tmp_path / "a) R (b"
+    program.symlink_to("/bin/sleep")
+    env = {procfs.STEP_MARKER: "abc/1.1.-1.0"}
+    with subprocess.Popen([program, "600"], env=env, start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def test_a_process_is_known_by_its_start_time_and_marker(sleeper: subprocess.Popen[bytes]) -> None:
+    found = procfs.find_process(sleeper.pid)
+    assert found is not None
+    assert (found.parent, found.session) == (os.getpid(), sleeper.pid)
+    assert found.start_ticks == procfs.start_ticks_of(sleeper.pid) > 0
+    assert procfs.marker_of(sleeper.pid) == "abc/1.1.-1.0"
+    assert sleeper.pid in {process.pid for process in procfs.all_processes()}
+    assert procfs.find_process(2**22 + 1) is None
+    assert procfs.start_ticks_of(2**22 + 1) == 0
+
+
+def test_recovery_kills_by_marker_and_reports_lost(sleeper: subprocess.Popen[bytes]) -> None:
+    lost = end_lost_steps([Unfinished(key(), "boot", 5)], "abc", "boot", 9)
+    assert sleeper.wait(10) == -9
+    assert lost == [StepEnded(key(), 0, 0, StepEndCause.LOST, "its step supervisor died while it ran", 5, 9)]
+
+
+def test_recovery_kills_by_recorded_identity(sleeper: subprocess.Popen[bytes]) -> None:
+    ticks = procfs.start_ticks_of(sleeper.pid)
+    end_lost_steps([Unfinished(key(), "boot", 5, ((sleeper.pid, ticks),))], "other", "boot", 9)
+    assert sleeper.wait(10) == -9
+
+
+def test_a_recycled_pid_is_spared(sleeper: subprocess.Popen[bytes]) -> None:
+    ticks = procfs.start_ticks_of(sleeper.pid)
+    for boot_id, start in (("boot", ticks + 1), ("an earlier boot", ticks)):
+        lost = end_lost_steps([Unfinished(key(), boot_id, 5, ((sleeper.pid, start),))], "other", "boot", 9)
+        assert lost[0].cause is StepEndCause.LOST
+    assert "rebooted" in lost[0].text
+    assert sleeper.poll() is None
+
+
+def test_a_supervisor_is_found_only_while_it_lives(tmp_path: Path) -> None:
+    place, me = Place(tmp_path / "sv"), os.getpid()
+    place.prepare()
+    assert place.find_supervisor() is None
+    alive = SupervisorStatus(me, procfs.start_ticks_of(me), procfs.read_boot_id(), "i", 1)
+    place.write_status(alive)
+    assert place.find_supervisor() == alive
+    for changes in ({"start_ticks": 1}, {"boot_id": "another"}, {"pid": 2**22 + 1}):
+        place.write_status(msgspec.structs.replace(alive, **changes))
+        assert place.find_supervisor() is None
+    Path(place.status).write_text("{")
+    assert place.find_supervisor() is None
+
+
+def test_an_instance_keeps_its_name(tmp_path: Path) -> None:
+    assert Place(tmp_path).instance() == Place(tmp_path).instance()
+    assert Place(tmp_path).instance() != Place("/tmp").directory
+
+
+def test_the_boot_clock_counts_up() -> None:
+    first = boot_us()
+    assert 0 < first <= boot_us()

@@ -1,0 +1,136 @@
+"""The step table against a disk that refuses: nothing is started unrecorded, nothing is told uncommitted."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from esnoded.stepd import procfs
+from esnoded.stepd import table as table_module
+from esnoded.stepd.journal import Journal, read_contents
+from esnoded.stepd.spawn import make_launchpad
+from esnoded.stepd.table import LaunchRefused, StepTable
+from esnoded.stepd.timers import Timers
+
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepStarted, StepState
+from tests.unit.stepd.kit import Site, key
+
+
+class Rig:
+    """A table in this very process, driven pass by pass."""
+
+    def __init__(self, directory: Path) -> None:
+        self.site = Site(directory)
+        self.path = str(directory / "journal")
+        self.journal = Journal(self.path, "boot")
+        self.selector = selectors.DefaultSelector()
+        self.pad = make_launchpad()
+        self.table = StepTable(self.pad, self.journal, Timers(), self.selector, "rig", [])
+        self.answers: list[StepState] = []
+
+    def launch(self, job_id: int, *argv: str) -> None:
+        self.table.launch(self.site.spec(key(job_id), *argv), self.answers.append)
+
+    def advance_until_ended(self) -> list[StepEnded]:
+        ended: list[StepEnded] = []
+        while not ended:
+            # Blocks until a child has ended, without collecting it.
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            self.table.on_child_signal()
+            ended = self.table.advance()
+        return ended
+
+    def close(self) -> None:
+        self.journal.close()
+        self.selector.close()
+        os.close(self.pad.null_fd)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    # A sweep takes every child of this process that no step owns for a stray: here they are the test runner's.
+    monkeypatch.setattr(procfs, "all_processes", lambda: iter(()))
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+def fail(*_arguments: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_step_goes_from_queue_to_outcome(rig: Rig) -> None:
+    rig.launch(1, "sh", "-c", "exit 3")
+    assert rig.table.has_work and rig.table.live == 1
+    assert rig.table.advance() == []
+    assert isinstance(rig.answers[0], StepStarted)
+    (ended,) = rig.advance_until_ended()
+    assert (ended.key, ended.exit_code) == (key(1), 3)
+    assert read_contents(Path(rig.path).read_bytes()).outcomes == {key(1): ended}
+    rig.table.acknowledge([key(1)])
+    rig.table.advance()
+    assert read_contents(Path(rig.path).read_bytes()).outcomes == {}
+    assert rig.table.live == 0 and not rig.table.list_steps()
+
+
+def test_without_a_journal_nothing_is_started(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.journal, "flush", fail)
+        rig.launch(1, "touch", "started")
+        rig.table.advance()
+    (answer,) = rig.answers
+    assert isinstance(answer, StepEnded)
+    assert answer.cause is StepEndCause.SPAWN_FAILED
+    assert "journal" in answer.text
+    assert not (rig.site.work / "started").exists()
+    # Nothing of it is remembered: the next launch is a first one.
+    rig.launch(1, "touch", "started")
+    rig.table.advance()
+    rig.advance_until_ended()
+    assert (rig.site.work / "started").exists()
+
+
+def test_an_ending_is_held_back_until_it_is_on_the_disk(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rig.launch(1, "true")
+    rig.table.advance()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        rig.table.on_child_signal()
+        assert rig.table.advance() == []
+        assert rig.table.advance() == []
+        assert [type(state) for state in rig.table.list_steps()] == [StepStarted]
+    (ended,) = rig.table.advance()
+    assert ended.key == key(1)
+    assert read_contents(Path(rig.path).read_bytes()).outcomes == {key(1): ended}
+    assert "held back" in capfd.readouterr().err
+
+
+def test_a_queued_step_can_be_ended_before_it_starts(rig: Rig) -> None:
+    rig.launch(1, "touch", "started")
+    assert rig.table.terminate(key(1), StepEndCause.SIGNALLED, 0)
+    (ended,) = rig.table.advance()
+    assert (ended.cause, ended.text) == (StepEndCause.SIGNALLED, "ended before it was started")
+    assert rig.answers == [ended]
+    assert not (rig.site.work / "started").exists()
+
+
+def test_a_full_or_stopping_table_refuses(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "LIVE_STEPS_MAX", 1)
+    rig.launch(1, "true")
+    with pytest.raises(LaunchRefused, match="already runs 1 steps"):
+        rig.launch(2, "true")
+    rig.table.advance()
+    rig.advance_until_ended()
+    monkeypatch.setattr(table_module, "OUTCOMES_MAX", 1)
+    with pytest.raises(LaunchRefused, match="acknowledged"):
+        rig.launch(3, "true")
+    rig.table.acknowledge([key(1)])
+    rig.table.stop()
+    with pytest.raises(LaunchRefused, match="stopping"):
+        rig.launch(3, "true")
