@@ -1,0 +1,225 @@
+"""Commit, then show: nothing leaves the dispatcher before the transaction that holds it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from esctld.dispatcher import Dispatcher, InboxFull, NotNow
+
+from eslurm.core.cluster import State
+from eslurm.core.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.job.model import JobSpec, Principal
+from eslurm.core.job.request import Request
+from eslurm.core.messages import (
+    ConfigLoaded,
+    EpochStarted,
+    Refused,
+    SubmitJobs,
+    Submitted,
+    Tick,
+)
+from eslurm.core.reactor import Batch, Reactor
+from eslurm.ports.store import Batch as StoredBatch
+from eslurm.ports.store import FenceLost, StoreUnavailable
+from eslurm.store.image import StoreImage
+from eslurm.store.memory import MemoryStore
+from eslurm.telemetry.metrics import ControllerMetrics
+from tests.support.loops import run
+
+ALICE = Principal("alice", 1000, 1000)
+
+
+class GatedStore(MemoryStore):
+    """Commits wait for the gate and fail as told."""
+
+    def __init__(self) -> None:
+        super().__init__(StoreImage("test"), "test")
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures: list[Exception] = []
+        self.lose_answer = False
+        self.batches: list[StoredBatch] = []
+
+    async def commit(self, batch: StoredBatch) -> None:
+        await self.gate.wait()
+        if self.failures:
+            if self.lose_answer:
+                await super().commit(batch)
+            raise self.failures.pop(0)
+        await super().commit(batch)
+        self.batches.append(batch)
+
+
+class Bench:
+    """A dispatcher on a gated store, with one node configured."""
+
+    def __init__(self, inbox_max: int = 100) -> None:
+        self.store = GatedStore()
+        self.committed: list[Batch] = []
+        self.state = State("main")
+        self.dispatcher = Dispatcher(
+            Reactor(self.state, on_bug=lambda bug: None),
+            self.store,
+            ControllerMetrics(),
+            inbox_max=inbox_max,
+            on_committed=self.committed.append,
+        )
+
+    async def __aenter__(self) -> Bench:
+        epoch = await self.store.open("main")
+        self.task = asyncio.create_task(self.dispatcher.run())
+        config = ClusterConfig(
+            "test", (NodeConfig("cn1", (4, 1000)),), (Partition("main", ("cn1",), default=True),)
+        )
+        await self.dispatcher.request(ConfigLoaded(config))
+        await self.dispatcher.request(EpochStarted(epoch))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.store.gate.set()
+        self.dispatcher.stop()
+        if not self.task.done():
+            await self.task
+
+
+def submission(name: str = "job") -> SubmitJobs:
+    spec = JobSpec(name, ALICE, "", (Request(),), b"s" * 32, b"e" * 32, "/tmp")
+    return SubmitJobs((spec,))
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything that can run, run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_nothing_is_visible_before_its_commit() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            bench.store.gate.clear()
+            shown = len(bench.committed)
+            answer = bench.dispatcher.request(submission())
+            await turns()
+            assert not answer.done()
+            assert bench.dispatcher.view.jobs == {}
+            assert len(bench.committed) == shown
+            bench.store.gate.set()
+            assert await answer == Submitted((1,))
+            assert list(bench.dispatcher.view.jobs) == [1]
+            assert len(bench.committed) == shown + 1
+
+    run(main())
+
+
+def test_what_waits_shares_one_commit() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            before = len(bench.store.batches)
+            answers = [bench.dispatcher.request(submission(f"j{n}")) for n in range(8)]
+            ids = [(await answer).job_ids[0] for answer in answers]  # type: ignore[union-attr]
+            assert ids == [1, 2, 3, 4, 5, 6, 7, 8]
+            assert len(bench.store.batches) == before + 1
+
+    run(main())
+
+
+def test_a_request_id_takes_effect_once() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            first = await bench.dispatcher.request(submission(), b"r" * 16)
+            again = await bench.dispatcher.request(submission(), b"r" * 16)
+            assert first == again == Submitted((1,))
+            assert len(bench.state.jobs) == 1
+            assert await bench.store.lookup_request(b"r" * 16) is not None
+
+    run(main())
+
+
+def test_a_store_that_is_away_refuses_requests_and_loses_nothing() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            bench.store.failures = [StoreUnavailable("disk full")]
+            answer = bench.dispatcher.request(submission())
+            while bench.store.failures:
+                await asyncio.sleep(0)
+            await turns()
+            with pytest.raises(NotNow):
+                bench.dispatcher.request(submission())
+            assert await answer == Submitted((1,))
+            assert await bench.dispatcher.request(submission()) == Submitted((2,))
+
+    run(main())
+
+
+def test_an_ambiguous_commit_is_repeated_not_doubled() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            bench.store.failures = [StoreUnavailable("connection lost")]
+            bench.store.lose_answer = True
+            assert await bench.dispatcher.request(submission()) == Submitted((1,))
+            rows = await bench.store.find_jobs("main", [1, 2])
+            assert [row.job_id for row in rows] == [1]
+
+    run(main())
+
+
+def test_a_lost_fence_ends_the_dispatcher() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            shown = len(bench.committed)
+            bench.store.failures = [FenceLost("another controller leads")]
+            answer = bench.dispatcher.request(submission())
+            with pytest.raises(FenceLost):
+                await bench.task
+            assert not answer.done()
+            assert len(bench.committed) == shown
+
+    run(main())
+
+
+def test_a_full_inbox_refuses_people_but_never_events() -> None:
+    async def main() -> None:
+        async with Bench(inbox_max=2) as bench:
+            bench.store.gate.clear()
+            held = bench.dispatcher.request(submission())
+            await turns()
+            waiting = [bench.dispatcher.request(submission()) for _ in range(2)]
+            with pytest.raises(InboxFull):
+                bench.dispatcher.request(submission())
+            ticked = asyncio.get_running_loop().create_future()
+            bench.dispatcher.post(Tick(), lambda _: ticked.set_result(None))
+            bench.store.gate.set()
+            await asyncio.gather(held, *waiting, ticked)
+
+    run(main())
+
+
+def test_one_bad_request_does_not_take_its_batch_along() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            bad = JobSpec("bad", ALICE, "nowhere", (Request(),), b"s" * 32, b"e" * 32, "/tmp")
+            answers = [
+                bench.dispatcher.request(message)
+                for message in (submission("a"), SubmitJobs((bad,)), submission("b"))
+            ]
+            first, refused, last = [await answer for answer in answers]
+            assert first == Submitted((1,))
+            assert isinstance(refused, Refused) and "nowhere" in refused.text
+            assert last == Submitted((2,))
+
+    run(main())
+
+
+def test_stop_decides_what_is_in_the_inbox_first() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench:
+            answer = bench.dispatcher.request(submission())
+            bench.dispatcher.stop()
+            with pytest.raises(NotNow):
+                bench.dispatcher.request(submission())
+            await bench.task
+            assert answer.done()
+
+    run(main())

@@ -1,0 +1,87 @@
+"""Malformed requests are refused at the door, each with the option, the value and the way out."""
+
+from __future__ import annotations
+
+import pytest
+from esctld.requests import SpecReader
+
+from eslurm.core.config import ClusterConfig
+from eslurm.core.job.model import ArraySpec, Dependency, Principal
+from eslurm.core.messages import Refused
+from eslurm.ports.store import content_hash
+from eslurm.v1 import controller_pb2 as pb
+
+ALICE = Principal("alice", 1000, 1000)
+CONFIG = ClusterConfig("test", script_bytes_max=1000, array_tasks_max=100)
+
+
+def job(**fields: object) -> pb.JobRequest:
+    given: dict[str, object] = {"script": b"#!/bin/sh\ntrue\n", "work_dir": "/tmp", **fields}
+    return pb.JobRequest(**given)  # type: ignore[arg-type]
+
+
+def read(**fields: object):  # type: ignore[no-untyped-def]
+    return SpecReader(ALICE, CONFIG).read(job(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"script": b""}, "script: it is empty"),
+        ({"script": b"\x7fELF\0\0"}, "binary"),
+        ({"script": b"echo hello\n"}, "interpreter"),
+        ({"script": b"#!/bin/sh\n" + b"#" * 1000}, "1010 bytes are more than 1000"),
+        ({"work_dir": "relative/dir"}, "--chdir: 'relative/dir'"),
+        ({"name": "x" * 300}, "--job-name: 300 characters"),
+        ({"output": "a\0b"}, "--output: contains a NUL"),
+        ({"components": [pb.ResourceRequest(nodes_min=4, nodes_max=2)]}, "--nodes: the maximum 2"),
+        ({"components": [pb.ResourceRequest(nodes_min=4, tasks=2)]}, "--ntasks: 2 tasks"),
+        (
+            {"components": [pb.ResourceRequest(memory_per_node_mib=1, memory_per_cpu_mib=1)]},
+            "--mem and --mem-per-cpu exclude each other",
+        ),
+        ({"array": [pb.TaskRange(first=5, last=3)]}, "--array: the range 5-3 runs backwards"),
+        ({"array": [pb.TaskRange(first=0, last=4_000_000_000, step=1)]}, "--array: more than 100 tasks"),
+        ({"script": b"", "script_hash": b"x" * 32}, "no earlier job of this call"),
+        ({"environment_hash": b"x" * 32}, "no earlier job of this call"),
+    ],
+)
+def test_bad_requests_are_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        read(**fields)
+    assert said in refusal.value.text
+    assert "\n" not in refusal.value.text
+
+
+def test_an_absent_field_means_the_default() -> None:
+    spec = read()
+    assert (spec.name, spec.time_limit_s, spec.priority, spec.requeue) == ("job", 0, None, True)
+    assert spec.components[0].tasks == 1
+    assert read(requeue=False, priority=0).requeue is False
+    assert read(requeue=False, priority=0).priority == 0
+
+
+def test_equal_blobs_of_one_call_are_stored_once() -> None:
+    reader = SpecReader(ALICE, CONFIG)
+    first = reader.read(job(environment=b"A=1\0"))
+    again = reader.read(job(environment=b"A=1\0"))
+    by_hash = reader.read(
+        pb.JobRequest(script_hash=first.script_hash, environment_hash=first.environment_hash, work_dir="/tmp")
+    )
+    assert first == again == by_hash
+    assert {row.hash for row in reader.blobs.rows} == {
+        content_hash(b"#!/bin/sh\ntrue\n"),
+        content_hash(b"A=1\0"),
+    }
+
+
+def test_arrays_and_dependencies_are_normalised() -> None:
+    ranges = [pb.TaskRange(first=0, last=6, step=2), pb.TaskRange(first=3, last=3)]
+    spec = read(array=ranges, array_limit=2, dependencies=[pb.Dependency(kind="after", job_id=7, delay_s=60)])
+    assert spec.array == ArraySpec(((0, 0), (2, 4), (6, 6)), 2)
+    assert spec.dependencies == (Dependency("after", 7, 60),)
+
+
+def test_a_job_of_n_nodes_has_a_task_on_each() -> None:
+    request = read(components=[pb.ResourceRequest(nodes_min=3)]).components[0]
+    assert (request.tasks, request.nodes_min, request.nodes_max) == (3, 3, 3)

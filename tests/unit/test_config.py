@@ -1,0 +1,66 @@
+"""The configuration file: what it says is what the core decides by; what contradicts itself is refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eslurm.config import ConfigError, cluster_config, parse_config, read_config
+
+GOOD = b"""
+[cluster]
+name = "demo"
+
+[[nodes]]
+names = "cn[1-3],big1"
+cores = 8
+memory_mib = 1024
+
+[[partition]]
+name = "main"
+default = true
+
+[[partition]]
+name = "few"
+nodes = "cn[1-2]"
+time_limit_max_s = 3600
+"""
+
+
+def test_a_file_becomes_the_cores_configuration() -> None:
+    config = cluster_config(parse_config(GOOD, "x.toml"))
+    assert config.cluster == "demo"
+    assert [node.name for node in config.nodes] == ["cn1", "cn2", "cn3", "big1"]
+    assert config.nodes[0].total == (8, 1024)
+    assert config.partitions[0].nodes == ("cn1", "cn2", "cn3", "big1")
+    assert config.partitions[1].nodes == ("cn1", "cn2")
+    assert config.partitions[1].time_limit_max_s == 3600
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"[cluster", "is not valid TOML"),
+        (b"\xff", "is not valid TOML"),
+        (b"[cluster]\nname = 'a b'\n", "$.cluster.name"),
+        (b"[cluster]\nname = 'a'\nnmae = 1\n", "nmae"),
+        (b"[cluster]\nname='a'\n[[nodes]]\nnames='cn[1-'\ncores=1\nmemory_mib=1\n", "nodes.names: 'cn[1-'"),
+        (b"[cluster]\nname='a'\n[[nodes]]\nnames='c1,c1'\ncores=1\nmemory_mib=1\n", "'c1' is named twice"),
+        (b"[cluster]\nname='a'\n[[nodes]]\nnames='c1'\ncores=0\nmemory_mib=1\n", "cores"),
+        (b"[cluster]\nname='a'\n[[partition]]\nname='p'\nnodes='c9'\n", "'c9' of p is not among the nodes"),
+        (b"[cluster]\nname='a'\n[policy]\nscheduler='lottery'\n", "'lottery' is unknown: use fcfs or easy"),
+        (b"[cluster]\nname='a'\n[policy]\nnode_lost_after_s=10\n", "a job could run twice"),
+    ],
+)
+def test_a_bad_file_is_one_clear_line(text: bytes, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_config(text, "x.toml")
+    assert said in str(error.value)
+    assert str(error.value).startswith("x.toml: ")
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nothing\.toml: cannot be read"):
+        read_config(tmp_path / "nothing.toml")
