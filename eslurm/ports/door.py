@@ -1,0 +1,118 @@
+"""What a door needs from the inside: who asks, what is answered, and with which status it is refused.
+
+Commands import this module, so it imports nothing heavy. Invariant: statuses are gRPC's numbers on
+every door, so a caller need not know which door it came through.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from eslurm.core.job.model import Principal
+
+
+class Status(enum.IntEnum):
+    """gRPC's status codes."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+def status_of(number: int) -> Status:
+    """The status with this number; UNKNOWN for a number a newer peer may use."""
+    try:
+        return Status(number)
+    except ValueError:
+        return Status.UNKNOWN
+
+
+class Caller(NamedTuple):
+    """Who asks, and how. `deadline_us` is what is left at arrival; `via` is socket, agent or token.
+
+    `request_id` is empty or 16 bytes. `retry` says that an earlier try of the same call may have arrived.
+    """
+
+    principal: Principal
+    request_id: bytes
+    retry: bool
+    deadline_us: int | None
+    via: str
+
+
+class DoorError(Exception):
+    """A call is refused with a status and a sentence that names the thing, the value and the way out."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+class DoorRefused(Exception):
+    """What a client raises when the door answered with a refusal.
+
+    `maybe_done` is true when an earlier try of the call was lost and may have taken effect.
+    """
+
+    def __init__(self, status: Status, text: str, *, maybe_done: bool = False) -> None:
+        super().__init__(f"{text} ({status.name})")
+        self.status = status
+        self.text = text
+        self.maybe_done = maybe_done
+
+
+class DoorUnreachable(Exception):
+    """What a client raises when no door answered. The text names the door and what to do.
+
+    `maybe_done` is true when a call may have arrived and taken effect although no answer came back.
+    """
+
+    def __init__(self, text: str, *, maybe_done: bool = False) -> None:
+        super().__init__(text)
+        self.maybe_done = maybe_done
+
+
+class DoorService(Protocol):
+    """The one service behind all doors."""
+
+    async def call(self, method: Any, request: Any, caller: Caller) -> Any:
+        """Answer one call. `method` is an entry of the method table, `request` its request message.
+
+        Returns the reply message, or its encoded bytes where the service keeps them encoded. Raises
+        `DoorError`. May be cancelled at any `await` (deadline, lost client): what must not be lost
+        half-way is shielded inside.
+        """
+        ...
+
+
+class Answered(NamedTuple):
+    """What goes back through a door: the encoded reply when `status` is OK, else why not."""
+
+    status: Status
+    text: str
+    reply: bytes
+
+
+class Answerer(Protocol):
+    """What a door hands its calls to: the gate on the controller, a forwarder on a node."""
+
+    async def answer(self, method: Any, payload: bytes, caller: Caller) -> Answered:
+        """Answer one call, never raise (except when cancelled). `payload` is the encoded request."""
+        ...

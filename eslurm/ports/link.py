@@ -1,0 +1,126 @@
+"""Links between daemons as the relay, the agents and the controller see them.
+
+Invariant: what `send` accepted goes out in order or the link ends; a link never comes back once it has
+ended, a new one takes its place. Callbacks are synchronous and run on the event loop: they must not block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from eslurm.v1 import link_pb2
+
+
+class PeerInfo(msgspec.Struct, frozen=True):
+    """Who is at the other end, as proven by its Hello. `process` is new at each start of the peer."""
+
+    cluster: str
+    role: str
+    process: str
+    endpoint: str
+    features: frozenset[str]
+    protocol: int
+    epoch: int
+    owner: str = ""
+    build: str = ""
+
+
+class LinkError(Exception):
+    """A link could not be made or used."""
+
+
+class LinkUnreachable(LinkError):
+    """Nobody answered at the endpoint, or the back-off since the last failure is not over yet."""
+
+    def __init__(self, text: str, *, retry_after_s: float = 0.0) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
+
+
+class LinkRefused(LinkError):
+    """The peer answered and refused, or what it proved is not acceptable: retrying soon is useless."""
+
+
+class LinkClosed(LinkError):
+    """The link ended before the bulk item was handed over."""
+
+
+class Link(Protocol):
+    """One live connection to a peer process, the same on both ends."""
+
+    @property
+    def peer(self) -> PeerInfo:
+        """The other end."""
+        ...
+
+    @property
+    def closed(self) -> asyncio.Event:
+        """Set as soon as the link has ended; from then on `send` returns False."""
+        ...
+
+    @property
+    def close_reason(self) -> str:
+        """Why the link ended; empty while it lives."""
+        ...
+
+    @property
+    def traceparent(self) -> str:
+        """While `on_items` runs: the trace the items belong to, or empty."""
+        ...
+
+    @property
+    def peer_book_revision(self) -> int:
+        """The address book revision of the peer's last frame."""
+        ...
+
+    def send(self, item: link_pb2.Item, traceparent: str = "") -> bool:
+        """Queue an item on the control lane. False when the link has ended (or ends now: full queue).
+
+        The item is encoded at once, so the caller may change or reuse it. Raises ValueError if it is larger
+        than a control frame may be: that belongs on the bulk lane.
+        """
+        ...
+
+    async def send_bulk(self, item: link_pb2.Item) -> None:
+        """Send an item of at most 256 KiB of data on the bulk lane; return when it was handed to the
+        transport. Raises `LinkClosed` when the link ends first, ValueError when the item is too large."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """End the link after what is queued has gone out, within a short grace."""
+        ...
+
+
+class LinkSink(Protocol):
+    """What a process does with its links."""
+
+    def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
+        """Items arrived, of either lane, in the order they were sent on their lane."""
+        ...
+
+    def on_up(self, link: Link) -> None:
+        """A link to a peer process is usable. Comes before its first `on_items`."""
+        ...
+
+    def on_down(self, link: Link, reason: str) -> None:
+        """The link ended. Comes once per `on_up`, after its last `on_items`."""
+        ...
+
+
+class Links(Protocol):
+    """All links of a process."""
+
+    async def get(self, endpoint: str) -> Link:
+        """The live link to the process that listens at `endpoint`, dialled if need be.
+
+        Raises `LinkUnreachable` or `LinkRefused`.
+        """
+        ...
+
+    def find(self, endpoint: str) -> Link | None:
+        """The live link to `endpoint`, if there is one now."""
+        ...

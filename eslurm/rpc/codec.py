@@ -1,0 +1,135 @@
+"""Between protobuf envelopes and the core's values.
+
+Invariant: decoding an encoded value gives the same value, node order included (X-02). Everything that
+comes from the network and cannot be decoded raises `CodecError`, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from eslurm.core.messages import NodeOutcome
+from eslurm.core.tree import nodelist
+from eslurm.core.wire import Command, RegistrationReply, Report, ReportAck, ReportBody
+from eslurm.v1 import link_pb2
+
+OUTCOME_STATUSES = frozenset({"ok", "failed", "unreached"})
+
+_encoder = msgspec.msgpack.Encoder()
+_command_decoder = msgspec.msgpack.Decoder(Command)
+_report_decoder: msgspec.msgpack.Decoder[ReportBody] = msgspec.msgpack.Decoder(ReportBody)
+_registrations_decoder = msgspec.msgpack.Decoder(tuple[RegistrationReply, ...])
+
+
+class CodecError(Exception):
+    """Bytes from a peer that mean nothing here."""
+
+
+def nodes_to_pb(nodes: Sequence[int]) -> link_pb2.NodeList:
+    """An ordered list of node numbers as runs."""
+    starts, lengths = nodelist.encode(nodes)
+    return link_pb2.NodeList(start=starts, length=lengths)
+
+
+def nodes_from_pb(nodes: link_pb2.NodeList, limit: int = nodelist.NODES_MAX) -> tuple[int, ...]:
+    """The node numbers in order. Raises `CodecError` for runs that do not match or hold more than `limit`."""
+    try:
+        return nodelist.decode(nodes.start, nodes.length, limit)
+    except ValueError as error:
+        raise CodecError(f"node list: {error}") from None
+
+
+def outcome_to_pb(outcome: NodeOutcome) -> link_pb2.Outcome:
+    """What became of an effect on some nodes, for the wire."""
+    return link_pb2.Outcome(
+        nodes=nodes_to_pb(outcome.nodes), status=outcome.status, text=outcome.text, payload=outcome.payload
+    )
+
+
+def outcome_from_pb(outcome: link_pb2.Outcome) -> NodeOutcome:
+    """Raises `CodecError` for a status this version does not know: it must not pass for ok."""
+    if outcome.status not in OUTCOME_STATUSES:
+        raise CodecError(f"outcome status {outcome.status!r}")
+    return NodeOutcome(nodes_from_pb(outcome.nodes), outcome.status, outcome.text, outcome.payload)
+
+
+def encode_command(command: Command) -> bytes:
+    """The body that is signed."""
+    return _encoder.encode(command)
+
+
+def decode_command(body: bytes) -> Command:
+    """The command in a verified body. Raises `CodecError`."""
+    try:
+        return _command_decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise CodecError(f"command: {error}") from None
+
+
+def report_to_pb(report: Report) -> link_pb2.Report:
+    """A spooled report for the wire."""
+    return link_pb2.Report(process=report.process, seq=report.seq, body=_encoder.encode(report.body))
+
+
+def report_from_pb(report: link_pb2.Report) -> Report:
+    """Raises `CodecError`."""
+    try:
+        return Report(report.process, report.seq, _report_decoder.decode(report.body))
+    except msgspec.DecodeError as error:
+        raise CodecError(f"report {report.seq} of {report.process}: {error}") from None
+
+
+def report_ack_to_pb(ack: ReportAck) -> link_pb2.ReportAck:
+    """The acknowledgement of committed reports."""
+    registrations = _encoder.encode(ack.registrations) if ack.registrations else b""
+    return link_pb2.ReportAck(process=ack.process, seqs=ack.seqs, registrations=registrations)
+
+
+def report_ack_from_pb(ack: link_pb2.ReportAck) -> ReportAck:
+    """Raises `CodecError`."""
+    try:
+        registrations = _registrations_decoder.decode(ack.registrations) if ack.registrations else ()
+    except msgspec.DecodeError as error:
+        raise CodecError(f"acknowledgement for {ack.process}: {error}") from None
+    return ReportAck(ack.process, tuple(ack.seqs), registrations)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_VARINTS = tuple(_varint(number) for number in range(1 << 14))
+_TRACEPARENT_TAG = b"\x0a"
+_BOOK_REVISION_TAG = b"\x10"
+_ITEM_TAG = b"\x1a"
+
+
+def encode_frame(items: Sequence[bytes], traceparent: str = "", book_revision: int = 0) -> bytes:
+    """A `Frame` around items that are encoded already.
+
+    Putting the fields together by hand saves a copy of each message and lets one encoded item go to many links.
+    """
+    parts: list[bytes] = []
+    if traceparent:
+        text = traceparent.encode()
+        parts += (_TRACEPARENT_TAG, _varint(len(text)), text)
+    if book_revision:
+        parts += (_BOOK_REVISION_TAG, _varint(book_revision))
+    for item in items:
+        size = len(item)
+        parts += (_ITEM_TAG, _VARINTS[size] if size < 1 << 14 else _varint(size), item)
+    return b"".join(parts)
+
+
+def unknown_field(item: link_pb2.Item) -> int:
+    """The number of the first field of an item whose kind this version does not know; 0 for an empty item."""
+    fields = UnknownFieldSet(item)
+    return int(fields[0].field_number) if len(fields) else 0

@@ -1,0 +1,126 @@
+"""Dialling: from an endpoint to a live link, or a clear reason why not.
+
+Invariant: a dial takes no longer than the connect timeout plus the hello timeout, and leaves nothing behind when it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import grpc.aio
+
+from eslurm.ports.link import LinkError, LinkRefused, LinkSink, LinkUnreachable, PeerInfo
+from eslurm.rpc.counters import LinkCounters
+from eslurm.rpc.hello import LocalPeer, Session, examine, first_frame, make_hello, only_item
+from eslurm.rpc.link import GrpcLink
+from eslurm.rpc.options import LinkSettings, grpc_target, link_channel_options
+from eslurm.rpc.signing import Keyring
+from eslurm.rpc.streams import DialledStream, Stream, StreamLost
+from eslurm.v1 import link_pb2
+
+CONTROL_METHOD = "/eslurm.v1.Link/Control"
+BULK_METHOD = "/eslurm.v1.Link/Bulk"
+
+
+async def dial(
+    endpoint: str,
+    local: LocalPeer,
+    keyring: Keyring,
+    sink: LinkSink,
+    settings: LinkSettings | None = None,
+    counters: LinkCounters | None = None,
+    credentials: grpc.ChannelCredentials | None = None,
+) -> GrpcLink:
+    """Open a link to the process that listens at `endpoint`; `sink.on_up` was called when this returns.
+
+    Raises `LinkUnreachable` (nobody there, or silent) or `LinkRefused` (wrong cluster, key or protocol).
+    """
+    settings = settings or LinkSettings()
+    counters = counters or LinkCounters()
+    counters.dials += 1
+    try:
+        async with asyncio.timeout(settings.connect_timeout_s):
+            target = await grpc_target(endpoint)
+    except (ValueError, OSError) as error:
+        counters.dials_failed += 1
+        raise LinkUnreachable(f"{endpoint}: {str(error) or 'the name was not resolved in time'}") from None
+    options = link_channel_options()
+    if credentials is None:
+        channel = grpc.aio.insecure_channel(target, options)
+    else:
+        channel = grpc.aio.secure_channel(target, credentials, options)
+    try:
+        link = await _open(endpoint, channel, local, keyring, sink, settings, counters)
+        link.start()
+        return link
+    except LinkError as error:
+        # The frames it came through hold the call, and a call that is held keeps its connection open.
+        failure = error.with_traceback(None)
+        failure.__context__ = None
+    except BaseException:
+        counters.dials_failed += 1
+        await channel.close()
+        raise
+    counters.dials_failed += 1
+    await channel.close()
+    del channel
+    raise failure
+
+
+async def _open(
+    endpoint: str,
+    channel: grpc.aio.Channel,
+    local: LocalPeer,
+    keyring: Keyring,
+    sink: LinkSink,
+    settings: LinkSettings,
+    counters: LinkCounters,
+) -> GrpcLink:
+    call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(CONTROL_METHOD)()
+    control = DialledStream(call)
+    try:
+        try:
+            async with asyncio.timeout(settings.connect_timeout_s):
+                await control.connected()
+        except TimeoutError:
+            raise LinkUnreachable(
+                f"{endpoint}: no connection within {settings.connect_timeout_s} s"
+            ) from None
+        session = Session()
+        try:
+            async with asyncio.timeout(settings.hello_timeout_s):
+                peer = await _shake_hands(control, local, keyring, session)
+        except TimeoutError:
+            raise LinkUnreachable(
+                f"{endpoint}: connected, but no Hello within {settings.hello_timeout_s} s"
+            ) from None
+    except StreamLost as error:
+        raise LinkUnreachable(f"{endpoint}: {error}") from None
+    except LinkRefused as error:
+        raise LinkRefused(f"{endpoint}: {error}") from None
+
+    async def open_bulk() -> Stream:
+        bulk_call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(BULK_METHOD)()
+        stream = DialledStream(bulk_call)
+        hello = make_hello(local, keyring, session, "bulk")
+        await stream.write(first_frame(link_pb2.Item(hello=hello)))
+        return stream
+
+    return GrpcLink(control, peer, session, local, sink, settings, counters, open_bulk, channel.close)
+
+
+async def _shake_hands(control: Stream, local: LocalPeer, keyring: Keyring, session: Session) -> PeerInfo:
+    await control.write(first_frame(link_pb2.Item(hello=make_hello(local, keyring, session, "dial"))))
+    answer = await control.read()
+    if answer is None:
+        raise StreamLost("the peer ended the stream before its Hello")
+    reply = only_item(answer, "hello_reply").hello_reply
+    if reply.refused:
+        raise LinkRefused(f"refused by the peer: {reply.refused}")
+    peer = examine(reply.hello, local, keyring, session, "answer")
+    if reply.protocol != peer.protocol:
+        raise LinkRefused(f"the peer chose protocol {reply.protocol}, expected {peer.protocol}")
+    session.challenge = reply.hello.nonce
+    await control.write(first_frame(link_pb2.Item(hello=make_hello(local, keyring, session, "confirm"))))
+    return peer

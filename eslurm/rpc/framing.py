@@ -1,0 +1,22 @@
+"""Frames of the Unix door.
+
+A request is {length, version, flags, method, stream, deadline_ms, request_id} and the encoded message; a reply is
+{length, version, status, reserved, stream} and the encoded message, or the refusal's text when the status is not OK.
+`length` counts what follows the header. All numbers are big-endian. Commands import this module: struct only.
+Invariant: the layouts never change without a new version; a reply on stream 0 is about the connection, which then closes.
+"""
+
+from __future__ import annotations
+
+import struct
+
+VERSION = 1
+FLAG_RETRY = 1
+REQUEST_ID_BYTES = 16
+NO_REQUEST_ID = bytes(REQUEST_ID_BYTES)
+CONNECTION_STREAM = 0
+DEADLINE_MS_MAX = (1 << 32) - 1
+REQUEST_BYTES_MAX = 64 * 1024 * 1024
+
+REQUEST_HEADER = struct.Struct("!IBBHII16s")
+REPLY_HEADER = struct.Struct("!IBBHI")

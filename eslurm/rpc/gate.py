@@ -1,0 +1,99 @@
+"""The gate between all doors and the one service: rights, request ids, deadlines, decoding, statuses.
+
+Invariant: every call of every door passes here and no method is open by omission; `answer` never raises except
+when its own task is cancelled; calls under way are counted, so a stop can wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from eslurm.core.job.model import Principal
+from eslurm.ports.door import Answered, Caller, DoorError, DoorService, Status
+from eslurm.rpc.framing import REQUEST_ID_BYTES
+from eslurm.rpc.methods import Method
+from eslurm.rpc.status import refusal_of
+
+
+def check_caller(method: Method[Any, Any], caller: Caller, is_operator: Callable[[Principal], bool]) -> None:
+    """Raise `DoorError` unless this caller may make this call now."""
+    if caller.deadline_us is None:
+        raise DoorError(Status.INVALID_ARGUMENT, f"{method.name} needs a deadline; send one with the call")
+    if caller.deadline_us <= 0:
+        raise DoorError(Status.DEADLINE_EXCEEDED, f"the deadline of {method.name} passed before it began")
+    if method.mutating and (len(caller.request_id) != REQUEST_ID_BYTES or not any(caller.request_id)):
+        raise DoorError(
+            Status.INVALID_ARGUMENT,
+            f"{method.name} changes things and needs a request id of {REQUEST_ID_BYTES} bytes, "
+            f"not {len(caller.request_id)}",
+        )
+    if caller.via == "agent" and caller.principal.uid == 0:
+        raise DoorError(
+            Status.PERMISSION_DENIED, "root's calls do not pass through nodes; use a host of the controller"
+        )
+    if method.right == "operator" and (caller.via == "agent" or not is_operator(caller.principal)):
+        raise DoorError(
+            Status.PERMISSION_DENIED, f"{method.name} is for operators; {caller.principal.name} is none here"
+        )
+
+
+class Gate:
+    """The `Answerer` of the controller."""
+
+    def __init__(self, service: DoorService, is_operator: Callable[[Principal], bool]) -> None:
+        self._service = service
+        self._is_operator = is_operator
+        self._stopping = ""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.in_flight = 0
+
+    async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
+        """See `ports.door.Answerer`. `payload` is the encoded request."""
+        self.in_flight += 1
+        self._idle.clear()
+        try:
+            return Answered(Status.OK, "", await self._reply(method, payload, caller))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Leaked out of something the service waited for: without a status the caller would hang.
+            return Answered(Status.UNAVAILABLE, "the call was interrupted inside; try again", b"")
+        except Exception as error:
+            refusal = refusal_of(error)
+            return Answered(refusal.status, refusal.text, b"")
+        finally:
+            self.in_flight -= 1
+            if not self.in_flight:
+                self._idle.set()
+
+    async def _reply(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> bytes:
+        if self._stopping:
+            raise DoorError(Status.UNAVAILABLE, self._stopping)
+        check_caller(method, caller, self._is_operator)
+        try:
+            request = method.request.FromString(payload)
+        except DecodeError:
+            raise DoorError(
+                Status.INVALID_ARGUMENT, f"the request of {method.name} cannot be decoded"
+            ) from None
+        reply = await self._service.call(method, request, caller)
+        return reply if isinstance(reply, bytes) else bytes(reply.SerializeToString())
+
+    def stop_admitting(self, text: str) -> None:
+        """Refuse new calls with UNAVAILABLE from now on; clients retry them elsewhere or later."""
+        self._stopping = text
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until no call is under way. False when some still are after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True

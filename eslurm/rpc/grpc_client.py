@@ -1,0 +1,165 @@
+"""Clients of the gRPC door: for programs with an event loop, and blocking for remote commands.
+
+Invariant: as at the Unix door, one call keeps one request id over all its tries and ends by its deadline. A token
+never leaves this host unencrypted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from eslurm.ports.door import DoorRefused, DoorUnreachable, Status, status_of
+from eslurm.rpc.framing import NO_REQUEST_ID, REQUEST_ID_BYTES
+from eslurm.rpc.guard import REQUEST_ID_KEY, RETRY_KEY
+from eslurm.rpc.methods import Method, ReplyT, RequestT
+from eslurm.rpc.options import door_channel_options, is_loopback, split_endpoint
+
+_BACKOFF_FIRST_S = 0.1
+_BACKOFF_MAX_S = 2.0
+
+_Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+class _Tries:
+    """One call's tries: what to send, and what to do about an error."""
+
+    def __init__(
+        self, endpoint: str, token: str, method: Method[Any, Any], timeout_s: float, request_id: bytes | None
+    ):
+        if request_id is None:
+            request_id = os.urandom(REQUEST_ID_BYTES) if method.mutating else NO_REQUEST_ID
+        if len(request_id) != REQUEST_ID_BYTES:
+            raise ValueError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(request_id)}")
+        self._endpoint = endpoint
+        self._token = token
+        self._request_id = request_id
+        self._deadline_s = time.monotonic() + timeout_s
+        self._tries = 0
+
+    @property
+    def left_s(self) -> float:
+        return max(0.001, self._deadline_s - time.monotonic())
+
+    def metadata(self) -> _Metadata:
+        fields: list[tuple[str, str | bytes]] = [("authorization", f"Bearer {self._token}")]
+        if self._request_id != NO_REQUEST_ID:
+            fields.append((REQUEST_ID_KEY, self._request_id))
+        if self._tries:
+            fields.append((RETRY_KEY, "1"))
+        return tuple(fields)
+
+    def pause_s(self, code: grpc.StatusCode, details: str) -> float:
+        """How long to wait before the next try. Raises what the caller gets when there is none."""
+        status = status_of(code.value[0])
+        if status is Status.DEADLINE_EXCEEDED:
+            raise DoorUnreachable(
+                f"{self._endpoint}: no answer in time; the call may have taken effect: look before you repeat it",
+                maybe_done=True,
+            )
+        if status is not Status.UNAVAILABLE:
+            raise DoorRefused(status, details)
+        self._tries += 1
+        pause_s: float = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(self._tries - 1, 8))
+        pause_s *= 0.5 + os.urandom(1)[0] / 512
+        if pause_s >= self._deadline_s - time.monotonic():
+            raise DoorUnreachable(
+                f"{self._endpoint}: {details or 'unavailable'}; is the controller running there, "
+                "and is this its gRPC endpoint?",
+                maybe_done=True,
+            )
+        return pause_s
+
+
+def _check_token_path(endpoint: str, encrypted: bool) -> None:
+    host, _port = split_endpoint(endpoint)
+    if not encrypted and not is_loopback(host):
+        raise ValueError(f"a token is sent to {endpoint} over TLS only; give the CA certificate")
+
+
+class GrpcClient:
+    """Calls from a program with an event loop. Use it on the loop that made it; `close` it in the end."""
+
+    def __init__(self, endpoint: str, token: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        _check_token_path(endpoint, credentials is not None)
+        self._endpoint = endpoint
+        self._token = token
+        options = door_channel_options()
+        if credentials is None:
+            self._channel = grpc.aio.insecure_channel(endpoint, options)
+        else:
+            self._channel = grpc.aio.secure_channel(endpoint, credentials, options)
+
+    async def call(
+        self,
+        method: Method[RequestT, ReplyT],
+        request: RequestT,
+        timeout_s: float,
+        request_id: bytes | None = None,
+    ) -> ReplyT:
+        """See `eslurm.rpc.unix_client.Client.call`."""
+        tries = _Tries(self._endpoint, self._token, method, timeout_s, request_id)
+        ask: Any = self._channel.unary_unary(method.path)
+        payload = request.SerializeToString()
+        while True:
+            try:
+                reply = await ask(payload, timeout=tries.left_s, metadata=tries.metadata())
+            except grpc.aio.AioRpcError as error:
+                pause_s = tries.pause_s(error.code(), error.details() or "")
+            else:
+                return method.reply.FromString(reply)
+            await asyncio.sleep(pause_s)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
+
+class BlockingGrpcClient:
+    """Calls from a command."""
+
+    def __init__(self, endpoint: str, token: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        _check_token_path(endpoint, credentials is not None)
+        self._endpoint = endpoint
+        self._token = token
+        options = door_channel_options()
+        if credentials is None:
+            self._channel = grpc.insecure_channel(endpoint, options)
+        else:
+            self._channel = grpc.secure_channel(endpoint, credentials, options)
+
+    def __enter__(self) -> BlockingGrpcClient:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def call(
+        self,
+        method: Method[RequestT, ReplyT],
+        request: RequestT,
+        timeout_s: float,
+        request_id: bytes | None = None,
+    ) -> ReplyT:
+        """See `eslurm.rpc.unix_client.Client.call`."""
+        tries = _Tries(self._endpoint, self._token, method, timeout_s, request_id)
+        ask: Any = self._channel.unary_unary(method.path)
+        payload = request.SerializeToString()
+        while True:
+            try:
+                reply = ask(payload, timeout=tries.left_s, metadata=tries.metadata())
+            except grpc.RpcError as error:
+                failure: Any = error
+                pause_s = tries.pause_s(failure.code(), failure.details() or "")
+            else:
+                return method.reply.FromString(reply)
+            time.sleep(pause_s)
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._channel.close()

@@ -1,0 +1,124 @@
+"""The one interceptor of every gRPC server: deadlines, callers, statuses.
+
+Invariant: a path that is neither a link lane (whose handshake authenticates) nor in the method table is refused; every
+unary call has a deadline and a caller before its handler runs; whatever leaves a handler becomes a status, a
+CancelledError that leaked out of something it waited for included (the client would wait for ever).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+import grpc.aio
+
+from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.rpc.methods import BY_PATH
+from eslurm.rpc.status import refusal_of
+from eslurm.rpc.streams import being_cancelled
+from eslurm.rpc.tokens import Authenticator
+
+log = logging.getLogger(__name__)
+
+LINK_PATHS = frozenset({"/eslurm.v1.Link/Control", "/eslurm.v1.Link/Bulk"})
+REQUEST_ID_KEY = "eslurm-request-id-bin"
+RETRY_KEY = "eslurm-retry"
+
+_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+_Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+_Behaviour = Callable[[Any, _Context], Awaitable[Any]]
+
+_caller: ContextVar[Caller] = ContextVar("caller")
+
+
+def current_caller() -> Caller:
+    """Inside a guarded unary handler: who calls."""
+    return _caller.get()
+
+
+async def abort(context: _Context, refusal: DoorError) -> NoReturn:
+    """End the call with the refusal's status and text."""
+    await context.abort(_CODES[int(refusal.status)], refusal.text)
+
+
+class Guard(grpc.aio.ServerInterceptor):
+    """Without an `authenticator` no unary call is admitted: the server carries links only."""
+
+    def __init__(self, authenticator: Authenticator | None = None) -> None:
+        self._authenticator = authenticator
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> _Handler | None:
+        """Wrap the handler gRPC found."""
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        path = handler_call_details.method
+        if path in LINK_PATHS:
+            return grpc.stream_stream_rpc_method_handler(_mapped(handler.stream_stream))
+        if path in BY_PATH and handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(
+                self._guarded(handler.unary_unary), handler.request_deserializer, handler.response_serializer
+            )
+        log.error("%s has a handler, but no entry in the method table: refused", path)
+        return grpc.unary_unary_rpc_method_handler(_refuse)
+
+    def _guarded(self, behaviour: _Behaviour) -> Any:
+        mapped = _mapped(behaviour)
+
+        async def guarded(request: Any, context: _Context) -> Any:
+            try:
+                caller = self._caller_of(context)
+            except DoorError as refusal:
+                await abort(context, refusal)
+            token = _caller.set(caller)
+            try:
+                return await mapped(request, context)
+            finally:
+                _caller.reset(token)
+
+        return guarded
+
+    def _caller_of(self, context: _Context) -> Caller:
+        remaining_s: float | None = context.time_remaining()
+        if remaining_s is None:
+            raise DoorError(Status.INVALID_ARGUMENT, "the call has no deadline; send one")
+        if self._authenticator is None:
+            raise DoorError(Status.UNAUTHENTICATED, "this server takes links only")
+        metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
+        encrypted = context.auth_context().get("transport_security_type", [b""]) == [b"ssl"]
+        principal = self._authenticator.principal(metadata, context.peer(), encrypted=encrypted)
+        request_id = metadata.get(REQUEST_ID_KEY, b"")
+        retry = metadata.get(RETRY_KEY) == "1"
+        return Caller(principal, bytes(request_id), retry, int(remaining_s * 1e6), "token")
+
+
+async def _refuse(_request: Any, context: _Context) -> Any:
+    await abort(context, DoorError(Status.PERMISSION_DENIED, "this method is not open"))
+
+
+def _mapped(behaviour: Any) -> Any:
+    """The handler with every way out turned into a status."""
+
+    async def mapped(request: Any, context: _Context) -> Any:
+        try:
+            return await behaviour(request, context)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:
+            refusal = refusal_of(error)
+        except BaseException:
+            if being_cancelled():
+                raise
+            refusal = DoorError(Status.UNAVAILABLE, "the call was interrupted inside; try again")
+        return await abort(context, refusal)
+
+    return mapped

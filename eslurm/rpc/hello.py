@@ -1,0 +1,117 @@
+"""The handshake that opens every link: who am I, who are you, do we belong together.
+
+dial -> Hello{nonce}; answer -> HelloReply{Hello{nonce, challenge}}; confirm -> Hello{challenge}. Each Hello proves
+that its sender holds a cluster key and, from the second on, that it was made for this very link. Invariant: no item
+reaches the process before both proofs were checked.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from google.protobuf.message import DecodeError
+
+from eslurm.ports.link import LinkRefused, PeerInfo
+from eslurm.rpc.signing import BadSignature, Keyring, check_hello, prove_hello
+from eslurm.v1 import link_pb2
+
+PROTOCOL_MIN = 1
+PROTOCOL_MAX = 1
+NONCE_BYTES = 16
+
+
+@dataclass(slots=True)
+class LocalPeer:
+    """This process as it presents itself. `owner`, `epoch` and `book_revision` may change while links live."""
+
+    cluster: str
+    role: str
+    process: str
+    endpoint: str = ""
+    build: str = ""
+    features: tuple[str, ...] = ()
+    owner: str = ""
+    epoch: int = 0
+    book_revision: int = 0
+    protocol_min: int = PROTOCOL_MIN
+    protocol_max: int = PROTOCOL_MAX
+
+
+@dataclass(slots=True)
+class Session:
+    """Both nonces of one link; together they are its identity."""
+
+    nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
+    challenge: bytes = b""
+
+
+def make_hello(local: LocalPeer, keyring: Keyring, session: Session, stage: str) -> link_pb2.Hello:
+    """A Hello of this process with its proof for `stage`: dial, answer, confirm or bulk."""
+    hello = link_pb2.Hello(
+        cluster=local.cluster,
+        protocol_min=local.protocol_min,
+        protocol_max=local.protocol_max,
+        build=local.build,
+        features=local.features,
+        role=local.role,
+        process=local.process,
+        endpoint=local.endpoint,
+        epoch=local.epoch,
+        owner=local.owner,
+        nonce=session.nonce,
+        challenge=session.challenge,
+    )
+    prove_hello(keyring, hello, stage)
+    return hello
+
+
+def examine(
+    hello: link_pb2.Hello, local: LocalPeer, keyring: Keyring, session: Session, stage: str
+) -> PeerInfo:
+    """Who the peer is. Raises `LinkRefused` with the reason it may be told."""
+    if hello.cluster != local.cluster:
+        raise LinkRefused(f"wrong cluster: this is {local.cluster!r}, the peer belongs to {hello.cluster!r}")
+    protocol = min(hello.protocol_max, local.protocol_max)
+    if protocol < max(hello.protocol_min, local.protocol_min):
+        raise LinkRefused(
+            f"no common protocol: this side speaks {local.protocol_min} to {local.protocol_max}, "
+            f"the peer {hello.protocol_min} to {hello.protocol_max}"
+        )
+    try:
+        check_hello(keyring, hello, stage)
+    except BadSignature as error:
+        raise LinkRefused(f"wrong cluster key: {error}") from None
+    if stage != "dial" and hello.challenge != session.nonce:
+        raise LinkRefused("the proof was made for another link")
+    if len(hello.nonce) != NONCE_BYTES or not hello.process:
+        raise LinkRefused("the Hello lacks a nonce or a process identity")
+    if hello.process == local.process:
+        raise LinkRefused("a process cannot have a link to itself")
+    return PeerInfo(
+        hello.cluster,
+        hello.role,
+        hello.process,
+        hello.endpoint,
+        frozenset(hello.features),
+        protocol,
+        hello.epoch,
+        hello.owner,
+        hello.build,
+    )
+
+
+def only_item(frame: bytes, kind: str) -> link_pb2.Item:
+    """The first item of a frame, which must be of this kind. Raises `LinkRefused`."""
+    try:
+        items = link_pb2.Frame.FromString(frame).items
+    except DecodeError:
+        raise LinkRefused("the first frame cannot be decoded") from None
+    if not items or items[0].WhichOneof("kind") != kind:
+        raise LinkRefused(f"the first item is not a {kind}")
+    return items[0]
+
+
+def first_frame(item: link_pb2.Item) -> bytes:
+    """A frame with one handshake item."""
+    return link_pb2.Frame(items=[item]).SerializeToString()

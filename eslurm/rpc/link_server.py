@@ -1,0 +1,165 @@
+"""The listening end of links: handshakes, and the bulk lanes that belong to them.
+
+Invariant: a stream becomes a link only after the peer's confirmation, a bulk stream joins only the link whose
+nonces it proves, and the number of unfinished handshakes and of links is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import grpc
+import grpc.aio
+
+from eslurm.ports.link import LinkClosed, LinkRefused, LinkSink, PeerInfo
+from eslurm.rpc.counters import LinkCounters
+from eslurm.rpc.hello import LocalPeer, Session, examine, first_frame, make_hello, only_item
+from eslurm.rpc.link import GrpcLink
+from eslurm.rpc.options import LinkSettings
+from eslurm.rpc.signing import Keyring
+from eslurm.rpc.streams import AcceptedStream, Stream, StreamLost
+from eslurm.v1 import link_pb2
+
+log = logging.getLogger(__name__)
+
+SERVICE = "eslurm.v1.Link"
+
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class LinkServer:
+    """Makes links of incoming streams. `handler()` goes into an `RpcServer`."""
+
+    def __init__(
+        self,
+        local: LocalPeer,
+        keyring: Keyring,
+        sink: LinkSink,
+        settings: LinkSettings | None = None,
+        counters: LinkCounters | None = None,
+    ) -> None:
+        self._local = local
+        self._keyring = keyring
+        self._sink = sink
+        self._settings = settings or LinkSettings()
+        self.counters = counters or LinkCounters()
+        # By the nonces of both ends, as a bulk lane names them.
+        self._links: dict[tuple[str, bytes, bytes], GrpcLink] = {}
+        self._handshakes = 0
+        self._stopping = ""
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """The generic handlers of both lanes, frames raw."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Control": grpc.stream_stream_rpc_method_handler(self._control),
+                "Bulk": grpc.stream_stream_rpc_method_handler(self._bulk),
+            },
+        )
+
+    @property
+    def links(self) -> list[GrpcLink]:
+        """The accepted links that live."""
+        return list(self._links.values())
+
+    def stop_admitting(self, reason: str) -> None:
+        """Refuse new links from now on."""
+        self._stopping = reason
+
+    async def close_links(self, reason: str) -> None:
+        """End all accepted links in good order and wait until they are gone (bounded by the close grace)."""
+        self.stop_admitting(reason)
+        links = self.links
+        for link in links:
+            link.close(reason)
+        for link in links:
+            await link.finished.wait()
+
+    async def _control(self, _requests: object, context: _Context) -> None:
+        stream = AcceptedStream(context)
+        if self._handshakes >= self._settings.handshakes_max:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many handshakes at once")
+        self._handshakes += 1
+        try:
+            async with asyncio.timeout(self._settings.hello_timeout_s):
+                link = await self._shake_hands(stream)
+        except TimeoutError:
+            self.counters.hellos_refused += 1
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time")
+        except StreamLost:
+            return
+        finally:
+            self._handshakes -= 1
+        if link is not None:
+            await self._live(link)
+
+    async def _live(self, link: GrpcLink) -> None:
+        key = (link.peer.process, link.session.challenge, link.session.nonce)
+        self._links[key] = link
+        try:
+            link.start()
+            await link.finished.wait()
+        finally:
+            del self._links[key]
+            # gRPC cancels the handler when the connection is lost.
+            link.abort("the peer is gone")
+
+    async def _shake_hands(self, stream: Stream) -> GrpcLink | None:
+        session = Session()
+        try:
+            peer = await self._meet(stream, session)
+        except LinkRefused as error:
+            self.counters.hellos_refused += 1
+            log.warning("link refused: %s", error)
+            reply = link_pb2.HelloReply(refused=str(error))
+            await stream.write(first_frame(link_pb2.Item(hello_reply=reply)))
+            return None
+        return GrpcLink(stream, peer, session, self._local, self._sink, self._settings, self.counters)
+
+    async def _meet(self, stream: Stream, session: Session) -> PeerInfo:
+        """Hello, HelloReply, confirmation."""
+        hello = only_item(await self._frame(stream), "hello").hello
+        if self._stopping:
+            raise LinkRefused(self._stopping)
+        if len(self._links) >= self._settings.links_max:
+            raise LinkRefused(f"this process has {len(self._links)} links and takes no more")
+        peer = examine(hello, self._local, self._keyring, session, "dial")
+        session.challenge = hello.nonce
+        answer = make_hello(self._local, self._keyring, session, "answer")
+        reply = link_pb2.HelloReply(hello=answer, protocol=peer.protocol)
+        await stream.write(first_frame(link_pb2.Item(hello_reply=reply)))
+        confirmation = only_item(await self._frame(stream), "hello").hello
+        if confirmation.nonce != hello.nonce or confirmation.process != hello.process:
+            raise LinkRefused("the confirmation is another peer's")
+        return examine(confirmation, self._local, self._keyring, session, "confirm")
+
+    @staticmethod
+    async def _frame(stream: Stream) -> bytes:
+        frame = await stream.read()
+        if frame is None:
+            raise StreamLost("the peer ended the stream during the handshake")
+        return frame
+
+    async def _bulk(self, _requests: object, context: _Context) -> None:
+        stream = AcceptedStream(context)
+        try:
+            async with asyncio.timeout(self._settings.hello_timeout_s):
+                link = self._owner_of(await self._frame(stream))
+            link.attach_bulk(stream)
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time")
+        except (LinkRefused, LinkClosed) as error:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+        except StreamLost:
+            return
+        await link.finished.wait()
+
+    def _owner_of(self, frame: bytes) -> GrpcLink:
+        hello = only_item(frame, "hello").hello
+        link = self._links.get((hello.process, hello.nonce, hello.challenge))
+        if link is None or link.closed.is_set():
+            raise LinkRefused("there is no such control lane")
+        examine(hello, self._local, self._keyring, link.session, "bulk")
+        return link

@@ -1,0 +1,81 @@
+"""The calls of the service Controller, as every door knows them.
+
+Commands import this module, so it imports nothing but the messages. Invariant: a number never changes its meaning;
+methods are only appended.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
+
+from eslurm.v1 import controller_pb2 as pb
+
+SERVICE = "eslurm.v1.Controller"
+
+Right = Literal["anyone", "owner", "operator"]
+
+RequestT = TypeVar("RequestT", bound=Message)
+ReplyT = TypeVar("ReplyT", bound=Message)
+
+
+class Method(NamedTuple, Generic[RequestT, ReplyT]):
+    """One call. A mutating one needs a request id, so that a retry gets the first answer.
+
+    `right`: `anyone` the door could identify; `owner` likewise, but the core refuses what belongs to others;
+    `operator` is checked at the door.
+    """
+
+    name: str
+    number: int
+    request: type[RequestT]
+    reply: type[ReplyT]
+    mutating: bool
+    right: Right
+
+    @property
+    def path(self) -> str:
+        """The name gRPC knows it by."""
+        return f"/{SERVICE}/{self.name}"
+
+
+PING = Method("Ping", 1, pb.PingRequest, pb.PingReply, False, "anyone")
+SUBMIT = Method("Submit", 2, pb.SubmitRequest, pb.SubmitReply, True, "anyone")
+CANCEL = Method("Cancel", 3, pb.CancelRequest, pb.ChangeReply, True, "owner")
+HOLD = Method("Hold", 4, pb.HoldRequest, pb.ChangeReply, True, "owner")
+REQUEUE = Method("Requeue", 5, pb.RequeueRequest, pb.ChangeReply, True, "owner")
+UPDATE_JOB = Method("UpdateJob", 6, pb.UpdateJobRequest, pb.ChangeReply, True, "owner")
+UPDATE_NODES = Method("UpdateNodes", 7, pb.UpdateNodesRequest, pb.ChangeReply, True, "operator")
+JOBS = Method("Jobs", 8, pb.JobsRequest, pb.JobsReply, False, "anyone")
+NODES = Method("Nodes", 9, pb.NodesRequest, pb.NodesReply, False, "anyone")
+SATELLITES = Method("Satellites", 10, pb.SatellitesRequest, pb.SatellitesReply, False, "anyone")
+ACCOUNTING = Method("Accounting", 11, pb.AccountingRequest, pb.AccountingReply, False, "anyone")
+WAIT_JOBS = Method("WaitJobs", 12, pb.WaitJobsRequest, pb.JobsReply, False, "anyone")
+CONFIG = Method("Config", 13, pb.ConfigRequest, pb.ConfigReply, False, "anyone")
+CREATE_STEP = Method("CreateStep", 14, pb.CreateStepRequest, pb.CreateStepReply, True, "owner")
+WAIT_STEP = Method("WaitStep", 15, pb.WaitStepRequest, pb.StepReply, False, "owner")
+FINISH_STEP = Method("FinishStep", 16, pb.FinishStepRequest, pb.ChangeReply, True, "owner")
+
+METHODS: tuple[Method[Any, Any], ...] = (
+    PING,
+    SUBMIT,
+    CANCEL,
+    HOLD,
+    REQUEUE,
+    UPDATE_JOB,
+    UPDATE_NODES,
+    JOBS,
+    NODES,
+    SATELLITES,
+    ACCOUNTING,
+    WAIT_JOBS,
+    CONFIG,
+    CREATE_STEP,
+    WAIT_STEP,
+    FINISH_STEP,
+)
+
+BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}
+BY_NAME: dict[str, Method[Any, Any]] = {method.name: method for method in METHODS}
+BY_PATH: dict[str, Method[Any, Any]] = {method.path: method for method in METHODS}

@@ -1,0 +1,140 @@
+"""How this project uses gRPC: channel and server options, limits, addresses.
+
+Invariant: both ends of a link are built from these values, so keepalive times agree and message sizes match.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import Final
+
+import msgspec
+
+CONTROL_FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
+CONTROL_ITEM_BYTES_MAX: Final = 3 * 1024 * 1024
+# Several items share a frame up to here; a larger item travels alone.
+FRAME_BYTES_TARGET: Final = 512 * 1024
+BULK_CHUNK_BYTES_MAX: Final = 256 * 1024
+# A chunk's data plus its hash and numbers.
+BULK_ITEM_BYTES_MAX: Final = BULK_CHUNK_BYTES_MAX + 4096
+DOOR_MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+_KEEPALIVE_MS: Final = 20_000
+_KEEPALIVE_TIMEOUT_MS: Final = 5_000
+
+Options = list[tuple[str, int | str]]
+
+
+class LinkSettings(msgspec.Struct, frozen=True):
+    """Bounds of every link. A link whose control queue exceeds either bound is closed: the peer does not keep up."""
+
+    connect_timeout_s: float = 1.5
+    hello_timeout_s: float = 2.0
+    close_grace_s: float = 1.0
+    queue_items_max: int = 65_536
+    queue_bytes_max: int = 32 * 1024 * 1024
+    bulk_window_bytes: int = 1024 * 1024
+    bulk_open_timeout_s: float = 5.0
+    handshakes_max: int = 512
+    links_max: int = 4096
+
+
+class TableSettings(msgspec.Struct, frozen=True):
+    """Bounds of a link table. Dialled links above `cached_max` that were quiet for `idle_s` are closed, oldest first;
+    at `dialled_max` a dial is refused."""
+
+    cached_max: int = 256
+    dialled_max: int = 1024
+    idle_s: float = 60.0
+    dials_max: int = 32
+    backoff_first_s: float = 0.2
+    backoff_max_s: float = 5.0
+    backoff_entries_max: int = 65_536
+
+
+def link_channel_options() -> Options:
+    """For a dialled link: one channel, one peer, one life; the table redials, not gRPC."""
+    return [
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_retries", 0),
+        ("grpc.service_config_disable_resolution", 1),
+        ("grpc.max_receive_message_length", CONTROL_FRAME_BYTES_MAX),
+        ("grpc.max_send_message_length", CONTROL_FRAME_BYTES_MAX),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # `min` doubles as gRPC's own connect timeout and must stay above ours.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.min_reconnect_backoff_ms", 3_000),
+        ("grpc.max_reconnect_backoff_ms", 3_000),
+    ]
+
+
+def door_channel_options() -> Options:
+    """For a remote client of the controller."""
+    return [
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.enable_retries", 0),
+        ("grpc.service_config_disable_resolution", 1),
+        ("grpc.max_receive_message_length", DOOR_MESSAGE_BYTES_MAX),
+        ("grpc.max_send_message_length", DOOR_MESSAGE_BYTES_MAX),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 1_500),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+    ]
+
+
+def server_options(message_bytes_max: int = CONTROL_FRAME_BYTES_MAX) -> Options:
+    """For a server of links, and of the door when `message_bytes_max` is its limit."""
+    return [
+        # Two processes on one port would each get half of the connections.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", message_bytes_max),
+        ("grpc.max_send_message_length", message_bytes_max),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+        # The default of 2 strikes would end links whose peers ping as agreed above.
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+def split_endpoint(endpoint: str) -> tuple[str, int]:
+    """`host:port` or `[v6]:port` taken apart. Raises ValueError that names the endpoint."""
+    host, colon, port = endpoint.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16 or not host:
+        raise ValueError(f"endpoint {endpoint!r} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address (or `localhost`) cannot leave this host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def grpc_target(endpoint: str) -> str:
+    """The endpoint as a numeric gRPC target, so that gRPC starts no resolver of its own.
+
+    Raises ValueError for a malformed endpoint, OSError when the name cannot be resolved.
+    """
+    host, port = split_endpoint(endpoint)
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        address = ipaddress.ip_address(found[0][4][0])
+    if address.version == 6:
+        return f"ipv6:[{address}]:{port}"
+    return f"ipv4:{address}:{port}"

@@ -1,0 +1,63 @@
+"""A gRPC server process-wide: links and, on the controller, the door.
+
+Invariant: every handler runs behind the `Guard`; `stop` waits for the handlers' own clean-up, which gRPC does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc
+import grpc.aio
+
+from eslurm.rpc.guard import Guard
+from eslurm.rpc.options import CONTROL_FRAME_BYTES_MAX, grpc_target, server_options, split_endpoint
+
+
+class RpcServer:
+    """Serves generic handlers. Make it inside the running loop.
+
+    `calls_max` bounds concurrent calls and streams (a link takes up to two).
+    """
+
+    def __init__(
+        self,
+        handlers: Sequence[grpc.GenericRpcHandler],
+        guard: Guard,
+        calls_max: int = 16_384,
+        message_bytes_max: int = CONTROL_FRAME_BYTES_MAX,
+    ) -> None:
+        self._server = grpc.aio.server(
+            handlers=handlers,
+            interceptors=(guard,),
+            options=server_options(message_bytes_max),
+            maximum_concurrent_rpcs=calls_max,
+        )
+
+    async def listen(self, endpoint: str, credentials: grpc.ServerCredentials | None = None) -> str:
+        """Bind an endpoint (port 0: any) and return it with the port it got.
+
+        Raises OSError that names the endpoint when it cannot be bound, ValueError when it is malformed.
+        """
+        host, _port = split_endpoint(endpoint)
+        target = await grpc_target(endpoint)
+        address = target.partition(":")[2]
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen at {endpoint}: {error}") from None
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        await self._server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no new calls, give those under way `grace_s`, then cancel them.
+
+        The owner has drained its gate and closed its links before: gRPC waits for nobody's clean-up.
+        """
+        await self._server.stop(grace_s)

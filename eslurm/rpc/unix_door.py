@@ -1,0 +1,381 @@
+"""The door for commands on this host: framed protobuf on a Unix socket.
+
+The kernel says who the caller is. Invariant: whatever arrives on a connection can end at worst that connection;
+calls, connections and buffers are bounded; every call is answered, expires, or ends with its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import stat
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from eslurm.core.job.model import Principal
+from eslurm.ports.door import Answered, Answerer, Caller, Status
+from eslurm.rpc.counters import DoorCounters
+from eslurm.rpc.framing import (
+    CONNECTION_STREAM,
+    FLAG_RETRY,
+    NO_REQUEST_ID,
+    REPLY_HEADER,
+    REQUEST_BYTES_MAX,
+    REQUEST_HEADER,
+    VERSION,
+)
+from eslurm.rpc.methods import BY_NUMBER, Method
+from eslurm.rpc.principals import Principals
+from eslurm.rpc.status import refusal_of
+
+_HEADER_BYTES = REQUEST_HEADER.size
+_UCRED = struct.Struct("=iII")
+
+
+class UnixDoorSettings(msgspec.Struct, frozen=True):
+    """Bounds of a Unix door."""
+
+    connections_max: int = 1024
+    connections_per_uid_max: int = 256
+    calls_per_connection_max: int = 256
+    calls_max: int = 8192
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    backlog: int = 1024
+
+
+class UnixDoor:
+    """Serves one socket. The socket is open to all: who may do what is decided per call."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        answerer: Answerer,
+        principals: Principals,
+        settings: UnixDoorSettings | None = None,
+        counters: DoorCounters | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.answerer = answerer
+        self.principals = principals
+        self.settings = settings or UnixDoorSettings()
+        self.counters = counters or DoorCounters()
+        self.calls_now = 0
+        self.by_uid: Counter[int] = Counter()
+        self.connections: set[_Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._server: asyncio.Server | None = None
+        self._inode = 0
+
+    async def start(self) -> None:
+        """Begin to serve. Raises OSError that names the path when it is too long, taken, or not a socket."""
+        listener = _bind(self.path)
+        self._inode = os.stat(self.path).st_ino
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(
+            lambda: _Connection(self, loop), sock=listener, backlog=self.settings.backlog
+        )
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Close the door and all connections; answers on their way have `grace_s` to be read.
+
+        What should still be answered is drained at the gate before.
+        """
+        if self._server is not None:
+            self._server.close()
+        with contextlib.suppress(OSError):
+            # Not another process's socket that took the place meanwhile.
+            if os.stat(self.path).st_ino == self._inode:
+                self.path.unlink()
+        for connection in list(self.connections):
+            connection.close()
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._empty.wait()
+        for connection in list(self.connections):
+            connection.abort()
+        await self._empty.wait()
+
+    def enter(self, connection: _Connection, uid: int) -> bool:
+        """Count a connection in, if it may come."""
+        settings = self.settings
+        self.counters.connections += 1
+        if (
+            len(self.connections) >= settings.connections_max
+            or self.by_uid[uid] >= settings.connections_per_uid_max
+        ):
+            self.counters.connections_refused += 1
+            return False
+        self.by_uid[uid] += 1
+        self.connections.add(connection)
+        self.counters.connections_now += 1
+        self._empty.clear()
+        return True
+
+    def leave(self, connection: _Connection, uid: int) -> None:
+        """Count a connection out, if it was in."""
+        if connection not in self.connections:
+            return
+        self.connections.discard(connection)
+        self.counters.connections_now -= 1
+        self.by_uid[uid] -= 1
+        if not self.by_uid[uid]:
+            del self.by_uid[uid]
+        if not self.connections:
+            self._empty.set()
+
+
+def _bind(path: Path) -> socket.socket:
+    """A bound socket, mode 0666, in a directory all may enter; a dead process's socket is replaced."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if path.exists() or path.is_symlink():
+        _remove_dead(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        listener.bind(str(path))
+        path.chmod(0o666)
+    except OSError as error:
+        listener.close()
+        # A name that does not fit says so without a number.
+        raise OSError(
+            error.errno or errno.ENAMETOOLONG, f"cannot listen at {path}: {error.strerror or error}"
+        ) from None
+    return listener
+
+
+def _remove_dead(path: Path) -> None:
+    if not stat.S_ISSOCK(path.lstat().st_mode):
+        raise OSError(errno.EEXIST, f"{path} exists and is not a socket; remove it or choose another path")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        # EAGAIN means a full backlog: somebody lives there.
+        taken = probe.connect_ex(str(path)) in (0, errno.EAGAIN)
+    if taken:
+        raise OSError(errno.EADDRINUSE, f"another process serves {path}; stop it first")
+    path.unlink(missing_ok=True)
+
+
+def peer_ids(transport: asyncio.BaseTransport) -> tuple[int, int]:
+    """(uid, gid) of the process that connected, as the kernel recorded them then."""
+    raw = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    _pid, uid, gid = _UCRED.unpack(raw)
+    return uid, gid
+
+
+class _Call:
+    """One call under way on a connection."""
+
+    __slots__ = ("task", "timer")
+
+    def __init__(self, task: asyncio.Task[None], timer: asyncio.TimerHandle) -> None:
+        self.task = task
+        self.timer = timer
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, door: UnixDoor, loop: asyncio.AbstractEventLoop) -> None:
+        self._door = door
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._uid = -1
+        self._principal: Principal | None = None
+        self._buffer = bytearray()
+        self._calls: dict[int, _Call] = {}
+        self._replies: list[bytes] = []
+        self._broken = False
+
+    # ---- the connection ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        door = self._door
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        uid, gid = peer_ids(transport)
+        self._uid = uid
+        if not door.enter(self, uid):
+            self._break(Status.UNAVAILABLE, "too many connections to this door; try again")
+            return
+        self._principal = door.principals.cached(uid, gid)
+        if self._principal is None:
+            self._keep(self._loop.create_task(self._identify(uid, gid), name=f"principal {uid}"))
+
+    async def _identify(self, uid: int, gid: int) -> None:
+        try:
+            self._principal = await self._door.principals.resolve(uid, gid)
+        except Exception as error:
+            self._break(refusal_of(error).status, f"uid {uid} could not be looked up")
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            self._take_frames()
+            self.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        door = self._door
+        door.leave(self, self._uid)
+        door.calls_now -= len(self._calls)
+        for call in self._calls.values():
+            call.timer.cancel()
+            call.task.cancel()
+        self._calls.clear()
+
+    def pause_writing(self) -> None:
+        """Who does not read answers asks no more questions."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """End the connection after what was answered has gone out."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _break(self, status: Status, text: str) -> None:
+        self._broken = True
+        self._buffer.clear()
+        self._reply(CONNECTION_STREAM, status, text.encode())
+        self.close()
+
+    # ---- requests ----
+
+    def data_received(self, data: bytes) -> None:
+        if self._broken:
+            return
+        self._buffer += data
+        if self._principal is not None:
+            self._take_frames()
+        elif self._transport is not None:
+            # Not in `connection_made`: uvloop begins to read after it whatever was said there.
+            self._transport.pause_reading()
+
+    def _take_frames(self) -> None:
+        buffer = self._buffer
+        offset = 0
+        limit_bytes = self._door.settings.request_bytes_max
+        while len(buffer) - offset >= _HEADER_BYTES:
+            header = REQUEST_HEADER.unpack_from(buffer, offset)
+            length, version = header[0], header[1]
+            if version != VERSION:
+                self._garbage(f"a frame of version {version}; this door speaks version {VERSION}")
+                return
+            if length > limit_bytes:
+                self._garbage(f"a request of {length} bytes; at most {limit_bytes} are taken")
+                return
+            end = offset + _HEADER_BYTES + length
+            if len(buffer) < end:
+                break
+            self._begin(header, bytes(buffer[offset + _HEADER_BYTES : end]))
+            if self._broken:
+                return
+            offset = end
+        del buffer[:offset]
+
+    def _garbage(self, text: str) -> None:
+        self._door.counters.broken_frames += 1
+        self._break(Status.INVALID_ARGUMENT, text)
+
+    def _begin(self, header: tuple[Any, ...], payload: bytes) -> None:
+        _length, _version, flags, number, stream, deadline_ms, request_id = header
+        door = self._door
+        door.counters.calls += 1
+        if stream == CONNECTION_STREAM or stream in self._calls:
+            self._garbage(f"stream {stream} is in use")
+            return
+        method = BY_NUMBER.get(number)
+        if method is None:
+            self._refuse(stream, Status.UNIMPLEMENTED, f"this door knows no method {number}; is it older?")
+            return
+        if not deadline_ms:
+            self._refuse(stream, Status.INVALID_ARGUMENT, f"{method.name} needs a deadline")
+            return
+        if (
+            len(self._calls) >= door.settings.calls_per_connection_max
+            or door.calls_now >= door.settings.calls_max
+        ):
+            self._refuse(stream, Status.RESOURCE_EXHAUSTED, "too many calls at once; wait for answers")
+            return
+        assert self._principal is not None
+        caller = Caller(
+            self._principal,
+            b"" if request_id == NO_REQUEST_ID else request_id,
+            bool(flags & FLAG_RETRY),
+            deadline_ms * 1000,
+            "socket",
+        )
+        task = self._loop.create_task(self._answer(stream, method, payload, caller))
+        self._keep(task)
+        timer = self._loop.call_later(deadline_ms / 1000, self._expire, stream)
+        self._calls[stream] = _Call(task, timer)
+        door.calls_now += 1
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        tasks = self._door.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _answer(self, stream: int, method: Method[Any, Any], payload: bytes, caller: Caller) -> None:
+        try:
+            answered = await self._door.answerer.answer(method, payload, caller)
+        except Exception as error:
+            refusal = refusal_of(error)
+            answered = Answered(refusal.status, refusal.text, b"")
+        if self._end_call(stream):
+            if answered.status is Status.OK:
+                self._reply(stream, Status.OK, answered.reply)
+            else:
+                self._refuse(stream, answered.status, answered.text)
+
+    def _expire(self, stream: int) -> None:
+        call = self._calls[stream]
+        self._end_call(stream)
+        call.task.cancel()
+        self._door.counters.deadlines_missed += 1
+        self._refuse(stream, Status.DEADLINE_EXCEEDED, "the deadline passed before the answer was known")
+
+    def _end_call(self, stream: int) -> bool:
+        call = self._calls.pop(stream, None)
+        if call is None:
+            return False
+        call.timer.cancel()
+        self._door.calls_now -= 1
+        return True
+
+    # ---- replies ----
+
+    def _refuse(self, stream: int, status: Status, text: str) -> None:
+        self._door.counters.calls_refused += 1
+        self._reply(stream, status, text.encode())
+
+    def _reply(self, stream: int, status: Status, body: bytes) -> None:
+        if self._transport is None:
+            return
+        if not self._replies:
+            # Answers that become known in the same tick share a write.
+            self._loop.call_soon(self._flush)
+        self._replies.append(REPLY_HEADER.pack(len(body), VERSION, status, 0, stream))
+        self._replies.append(body)
+
+    def _flush(self) -> None:
+        replies, self._replies = self._replies, []
+        if replies and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(replies))
