@@ -1,0 +1,26 @@
+"""What commands do with a ChangeReply: how many things changed, and which could not be."""
+
+from __future__ import annotations
+
+from escli import exits, program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def report(command: str, reply: Any, *, as_json: bool, quiet: bool = False, nothing: str = "") -> int:
+    """Tell the problems, one line each; the exit code says whether there were any.
+
+    `nothing` is what to say when nothing changed though nothing went wrong.
+    """
+    if as_json:
+        from escli.as_json import to_json
+
+        program.say(to_json(reply))
+    else:
+        for problem in reply.problems:
+            program.warn(command, f"{problem.what}: {problem.text}" if problem.what else problem.text)
+        if nothing and not quiet and not reply.count and not reply.problems:
+            program.warn(command, nothing)
+    return exits.FAILED if reply.problems else exits.OK

@@ -1,0 +1,168 @@
+"""`esacct`: what has run. One line for each attempt that has ended."""
+
+from __future__ import annotations
+
+import sys
+
+from escli import clock, exits, program
+from escli.door import Door, open_door
+from escli.esqueue import job_refs, split_jobs
+from escli.tables import Column, render, separated
+from eslurm.compat.durations import format_elapsed
+from eslurm.compat.errors import OptionError, escaped, nearest, whole_number
+from eslurm.compat.moments import format_moment, parse_moment
+from eslurm.compat.states import parse_states
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from escli.options import Words
+
+COMMAND = "esacct"
+_LIMIT = 1000
+_LIMIT_MAX = 10_000_000
+_PAGE = 10_000
+DEFAULT_COLUMNS = "jobid,jobname,user,partition,alloccpus,state,exitcode,elapsed,nodelist"
+
+
+def _moment(at_us: int) -> str:
+    return format_moment(at_us, clock.local_offset_s)
+
+
+def _label(run: Any) -> str:
+    if run.HasField("array_task"):
+        return f"{run.array_job_id}_{run.array_task}"
+    return str(run.job_id)
+
+
+def _elapsed_us(run: Any) -> int:
+    return int(run.ended_us - run.started_us) if run.started_us and run.ended_us else 0
+
+
+def _cpu(cpu_us: int) -> str:
+    return f"{format_elapsed(cpu_us // 1_000_000)}.{cpu_us % 1_000_000 // 1000:03d}"
+
+
+COLUMNS: Mapping[str, tuple[str, bool, Callable[[Any], str]]] = {
+    "jobid": ("JobID", True, _label),
+    "jobidraw": ("JobIDRaw", True, lambda run: str(run.job_id)),
+    "attempt": ("Attempt", True, lambda run: str(run.attempt)),
+    "jobname": ("JobName", False, lambda run: escaped(run.name)),
+    "user": ("User", False, lambda run: run.user),
+    "account": ("Account", False, lambda run: run.account),
+    "partition": ("Partition", False, lambda run: run.partition),
+    "alloccpus": ("AllocCPUS", True, lambda run: str(run.cpus)),
+    "allocnodes": ("AllocNodes", True, lambda run: str(run.nodes)),
+    "state": ("State", False, lambda run: run.state),
+    "exitcode": ("ExitCode", True, lambda run: f"{run.exit_code}:{run.exit_signal}"),
+    "submit": ("Submit", False, lambda run: _moment(run.submitted_us)),
+    "start": ("Start", False, lambda run: _moment(run.started_us)),
+    "end": ("End", False, lambda run: _moment(run.ended_us)),
+    "elapsed": ("Elapsed", True, lambda run: format_elapsed(_elapsed_us(run) // 1_000_000)),
+    "elapsedraw": ("ElapsedRaw", True, lambda run: str(_elapsed_us(run) // 1_000_000)),
+    "cputimeraw": ("CPUTimeRAW", True, lambda run: str(run.cpus * _elapsed_us(run) // 1_000_000)),
+    "usercpu": ("UserCPU", True, lambda run: _cpu(run.user_cpu_us)),
+    "systemcpu": ("SystemCPU", True, lambda run: _cpu(run.system_cpu_us)),
+    "totalcpu": ("TotalCPU", True, lambda run: _cpu(run.user_cpu_us + run.system_cpu_us)),
+    "maxrss": ("MaxRSS", True, lambda run: f"{run.max_rss_kib}K"),
+    "nodelist": ("NodeList", False, lambda run: run.node_names),
+    "reason": ("Reason", False, lambda run: escaped(run.exit_text)),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return program.run(COMMAND, _account, argv)
+
+
+def _account(given: Words) -> int:
+    program.no_more_words(given.rest, "is not an option; jobs are named with -j")
+    if given.has("helpformat"):
+        program.say("\n".join(head for head, _, _ in COLUMNS.values()))
+        return exits.OK
+    names = _columns(given)
+    limit = _limit(given)
+    request = _request(given)
+    with open_door(given, COMMAND) as door:
+        runs, is_cut = _fetch(door, request, limit)
+    sys.stdout.write(_render(runs, names, given))
+    if is_cut:
+        program.warn(COMMAND, f"there is more than these {limit} lines: see --limit, -S and -E")
+    return exits.OK
+
+
+def _columns(given: Words) -> list[str]:
+    text = given.text("format", DEFAULT_COLUMNS)
+    names = []
+    for word in text.lower().split(","):
+        # sacct's widths (jobid%20) are accepted: columns fit their cells anyway.
+        name = word.strip().partition("%")[0]
+        if name not in COLUMNS:
+            near = nearest(name, COLUMNS)
+            way_out = f"did you mean {near}?" if near else "see esacct --helpformat"
+            raise OptionError(given.spelling("format"), word, "is not a column", way_out)
+        names.append(name)
+    return names
+
+
+def _limit(given: Words) -> int:
+    if not given.has("limit"):
+        return _LIMIT
+    text = given.text("limit")
+    number = whole_number(text, 9)
+    if not 0 < number <= _LIMIT_MAX:
+        raise OptionError(
+            given.spelling("limit"), text, f"is not a number from 1 to {_LIMIT_MAX}", "use e.g. --limit 50"
+        )
+    return number
+
+
+def _request(given: Words) -> Any:
+    from eslurm.v1 import controller_pb2 as pb
+
+    since = given.text("starttime", "" if given.has("jobs") else "today")
+    request = pb.AccountingRequest(
+        user=given.text("user"), partition=given.text("partition"), name=given.text("name")
+    )
+    if since:
+        request.since_us = _instant(since, given.spelling("starttime"))
+    if given.has("endtime"):
+        request.until_us = _instant(given.text("endtime"), given.spelling("endtime"))
+    if given.has("state"):
+        request.states.extend(parse_states(given.text("state"), given.spelling("state")))
+    if given.has("jobs"):
+        request.jobs.extend(job_refs(split_jobs(given.text("jobs")), given.spelling("jobs")))
+    return request
+
+
+def _instant(text: str, option: str) -> int:
+    return parse_moment(text, clock.now_us(), clock.local_offset_s, option, past=True)
+
+
+def _fetch(door: Door, request: Any, limit: int) -> tuple[list[Any], bool]:
+    """Up to `limit` runs, page by page, and whether there are more."""
+    runs: list[Any] = []
+    while True:
+        request.limit = min(_PAGE, limit - len(runs))
+        reply = door.call("Accounting", request)
+        runs.extend(reply.attempts)
+        if not reply.next_page or not reply.attempts or len(runs) >= limit:
+            return runs[:limit], bool(reply.next_page)
+        request.page = reply.next_page
+
+
+def _render(runs: Sequence[Any], names: Sequence[str], given: Words) -> str:
+    if given.has("json"):
+        import json
+
+        from escli.as_json import fields_of
+
+        return json.dumps({"attempts": [fields_of(run) for run in runs]}, indent=1) + "\n"
+    chosen = [COLUMNS[name] for name in names]
+    rows = [[cell(run) for _, _, cell in chosen] for run in runs]
+    header = not given.has("noheader")
+    if given.has("parsable2"):
+        return separated([head for head, _, _ in chosen], rows, header=header)
+    return render([Column(head, right=right) for head, right, _ in chosen], rows, header=header)

@@ -1,0 +1,178 @@
+"""`esinfo`: partitions and nodes by state, nodes out of service, satellites."""
+
+from __future__ import annotations
+
+import sys
+
+from escli import clock, exits, program
+from escli.door import Door, open_door
+from escli.tables import Column, render
+from eslurm.compat.durations import format_duration, format_time_limit
+from eslurm.compat.errors import OptionError, escaped
+from eslurm.compat.hostlist import expand, fold
+from eslurm.compat.moments import format_moment
+from eslurm.compat.sizes import format_memory
+from eslurm.compat.states import NODE_STATES, node_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from escli.options import Words
+
+COMMAND = "esinfo"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return program.run(COMMAND, _info, argv)
+
+
+def _info(given: Words) -> int:
+    program.no_more_words(given.rest, "is not an option; nodes are named with -n")
+    states = _states(given)
+    names = expand(given.text("nodes"), given.spelling("nodes")) if given.has("nodes") else ()
+    from eslurm.v1 import controller_pb2 as pb
+
+    with open_door(given, COMMAND) as door:
+        if given.has("satellites"):
+            sys.stdout.write(_satellites(door, given))
+            return exits.OK
+        reply = door.call("Nodes", pb.NodesRequest(names=names, partition=given.text("partition")))
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        program.say(to_json(reply))
+        return exits.OK
+    nodes = [node for node in reply.nodes if not states or state_of(node) in states]
+    sys.stdout.write(_table(given, nodes, reply.partitions))
+    return exits.OK
+
+
+def _states(given: Words) -> frozenset[str]:
+    if not given.has("states"):
+        return frozenset()
+    chosen = set()
+    for word in given.text("states").lower().split(","):
+        found = [state for state in NODE_STATES if word and state.startswith(word)]
+        if not found:
+            raise OptionError(
+                given.spelling("states"), word, "is not a node state", f"use some of {', '.join(NODE_STATES)}"
+            )
+        chosen.update(found)
+    return frozenset(chosen)
+
+
+def state_of(node: Any) -> str:
+    """The node's state in sinfo's words."""
+    return node_state(node.state, node.flags, node.cores_used, node.cores)
+
+
+def _table(given: Words, nodes: Sequence[Any], partitions: Sequence[Any]) -> str:
+    header = not given.has("noheader")
+    if given.has("list-reasons"):
+        return _reasons(nodes, header)
+    if given.has("Node"):
+        return _by_node(nodes, header, is_long=given.has("long"))
+    return _by_partition(nodes, partitions, header, is_long=given.has("long"))
+
+
+def _by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, *, is_long: bool) -> str:
+    columns = [
+        Column("PARTITION"),
+        Column("AVAIL"),
+        Column("TIMELIMIT", right=True),
+        Column("NODES", right=True),
+        Column("STATE"),
+    ]
+    if is_long:
+        columns += [Column("CORES(A/T)", right=True), Column("MEMORY", right=True)]
+    columns.append(Column("NODELIST"))
+    rows = []
+    for partition in partitions:
+        head = [
+            partition.name + ("*" if partition.is_default else ""),
+            "up" if partition.up else "down",
+            format_time_limit(partition.time_limit_max_s).lower(),
+        ]
+        members = [node for node in nodes if partition.name in node.partitions]
+        for state, group in _grouped(members):
+            row = [*head, str(len(group)), state]
+            rows.append([*row, *_capacity(group)] if is_long else row)
+            rows[-1].append(fold(node.name for node in group))
+    return render(columns, rows, header=header)
+
+
+def _grouped(nodes: Iterable[Any]) -> list[tuple[str, list[Any]]]:
+    """Nodes by state, in the order of NODE_STATES."""
+    groups: dict[str, list[Any]] = {}
+    for node in nodes:
+        groups.setdefault(state_of(node), []).append(node)
+    order = {state: index for index, state in enumerate(NODE_STATES)}
+    return sorted(groups.items(), key=lambda item: order.get(item[0], len(order)))
+
+
+def _capacity(group: Sequence[Any]) -> list[str]:
+    used, total = sum(node.cores_used for node in group), sum(node.cores for node in group)
+    smallest, largest = min(node.memory_mib for node in group), max(node.memory_mib for node in group)
+    more = "+" if largest > smallest else ""
+    return [f"{used}/{total}", format_memory(smallest) + more]
+
+
+def _by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
+    columns = [Column("NODE"), Column("PARTITION"), Column("STATE"), Column("CORES(A/T)", right=True)]
+    if is_long:
+        columns += [Column("MEMORY(A/T)", right=True), Column("JOBS"), Column("SINCE"), Column("REASON")]
+    rows = []
+    for node in nodes:
+        row = [node.name, ",".join(node.partitions), state_of(node), f"{node.cores_used}/{node.cores}"]
+        if is_long:
+            row += [
+                f"{format_memory(node.memory_used_mib)}/{format_memory(node.memory_mib)}",
+                ",".join(map(str, node.jobs[:8])) + (",..." if len(node.jobs) > 8 else "") or "-",
+                format_moment(node.since_us, clock.local_offset_s),
+                escaped(node.reason) or "-",
+            ]
+        rows.append(row)
+    return render(columns, rows, header=header)
+
+
+def _reasons(nodes: Sequence[Any], header: bool) -> str:
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for node in nodes:
+        state = state_of(node)
+        if node.reason or state not in ("idle", "mixed", "allocated"):
+            since = format_moment(node.since_us, clock.local_offset_s)
+            groups.setdefault((escaped(node.reason) or "none", since, state), []).append(node.name)
+    rows = [[*key, fold(names)] for key, names in groups.items()]
+    columns = [Column("REASON"), Column("SINCE"), Column("STATE"), Column("NODELIST")]
+    return render(columns, rows, header=header)
+
+
+def _satellites(door: Door, given: Words) -> str:
+    from eslurm.v1 import controller_pb2 as pb
+
+    reply = door.call("Satellites", pb.SatellitesRequest())
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        return to_json(reply) + "\n"
+    rows = [
+        [
+            one.name,
+            one.state,
+            format_duration((reply.now_us - one.since_us) // 1_000_000) if one.since_us else "N/A",
+            str(one.broadcasts),
+            one.endpoint,
+        ]
+        for one in reply.satellites
+    ]
+    columns = [
+        Column("SATELLITE"),
+        Column("STATE"),
+        Column("FOR", right=True),
+        Column("BROADCASTS", right=True),
+        Column("ENDPOINT"),
+    ]
+    return render(columns, rows, header=not given.has("noheader"))

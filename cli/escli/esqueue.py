@@ -1,0 +1,146 @@
+"""`esqueue`: the jobs that wait and run, as a table or JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from escli import exits, program
+from escli.door import open_door
+from eslurm.compat.errors import OptionError
+from eslurm.compat.jobrefs import NO_TASK, parse_job_refs
+from eslurm.compat.states import parse_states
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from escli.options import Words
+
+COMMAND = "esqueue"
+_WATCH_MAX_S = 86_400.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return program.run(COMMAND, _queue, argv)
+
+
+def _queue(given: Words) -> int:
+    program.no_more_words(given.rest, "is not an option; jobs are named with -j")
+    pause_s = _pause_s(given)
+    shape = _shape(given)
+    request = _request(given)
+    with open_door(given, COMMAND) as door:
+        while True:
+            text = _render(door.call("Jobs", request), given, shape)
+            if not pause_s:
+                sys.stdout.write(text)
+                return exits.OK
+            _redraw(text, pause_s)
+            time.sleep(pause_s)
+
+
+def _redraw(text: str, pause_s: float) -> None:
+    if sys.stdout.isatty():
+        sys.stdout.write(
+            f"\x1b[H\x1b[2Jevery {pause_s:g} s  {time.strftime('%H:%M:%S')}  (Ctrl-C ends)\n{text}"
+        )
+    else:
+        sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _pause_s(given: Words) -> float:
+    if not given.has("watch"):
+        return 0.0
+    text = given.text("watch")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= _WATCH_MAX_S:
+        raise OptionError(given.spelling("watch"), text, "is not a number of seconds", "use e.g. --watch 2")
+    return seconds
+
+
+def _shape(given: Words) -> Any:
+    from escli import queue_columns as columns
+
+    if given.has("format"):
+        return columns.by_format(given.text("format"), given.spelling("format")), ""
+    letters = columns.DEFAULT
+    if given.has("start"):
+        letters = columns.START
+    elif given.has("long"):
+        letters = columns.LONG
+    return columns.by_letters(letters), " "
+
+
+def _request(given: Words) -> Any:
+    from eslurm.v1 import controller_pb2 as pb
+
+    request = pb.JobsRequest(
+        user=chosen_user(given), partition=given.text("partition"), name=given.text("name")
+    )
+    if given.has("states"):
+        request.states.extend(parse_states(given.text("states"), given.spelling("states")))
+    if given.has("jobs"):
+        request.jobs.extend(job_refs(split_jobs(given.text("jobs")), given.spelling("jobs")))
+    request.finished_too = given.has("states") or given.has("jobs")
+    return request
+
+
+def chosen_user(given: Words) -> str:
+    """The user name that `--me` or `--user` means."""
+    if not given.has("me"):
+        return given.text("user")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def split_jobs(text: str) -> list[str]:
+    """`17,18_[3,5],19` at the commas outside brackets."""
+    words: list[str] = []
+    depth = start = 0
+    for at, char in enumerate(text):
+        depth += (char == "[") - (char == "]")
+        if char == "," and depth <= 0:
+            words.append(text[start:at])
+            start = at + 1
+    return [*words, text[start:]]
+
+
+def job_refs(words: Sequence[str], option: str) -> list[Any]:
+    """The JobRef messages that these words name. Raises OptionError."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    return [
+        pb.JobRef(job_id=job_id, task=None if task == NO_TASK else task)
+        for word in words
+        for job_id, task in parse_job_refs(word, option)
+    ]
+
+
+def _render(reply: Any, given: Words, shape: Any) -> str:
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        return to_json(reply) + "\n"
+    from escli import queue_columns
+    from escli.tables import render
+
+    (columns, cells), gap = shape
+    # An array's record whose last tasks are running has nothing to show that its tasks do not.
+    infos = [info for info in reply.jobs if info.array_tasks_left or not info.tasks_running]
+    infos.sort(key=queue_columns.sort_key)
+    if given.has("array"):
+        infos = queue_columns.unfolded(infos)
+    rows = queue_columns.fill(infos, cells, reply.now_us)
+    return render(columns, rows, header=not given.has("noheader"), gap=gap)

@@ -1,0 +1,26 @@
+"""The exit codes of all commands, in one table: the reference is generated from it."""
+
+from __future__ import annotations
+
+OK = 0
+FAILED = 1
+USAGE = 2
+UNREACHABLE = 3
+UNKNOWN_OUTCOME = 4
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+MEANINGS: tuple[tuple[str, str], ...] = (
+    ("0", "done"),
+    ("1", "refused by the cluster, or at least one of several things could not be done"),
+    ("2", "the command line, a script line or a script is wrong; nothing was sent"),
+    ("3", "no controller could be reached; nothing was changed"),
+    ("4", "no answer in time: the request may or may not have been carried out"),
+    ("130", "interrupted (Ctrl-C)"),
+    ("141", "the reader of the output went away"),
+    (
+        "any",
+        "`essubmit --wait` and `esrun` end with the job's or the tasks' own code; "
+        "128 + N when signal N ended them",
+    ),
+)

@@ -1,0 +1,12 @@
+"""How a command ends when it cannot do what it was asked: one line of text and an exit code of `exits`."""
+
+from __future__ import annotations
+
+
+class CommandFailed(Exception):
+    """`text` is one line for the person; `code` the exit code."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = " ".join(text.split())

@@ -1,0 +1,158 @@
+"""The texts of `--help` and `--version`, made from the option table. Imported only when asked for."""
+
+from __future__ import annotations
+
+import textwrap
+from importlib import metadata
+
+from escli import exits
+from escli.option_table import rows_of
+from escli.options import FLAG, IGNORED, OPTIONAL, REFUSED, Option
+
+_WIDTH = 100
+_COLUMN = 30
+
+
+class About:
+    """A command's head lines and examples."""
+
+    def __init__(
+        self, synopsis: str, purpose: str, examples: tuple[tuple[str, str], ...], notes: str = ""
+    ) -> None:
+        self.synopsis = synopsis
+        self.purpose = purpose
+        self.examples = examples
+        self.notes = notes
+
+
+COMMANDS: dict[str, About] = {
+    "essubmit": About(
+        "essubmit [OPTIONS] SCRIPT [ARGUMENT ...]\nessubmit [OPTIONS] --wrap COMMAND",
+        "Submit a batch job. Without SCRIPT, or with -, the script is read from standard input.",
+        (
+            ("essubmit -n 4 -t 1:00:00 run.sh input.dat", "four tasks, one hour"),
+            ("essubmit --array 0-15%4 tile.sh", "sixteen tasks, four at a time"),
+            ("essubmit -d afterok:12 join.sh", "after job 12 has ended well"),
+            ("essubmit --wait --wrap 'make test'", "wait; end with the job's exit code"),
+        ),
+        "Options may also stand in the script, before its first command, in lines that begin with #SBATCH or\n"
+        "#ESLURM. The command line wins over #ESLURM, and #ESLURM over #SBATCH.",
+    ),
+    "esqueue": About(
+        "esqueue [OPTIONS]",
+        "Show the jobs that wait or run.",
+        (
+            ("esqueue --me", "my jobs"),
+            ("esqueue -t PD --start", "waiting jobs and their planned starts"),
+            ("esqueue -h -j 17 -o %T", "the state of one job, for scripts"),
+            ("esqueue --watch 2", "look again every two seconds"),
+        ),
+    ),
+    "escancel": About(
+        "escancel [OPTIONS] [JOB ...]",
+        "End jobs, or send them a signal. JOB is 17, a task 17_4, or tasks 17_[4-6].",
+        (
+            ("escancel 17 18_3", "a job and one task of an array"),
+            ("escancel --me -t PD", "all my waiting jobs"),
+            ("escancel -s USR1 17", "send SIGUSR1"),
+        ),
+    ),
+    "esinfo": About(
+        "esinfo [OPTIONS]",
+        "Show partitions and nodes.",
+        (
+            ("esinfo", "partitions, their nodes by state"),
+            ("esinfo -N -l", "one line for each node"),
+            ("esinfo -R", "which nodes are out of service, and why"),
+            ("esinfo --satellites", "the satellites"),
+        ),
+    ),
+    "esacct": About(
+        "esacct [OPTIONS]",
+        "Show what has run: every attempt of every job that has ended.",
+        (
+            ("esacct", "since midnight"),
+            ("esacct -j 17", "all attempts of a job"),
+            ("esacct -u ada -S now-2days -s F,TO", "what failed in two days"),
+            ("esacct -P -o jobid,elapsed,maxrss", "for programs"),
+        ),
+    ),
+    "esctl": About(
+        "esctl [OPTIONS] ACTION [WORD ...]",
+        "Look closely at the cluster, and change it.",
+        (
+            ("esctl show job 17", "all that is known of a job (also: node, partition, config)"),
+            ("esctl update job 17 time=2:00:00 priority=10", "change a waiting job"),
+            ("esctl hold 17; esctl release 17", "keep a job waiting; let it go"),
+            ("esctl requeue 17", "end a job's run and let it wait again"),
+            ("esctl drain cn[001-004] reason='new memory'", "no new jobs on these nodes"),
+            ("esctl resume cn[001-004]", "back into service"),
+            ("esctl down cn007", "declare a node lost: you vouch that nothing runs there any more"),
+            ("esctl ping", "is the controller there?"),
+        ),
+        "What can be updated: name, partition, time, priority, begin, comment, nodes, arraylimit.",
+    ),
+    "esrun": About(
+        "esrun [OPTIONS] COMMAND [ARGUMENT ...]",
+        "Inside a job: start tasks on its nodes, show their output line by line, end with their highest exit code.",
+        (
+            ("esrun hostname", "one line for each task of the job"),
+            ("esrun -n 4 -l ./solve input", "four tasks, lines labelled 0: to 3:"),
+            ("esrun -N 2 -n 2 df /tmp", "one task on each of two nodes"),
+        ),
+        "Ctrl-C ends the tasks.",
+    ),
+}
+
+
+def version(command: str) -> str:
+    """`essubmit (eslurm) 0.1.0`"""
+    return f"{command} (eslurm) {metadata.version('eslurm')}"
+
+
+def usage(command: str) -> str:
+    """The whole text of `--help`."""
+    about = COMMANDS[command]
+    parts = [f"Usage: {about.synopsis.replace(chr(10), chr(10) + '       ')}", "", about.purpose]
+    groups: dict[str, list[Option]] = {}
+    for row in rows_of(command):
+        if row.kind not in (IGNORED, REFUSED):
+            groups.setdefault(row.group, []).append(row)
+    for group, rows in groups.items():
+        parts += ["", f"{group}:"]
+        for row in rows:
+            parts += _entry(row)
+    parts += ["", "Examples:"]
+    width = max(len(line) for line, _ in about.examples)
+    parts += [f"  {line.ljust(width)}  {what}" for line, what in about.examples]
+    if about.notes:
+        parts += ["", about.notes]
+    parts += ["", "Exit codes:"]
+    for code, meaning in exits.MEANINGS:
+        parts += _wrapped(f"  {code.ljust(4)} ", meaning)
+    return "\n".join(parts)
+
+
+def option_names(row: Option) -> str:
+    """`-n, --ntasks N`: how a row's option is written."""
+    value = {
+        FLAG: "",
+        OPTIONAL: "",
+    }.get(row.kind, f" {row.metavar}")
+    return (f"-{row.short}, " if row.short else "") + f"--{row.long}{value}"
+
+
+def _entry(row: Option) -> list[str]:
+    indent = "  " if row.short else "      "
+    head = f"{indent}{option_names(row)}"
+    lines = _wrapped(" " * _COLUMN, row.help)
+    if len(head) < _COLUMN - 1:
+        lines[0] = head.ljust(_COLUMN) + lines[0].lstrip()
+        return lines
+    return [head, *lines]
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+    )

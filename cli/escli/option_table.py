@@ -1,0 +1,351 @@
+"""Every option of every command, once. Parser, `--help` and the reference in docs/ are made from these rows.
+
+Names and meanings are sbatch's, squeue's, ... wherever the meaning is the same.
+"""
+
+from __future__ import annotations
+
+from escli.options import IGNORED, OPTIONAL, REFUSED, Option
+
+EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun"
+_JOB = "What the job is"
+_RESOURCES = "What it needs"
+_WHEN = "When it runs"
+_FILES = "Files and environment"
+_COMMAND = "This command"
+_CHOICE = "Which ones"
+_SHAPE = "What is shown"
+_LATER = "leave it out, or ask your site"
+
+ROWS: tuple[Option, ...] = (
+    # ---- essubmit: the job ----
+    Option(
+        "essubmit",
+        "job-name",
+        "J",
+        "NAME",
+        "name of the job (the script's name)",
+        group=_JOB,
+        example="-J fluid",
+    ),
+    Option(
+        "essubmit",
+        "partition",
+        "p",
+        "NAME",
+        "partition to run in (the default one)",
+        group=_JOB,
+        example="-p short",
+    ),
+    Option("essubmit", "account", "A", "NAME", "account to charge", group=_JOB, example="-A physics"),
+    Option(
+        "essubmit",
+        "comment",
+        "",
+        "TEXT",
+        "a note kept with the job",
+        group=_JOB,
+        example="--comment 'second try'",
+    ),
+    Option(
+        "essubmit",
+        "array",
+        "a",
+        "TASKS",
+        "run once per task number; %N: at most N at once",
+        group=_JOB,
+        example="--array 0-15:2%4",
+    ),
+    Option(
+        "essubmit",
+        "wrap",
+        "",
+        "COMMAND",
+        "run this shell command instead of a script",
+        group=_JOB,
+        example="--wrap 'make -j8'",
+    ),
+    # ---- essubmit: resources ----
+    Option(
+        "essubmit",
+        "nodes",
+        "N",
+        "N[-MAX]",
+        "number of nodes (as few as fit)",
+        group=_RESOURCES,
+        example="-N 2-4",
+    ),
+    Option("essubmit", "ntasks", "n", "N", "number of tasks (1)", group=_RESOURCES, example="-n 64"),
+    Option(
+        "essubmit",
+        "ntasks-per-node",
+        "",
+        "N",
+        "tasks on each node",
+        group=_RESOURCES,
+        example="--ntasks-per-node 8",
+    ),
+    Option(
+        "essubmit", "cpus-per-task", "c", "N", "cores for each task (1)", group=_RESOURCES, example="-c 4"
+    ),
+    Option(
+        "essubmit",
+        "mem",
+        "",
+        "SIZE",
+        "memory on each node; K, M (default), G or T",
+        group=_RESOURCES,
+        example="--mem 4G",
+    ),
+    Option(
+        "essubmit",
+        "mem-per-cpu",
+        "",
+        "SIZE",
+        "memory for each core",
+        group=_RESOURCES,
+        example="--mem-per-cpu 2G",
+    ),
+    Option(
+        "essubmit", "exclusive", "", "", "share its nodes with no other job", group=_RESOURCES, kind=OPTIONAL
+    ),
+    Option(
+        "essubmit",
+        "nodelist",
+        "w",
+        "NODES",
+        "use at least these nodes",
+        group=_RESOURCES,
+        example="-w cn[001-004]",
+    ),
+    Option(
+        "essubmit", "exclude", "x", "NODES", "use none of these nodes", group=_RESOURCES, example="-x cn007"
+    ),
+    # ---- essubmit: time and order ----
+    Option(
+        "essubmit",
+        "time",
+        "t",
+        "TIME",
+        "time limit: minutes, h:m:s, d-h:m:s or UNLIMITED",
+        group=_WHEN,
+        example="-t 1:30:00",
+    ),
+    Option(
+        "essubmit", "begin", "b", "WHEN", "not before this time", group=_WHEN, example="--begin now+2hours"
+    ),
+    Option(
+        "essubmit",
+        "dependency",
+        "d",
+        "LIST",
+        "wait for jobs: after, afterany, afterok, afternotok, aftercorr, singleton",
+        group=_WHEN,
+        example="-d afterok:12:13",
+    ),
+    Option(
+        "essubmit", "priority", "", "N", "priority; higher comes first", group=_WHEN, example="--priority 100"
+    ),
+    Option("essubmit", "hold", "H", "", "do not start before `esctl release`", group=_WHEN),
+    Option("essubmit", "requeue", "", "", "may be started again when a node is lost", group=_WHEN),
+    Option("essubmit", "no-requeue", "", "", "never start it a second time", group=_WHEN),
+    # ---- essubmit: files ----
+    Option(
+        "essubmit",
+        "output",
+        "o",
+        "FILE",
+        "standard output: %j job, %A_%a array task, %x name, %N node",
+        group=_FILES,
+        example="-o run-%j.out",
+    ),
+    Option(
+        "essubmit",
+        "error",
+        "e",
+        "FILE",
+        "standard error (where output goes)",
+        group=_FILES,
+        example="-e run-%j.err",
+    ),
+    Option(
+        "essubmit", "input", "i", "FILE", "standard input (/dev/null)", group=_FILES, example="-i data.txt"
+    ),
+    Option(
+        "essubmit",
+        "open-mode",
+        "",
+        "append|truncate",
+        "what to do with files that exist (append)",
+        group=_FILES,
+        example="--open-mode truncate",
+    ),
+    Option(
+        "essubmit",
+        "chdir",
+        "D",
+        "DIR",
+        "run in this directory (the current one)",
+        group=_FILES,
+        example="-D /scratch/run1",
+    ),
+    Option(
+        "essubmit",
+        "export",
+        "",
+        "LIST",
+        "ALL, NONE, or variables: NAME or NAME=VALUE",
+        group=_FILES,
+        example="--export ALL,DEBUG=1",
+    ),
+    # ---- essubmit: this command ----
+    Option(
+        "essubmit", "test-only", "", "", "say whether and when it could run; submit nothing", group=_COMMAND
+    ),
+    Option("essubmit", "parsable", "", "", "print the job id alone", group=_COMMAND),
+    Option("essubmit", "wait", "W", "", "wait for the end; the exit code is the job's", group=_COMMAND),
+    Option("essubmit", "quiet", "Q", "", "print nothing but errors", group=_COMMAND),
+    # ---- essubmit: Slurm's that mean nothing here, and those that must not be dropped ----
+    Option("essubmit", "mail-type", "", "TYPES", kind=IGNORED),
+    Option("essubmit", "mail-user", "", "USER", kind=IGNORED),
+    Option("essubmit", "hint", "", "TYPE", kind=IGNORED),
+    Option("essubmit", "profile", "", "TYPES", kind=IGNORED),
+    Option("essubmit", "gres", "", "LIST", _LATER, kind=REFUSED),
+    Option("essubmit", "gpus", "G", "N", _LATER, kind=REFUSED),
+    Option("essubmit", "gpus-per-node", "", "N", _LATER, kind=REFUSED),
+    Option("essubmit", "gpus-per-task", "", "N", _LATER, kind=REFUSED),
+    Option("essubmit", "constraint", "C", "LIST", "name nodes with --nodelist or --exclude", kind=REFUSED),
+    Option("essubmit", "qos", "q", "NAME", _LATER, kind=REFUSED),
+    Option("essubmit", "reservation", "", "NAME", _LATER, kind=REFUSED),
+    Option("essubmit", "licenses", "L", "LIST", _LATER, kind=REFUSED),
+    Option("essubmit", "signal", "", "SIGNAL", "the script gets SIGTERM before SIGKILL", kind=REFUSED),
+    Option("essubmit", "nice", "", "N", "use --priority", kind=REFUSED),
+    # ---- esrun ----
+    Option("esrun", "ntasks", "n", "N", "number of tasks (the job's)", example="-n 16"),
+    Option("esrun", "nodes", "N", "N", "number of nodes (the job's)", example="-N 4"),
+    Option("esrun", "cpus-per-task", "c", "N", "cores for each task (1)", example="-c 2"),
+    Option("esrun", "label", "l", "", "begin each line with the number of its task"),
+    Option(
+        "esrun", "chdir", "D", "DIR", "run in this directory (the current one)", example="-D /scratch/run1"
+    ),
+    Option("esrun", "job-name", "J", "NAME", "name of the step (the command's)", example="-J solver"),
+    Option("esrun", "jobid", "", "JOB", "the job to run in (this one)", example="--jobid 17"),
+    Option("esrun", "quiet", "Q", "", "say nothing of tasks that fail"),
+    # ---- esqueue ----
+    Option(
+        "esqueue escancel esacct", "user", "u", "USER", "jobs of this user", group=_CHOICE, example="-u ada"
+    ),
+    Option("esqueue escancel", "me", "", "", "my own jobs", group=_CHOICE),
+    Option(
+        "esqueue esacct",
+        "jobs",
+        "j",
+        "JOBS",
+        "these jobs: 17, 17_4, 17_[4-6]",
+        group=_CHOICE,
+        example="-j 17,18_3",
+    ),
+    Option(
+        "esqueue escancel",
+        "partition",
+        "p",
+        "NAME",
+        "jobs of this partition",
+        group=_CHOICE,
+        example="-p short",
+    ),
+    Option("esqueue escancel", "name", "n", "NAME", "jobs of this name", group=_CHOICE, example="-n fluid"),
+    Option(
+        "esqueue", "states", "t", "STATES", "jobs in these states, or all", group=_CHOICE, example="-t PD,R"
+    ),
+    Option(
+        "esqueue",
+        "format",
+        "o",
+        "FORMAT",
+        "columns: %i %P %j %u %t %T %M %l %D %C %m %R %r %S %V %e %Q %A %F %K %Z",
+        group=_SHAPE,
+        example="-o '%.10i %.20j %t %M'",
+    ),
+    Option("esqueue", "long", "l", "", "more columns", group=_SHAPE),
+    Option("esqueue", "start", "", "", "when waiting jobs are planned to start", group=_SHAPE),
+    Option("esqueue", "array", "r", "", "one line for each waiting task of an array", group=_SHAPE),
+    Option("esqueue", "watch", "i", "SECONDS", "show again and again", group=_SHAPE, example="--watch 2"),
+    # ---- escancel ----
+    Option("escancel", "state", "t", "STATE", "jobs in this state", group=_CHOICE, example="-t PD"),
+    Option(
+        "escancel",
+        "signal",
+        "s",
+        "SIGNAL",
+        "send a signal instead of ending the job",
+        group=_COMMAND,
+        example="-s USR1",
+    ),
+    Option("escancel", "quiet", "Q", "", "print nothing but errors", group=_COMMAND),
+    # ---- esinfo ----
+    Option("esinfo", "nodes", "n", "NODES", "these nodes", group=_CHOICE, example="-n cn[001-016]"),
+    Option("esinfo", "partition", "p", "NAME", "this partition", group=_CHOICE, example="-p short"),
+    Option(
+        "esinfo", "states", "t", "STATES", "nodes in these states", group=_CHOICE, example="-t idle,mixed"
+    ),
+    Option("esinfo", "Node", "N", "", "one line for each node", group=_SHAPE),
+    Option("esinfo", "long", "l", "", "more columns", group=_SHAPE),
+    Option("esinfo", "list-reasons", "R", "", "nodes out of service, since when and why", group=_SHAPE),
+    Option("esinfo", "satellites", "", "", "the satellites and their states", group=_SHAPE),
+    # ---- esacct ----
+    Option(
+        "esacct", "state", "s", "STATES", "runs that ended in these states", group=_CHOICE, example="-s F,TO"
+    ),
+    Option("esacct", "partition", "r", "NAME", "runs in this partition", group=_CHOICE, example="-r short"),
+    Option("esacct", "name", "", "NAME", "runs of jobs of this name", group=_CHOICE, example="--name fluid"),
+    Option(
+        "esacct",
+        "starttime",
+        "S",
+        "WHEN",
+        "runs that ended after this (today's midnight; ever, with -j)",
+        group=_CHOICE,
+        example="-S now-2days",
+    ),
+    Option(
+        "esacct",
+        "endtime",
+        "E",
+        "WHEN",
+        "runs that were submitted before this",
+        group=_CHOICE,
+        example="-E 2030-01-31",
+    ),
+    Option("esacct", "limit", "", "N", "at most this many lines (1000)", group=_CHOICE, example="--limit 50"),
+    Option(
+        "esacct",
+        "format",
+        "o",
+        "COLUMNS",
+        "columns by name, see --helpformat",
+        group=_SHAPE,
+        example="-o jobid,state,elapsed",
+    ),
+    Option("esacct", "helpformat", "", "", "list the names of all columns", group=_SHAPE),
+    Option("esacct", "parsable2", "P", "", "columns separated by |", group=_SHAPE),
+    # ---- several ----
+    Option("esqueue esinfo esacct", "noheader", "h", "", "no header line", group=_SHAPE),
+    Option("essubmit esqueue escancel esinfo esacct esctl", "json", "", "", "print JSON", group=_COMMAND),
+    Option(
+        EVERY,
+        "socket",
+        "",
+        "PATH",
+        "the controller's or the agent's socket",
+        group=_COMMAND,
+        example="--socket /run/eslurm/esctld.sock",
+    ),
+    Option(EVERY, "help", "", "", "show this text", group=_COMMAND),
+    Option(EVERY, "version", "V", "", "show the version", group=_COMMAND),
+)
+
+
+def rows_of(command: str) -> tuple[Option, ...]:
+    """The rows that apply to a command, in the table's order."""
+    return tuple(row for row in ROWS if command in row.commands.split())

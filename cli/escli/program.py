@@ -1,0 +1,91 @@
+"""What all commands share around their own work: options, help, version, and one-line failures with exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+from escli import exits
+from escli.failures import CommandFailed
+from escli.option_table import rows_of
+from escli.options import Parser
+from eslurm.compat.errors import OptionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from escli.options import Words
+
+
+def run(
+    command: str,
+    body: Callable[[Words], int],
+    argv: Sequence[str] | None = None,
+    *,
+    options_end_at_first_word: bool = False,
+    excludes: Mapping[str, Sequence[str]] | None = None,
+) -> int:
+    """Parse, do `body`, and give the process's exit code. Everything that fails is said in one line on stderr."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        parser = Parser(
+            rows_of(command), options_end_at_first_word=options_end_at_first_word, excludes=excludes
+        )
+        given = parser.parse(words)
+        if given.has("help") or given.has("version"):
+            say(_about(command, given))
+            code = exits.OK
+        else:
+            code = body(given)
+        sys.stdout.flush()
+    except OptionError as error:
+        return _fail(command, exits.USAGE, str(error))
+    except CommandFailed as failure:
+        return _fail(command, failure.code, failure.text)
+    except KeyboardInterrupt:
+        return _fail(command, exits.INTERRUPTED, "interrupted")
+    except BrokenPipeError:
+        return _reader_gone()
+    return code
+
+
+def _about(command: str, given: Words) -> str:
+    from escli import help_text
+
+    return help_text.usage(command) if given.has("help") else help_text.version(command)
+
+
+def say(line: str) -> None:
+    """A line for the person or program that reads standard output."""
+    sys.stdout.write(line + "\n")
+
+
+def warn(command: str, line: str) -> None:
+    """A line beside the result: on standard error, after what was said already."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{command}: {line}\n")
+    sys.stderr.flush()
+
+
+def _fail(command: str, code: int, text: str) -> int:
+    try:
+        warn(command, text)
+    except BrokenPipeError:
+        return _reader_gone()
+    return code
+
+
+def _reader_gone() -> int:
+    # The interpreter flushes stdout once more at its exit and would complain aloud.
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return exits.BROKEN_PIPE
+
+
+def no_more_words(words: Sequence[str], what: str = "is not expected here") -> None:
+    """Raise OptionError when words are left that the command has no use for."""
+    if words:
+        raise OptionError("argument", words[0], what, "see --help")

@@ -1,0 +1,198 @@
+"""The columns of esqueue and how a job fills them. Letters are squeue's (`-o '%.18i %t %M'`)."""
+
+from __future__ import annotations
+
+from escli import clock
+from escli.tables import Column
+from eslurm.compat.arrays import parse_array
+from eslurm.compat.durations import format_duration, format_time_limit
+from eslurm.compat.errors import OptionError, escaped, whole_number
+from eslurm.compat.moments import format_moment
+from eslurm.compat.sizes import format_memory
+from eslurm.compat.states import FINAL_STATES, reason_name, short_code
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, TypeAlias
+
+    Cell: TypeAlias = Callable[[Any, int], str]
+
+_WIDTH_MAX = 1000
+
+
+def job_label(info: Any, _now_us: int = 0) -> str:
+    """`17`, a task `17_4`, or an array's waiting tasks `17_[5-15%4]`."""
+    if info.HasField("array_task"):
+        return f"{info.array_job_id}_{info.array_task}"
+    if info.array_tasks_left:
+        return f"{info.job_id}_[{info.array_tasks_left}]"
+    return str(info.job_id)
+
+
+def _elapsed(info: Any, now_us: int) -> str:
+    if not info.started_us:
+        return "0:00"
+    return format_duration(((info.ended_us or now_us) - info.started_us) // 1_000_000)
+
+
+def _left(info: Any, now_us: int) -> str:
+    if not info.time_limit_s:
+        return "UNLIMITED"
+    used_s = ((info.ended_us or now_us) - info.started_us) // 1_000_000 if info.started_us else 0
+    return format_duration(info.time_limit_s - used_s)
+
+
+def _reason(info: Any) -> str:
+    if info.state == "PENDING":
+        return reason_name(info.reason) if info.reason else "None"
+    return "None" if info.state not in FINAL_STATES or not info.exit_code else "NonZeroExitCode"
+
+
+def _nodes_or_reason(info: Any, _now_us: int) -> str:
+    if info.state == "PENDING":
+        return f"({_reason(info)})"
+    return str(info.node_names)
+
+
+def _moment(at_us: int) -> str:
+    return format_moment(at_us, clock.local_offset_s)
+
+
+def _end_us(info: Any) -> int:
+    if info.ended_us or not (info.started_us and info.time_limit_s):
+        return int(info.ended_us)
+    return int(info.started_us + info.time_limit_s * 1_000_000)
+
+
+CELLS: Mapping[str, tuple[str, Cell]] = {
+    "i": ("JOBID", job_label),
+    "A": ("JOBID", lambda info, _: str(info.job_id)),
+    "F": ("ARRAY_JOB_ID", lambda info, _: str(info.array_job_id or info.job_id)),
+    "K": ("ARRAY_TASK_ID", lambda info, _: _task_label(info)),
+    "P": ("PARTITION", lambda info, _: info.partition),
+    "j": ("NAME", lambda info, _: escaped(info.name)),
+    "u": ("USER", lambda info, _: info.user),
+    "U": ("UID", lambda info, _: str(info.uid)),
+    "a": ("ACCOUNT", lambda info, _: info.account),
+    "t": ("ST", lambda info, _: short_code(info.state)),
+    "T": ("STATE", lambda info, _: info.state),
+    "M": ("TIME", _elapsed),
+    "L": ("TIME_LEFT", _left),
+    "l": ("TIME_LIMIT", lambda info, _: format_time_limit(info.time_limit_s)),
+    "D": ("NODES", lambda info, _: str(info.nodes)),
+    "C": ("CPUS", lambda info, _: str(info.cpus)),
+    "m": ("MIN_MEMORY", lambda info, _: format_memory(info.memory_mib)),
+    "N": ("NODELIST", lambda info, _: info.node_names),
+    "R": ("NODELIST(REASON)", _nodes_or_reason),
+    "r": ("REASON", lambda info, _: _reason(info)),
+    "Q": ("PRIORITY", lambda info, _: str(info.priority)),
+    "S": ("START_TIME", lambda info, _: _moment(info.started_us or info.planned_start_us)),
+    "V": ("SUBMIT_TIME", lambda info, _: _moment(info.submitted_us)),
+    "e": ("END_TIME", lambda info, _: _moment(_end_us(info))),
+    "E": ("DEPENDENCY", lambda info, _: info.dependencies or "(null)"),
+    "k": ("COMMENT", lambda info, _: escaped(info.comment) or "(null)"),
+    "Z": ("WORK_DIR", lambda info, _: escaped(info.work_dir)),
+}
+_RIGHT = frozenset("iAFKUMLlDCmQ")
+DEFAULT = "iPjutMDR"
+LONG = "iPjuTMlDCmR"
+START = "iPjutSDr"
+
+
+def _task_label(info: Any) -> str:
+    if info.HasField("array_task"):
+        return str(info.array_task)
+    return str(info.array_tasks_left) or "N/A"
+
+
+def by_letters(letters: str) -> tuple[list[Column], list[Cell]]:
+    """Columns that are as wide as they need."""
+    columns = [Column(CELLS[letter][0], right=letter in _RIGHT) for letter in letters]
+    return columns, [CELLS[letter][1] for letter in letters]
+
+
+def by_format(text: str, option: str = "--format") -> tuple[list[Column], list[Cell]]:
+    """Columns as squeue's format gives them: `%[.][width]letter` and text between. Raises OptionError."""
+    columns: list[Column] = []
+    cells: list[Cell] = []
+    for literal, spec in _format_parts(text):
+        if literal:
+            columns.append(Column(literal, width=len(literal)))
+            cells.append(lambda _info, _now_us, literal=literal: literal)  # type: ignore[misc]
+        if not spec:
+            continue
+        letter = spec[-1]
+        width = whole_number(spec[:-1].lstrip(".")) if spec[:-1].lstrip(".") else 0
+        if letter not in CELLS or not 0 <= width <= _WIDTH_MAX or spec.count(".") > 1:
+            known = " ".join(f"%{name}" for name in CELLS)
+            raise OptionError(
+                option,
+                text,
+                f"has '%{spec[:12]}' which is no column",
+                f"use e.g. '%.18i %t'; there are {known}",
+            )
+        head, cell = CELLS[letter]
+        columns.append(Column(head, right="." in spec, width=width, cut=width > 0, ragged=not width))
+        cells.append(cell)
+    return columns, cells
+
+
+def _format_parts(text: str) -> Iterator[tuple[str, str]]:
+    """(text before, what follows the %), piece by piece."""
+    at = 0
+    literal = ""
+    while at < len(text):
+        percent = text.find("%", at)
+        if percent < 0:
+            literal += text[at:]
+            break
+        literal += text[at:percent]
+        end = percent + 1
+        while end < len(text) and (text[end] == "." or "0" <= text[end] <= "9"):
+            end += 1
+        if text[end : end + 1] == "%":
+            literal += "%"
+        else:
+            yield literal, text[percent + 1 : end + 1] or " "
+            literal = ""
+        at = end + 1
+    yield literal, ""
+
+
+def fill(infos: Sequence[Any], cells: Sequence[Cell], now_us: int) -> list[list[str]]:
+    """One row of texts for each job."""
+    return [[cell(info, now_us) for cell in cells] for info in infos]
+
+
+_STATE_ORDER = {"PENDING": 0, "LAUNCHING": 1, "RUNNING": 2, "COMPLETING": 3}
+
+
+def sort_key(info: Any) -> tuple[int, int, int, int]:
+    """Waiting jobs first, the next one to start on top; then what runs, newest last."""
+    return (
+        _STATE_ORDER.get(info.state, 4),
+        -info.priority,
+        info.array_job_id or info.job_id,
+        info.array_task if info.HasField("array_task") else 2**31,
+    )
+
+
+def unfolded(infos: Sequence[Any], lines_max: int = 100_000) -> list[Any]:
+    """`esqueue --array`: one entry for each waiting task, as far as `lines_max` entries go."""
+    lines: list[Any] = []
+    for info in infos:
+        if not info.array_tasks_left:
+            lines.append(info)
+            continue
+        ranges, _ = parse_array(info.array_tasks_left, "array")
+        for first, last, step in ranges:
+            for task in range(first, last + 1, step):
+                if len(lines) >= lines_max:
+                    return lines
+                one = type(info)()
+                one.CopyFrom(info)
+                one.array_job_id = info.job_id
+                one.array_task = task
+                lines.append(one)
+    return lines

@@ -1,0 +1,228 @@
+"""The receiving end of a step's output: one connection from each node's supervisor, shown line by line.
+
+The frames are those of `eslurm.ports.step_runner`. Invariants: nothing is shown of a connection that has not
+proven itself with the step's cookie; a line of one task is never torn by another task's; what is held of an
+unfinished line is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from typing import BinaryIO
+
+import msgspec
+
+from eslurm.ports.step_runner import OutputFrame, OutputHello
+
+_HEADER = struct.Struct(">I")
+_FRAME_BYTES_MAX = 16 * 1024 * 1024
+_LINE_BYTES_MAX = 64 * 1024
+_READ_BYTES = 256 * 1024
+_HELLO_TIMEOUT_S = 10.0
+_BACKLOG = 4096
+
+_decode_hello = msgspec.msgpack.Decoder(OutputHello).decode
+_decode_frame = msgspec.msgpack.Decoder(OutputFrame).decode
+
+
+class LineWriter:
+    """Puts whole lines of many tasks onto two streams, each with its task's label when asked for."""
+
+    def __init__(self, out: BinaryIO, err: BinaryIO, *, label_width: int = 0) -> None:
+        self._sinks = {1: out, 2: err}
+        self._label_width = label_width
+        self._partial: dict[tuple[int, int], bytearray] = {}
+
+    def write(self, task: int, stream: int, data: bytes) -> None:
+        """Show the lines that `data` completes; hold the rest, unless the line grows too long."""
+        held = self._partial.setdefault((task, stream), bytearray())
+        held += data
+        end = held.rfind(b"\n") + 1
+        if not end and len(held) > _LINE_BYTES_MAX:
+            held += b"\n"
+            end = len(held)
+        if end:
+            self._show(task, stream, bytes(held[:end]))
+            del held[:end]
+
+    def end(self, task: int, stream: int) -> None:
+        """The stream is complete: a last line without a newline gets one."""
+        rest = self._partial.pop((task, stream), None)
+        if rest:
+            self._show(task, stream, bytes(rest) + b"\n")
+
+    def flush(self) -> None:
+        """Show what is held of all tasks, and pass on what is buffered."""
+        for task, stream in sorted(self._partial):
+            self.end(task, stream)
+        for sink in self._sinks.values():
+            sink.flush()
+
+    def _show(self, task: int, stream: int, lines: bytes) -> None:
+        sink = self._sinks.get(stream)
+        if sink is None:
+            return
+        if self._label_width:
+            label = b"%*d: " % (self._label_width, task)
+            lines = b"".join([label + line for line in lines.splitlines(keepends=True)])
+        sink.write(lines)
+        sink.flush()
+
+
+class _Connection:
+    """One supervisor's connection; `node` is its name once it has proven itself."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.buffer = bytearray()
+        self.node = ""
+        self.opened_s = time.monotonic()
+
+
+class StepOutput:
+    """Listens for a step's nodes and gathers what their tasks say and how they end.
+
+    `statuses` maps each task's rank to its exit code, or to the negated number of the signal that ended it.
+    `finished` and `lost` hold the nodes whose connection ended with all of their tasks reported, and without.
+    """
+
+    def __init__(self, host: str, cookie: bytes, writer: LineWriter) -> None:
+        self._cookie = cookie
+        self._writer = writer
+        self._selector = selectors.DefaultSelector()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._listener.bind((host, 0))
+        self._listener.listen(_BACKLOG)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        port = self._listener.getsockname()[1]
+        self.endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._connections: dict[int, _Connection] = {}
+        self._unreported: dict[str, int] = {}
+        self.statuses: dict[int, int] = {}
+        self.finished: set[str] = set()
+        self.lost: set[str] = set()
+
+    def expect(self, layout: Mapping[str, int]) -> None:
+        """The nodes of the step and the number of tasks on each."""
+        for node, tasks in layout.items():
+            self._unreported[node] = self._unreported.get(node, 0) + tasks
+
+    @property
+    def connected(self) -> frozenset[str]:
+        """The nodes that have shown themselves so far."""
+        live = {connection.node for connection in self._connections.values() if connection.node}
+        return frozenset(live | self.finished | self.lost)
+
+    def watch(self, readable: socket.socket) -> None:
+        """Let another socket interrupt `run_once`; it is not read."""
+        self._selector.register(readable, selectors.EVENT_READ, lambda: None)
+
+    def unwatch(self, readable: socket.socket) -> None:
+        """No longer."""
+        self._selector.unregister(readable)
+
+    def run_once(self, timeout_s: float) -> None:
+        """Handle what has arrived, waiting at most `timeout_s` for something."""
+        for key, _ in self._selector.select(timeout_s):
+            key.data()
+        self._drop_silent()
+
+    def close(self) -> None:
+        """Close everything; supervisors take a closed connection as the order to end their tasks."""
+        for connection in list(self._connections.values()):
+            self._forget(connection)
+        self._listener.close()
+        self._selector.close()
+        self._writer.flush()
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._listener.accept()
+        except OSError:
+            return  # It went away again, or this process is out of descriptors: the next one may do better.
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = _Connection(accepted)
+        self._connections[accepted.fileno()] = connection
+        self._selector.register(accepted, selectors.EVENT_READ, lambda: self._read(connection))
+
+    def _read(self, connection: _Connection) -> None:
+        if connection.socket.fileno() not in self._connections:
+            return
+        try:
+            data = connection.socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._ended(connection)
+            return
+        connection.buffer += data
+        try:
+            self._frames(connection)
+        except (msgspec.MsgspecError, _BadConnectionError):
+            self._ended(connection)
+
+    def _frames(self, connection: _Connection) -> None:
+        buffer = connection.buffer
+        start = 0
+        while len(buffer) - start >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(buffer, start)
+            if length > (_FRAME_BYTES_MAX if connection.node else _LINE_BYTES_MAX):
+                raise _BadConnectionError
+            end = start + _HEADER.size + length
+            if len(buffer) < end:
+                break
+            body = bytes(buffer[start + _HEADER.size : end])
+            start = end
+            if connection.node:
+                self._frame(connection.node, _decode_frame(body))
+            else:
+                self._hello(connection, _decode_hello(body))
+        del buffer[:start]
+
+    def _hello(self, connection: _Connection, hello: OutputHello) -> None:
+        is_known = hello.node_name in self._unreported and hello.node_name not in self.connected
+        if not hmac.compare_digest(hello.cookie, self._cookie) or not is_known:
+            raise _BadConnectionError
+        connection.node = hello.node_name
+
+    def _frame(self, node: str, frame: OutputFrame) -> None:
+        if frame.exit_status is not None:
+            if frame.task not in self.statuses:
+                self.statuses[frame.task] = frame.exit_status
+                self._unreported[node] -= 1
+        elif frame.eof:
+            self._writer.end(frame.task, frame.stream)
+        else:
+            self._writer.write(frame.task, frame.stream, frame.data)
+
+    def _ended(self, connection: _Connection) -> None:
+        self._forget(connection)
+        if connection.node:
+            done = self._unreported[connection.node] <= 0
+            (self.finished if done else self.lost).add(connection.node)
+
+    def _forget(self, connection: _Connection) -> None:
+        self._connections.pop(connection.socket.fileno(), None)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+    def _drop_silent(self) -> None:
+        oldest_s = time.monotonic() - _HELLO_TIMEOUT_S
+        for connection in list(self._connections.values()):
+            if not connection.node and connection.opened_s < oldest_s:
+                self._forget(connection)
+
+
+class _BadConnectionError(Exception):
+    """A connection that is not one of the step's supervisors, or does not speak their language."""

@@ -1,0 +1,76 @@
+"""Slurm's lengths of time: `min`, `min:s`, `h:m:s`, `d-h`, `d-h:m`, `d-h:m:s`, `UNLIMITED`.
+
+Owns both directions: what `--time` reads and what the TIME columns show.
+"""
+
+from __future__ import annotations
+
+from eslurm.compat.errors import OptionError, whole_number
+
+UNLIMITED_S = 0
+LIMIT_MAX_S = 2**31 - 1
+_ENDLESS = frozenset({"unlimited", "infinite", "-1"})
+_WAY_OUT = "use e.g. {option} 90 (minutes), 1:30:00 or 2-12:00:00"
+
+
+def parse_time_limit(text: str, option: str = "--time") -> int:
+    """A time limit in seconds; 0 means none (`UNLIMITED`, `INFINITE`, `-1` or `0`).
+
+    Seconds are kept exactly: Slurm's rounding up to whole minutes is not copied.
+    """
+    if text.lower() in _ENDLESS:
+        return UNLIMITED_S
+    seconds = _seconds(text)
+    if seconds < 0:
+        raise OptionError(
+            option, text, "is not a time (minutes, h:m:s or d-h:m:s)", _WAY_OUT.format(option=option)
+        )
+    if seconds > LIMIT_MAX_S:
+        raise OptionError(option, text, "is longer than 68 years", f"use {option} UNLIMITED for no limit")
+    return seconds
+
+
+def _seconds(text: str) -> int:
+    days_text, dash, clock = text.partition("-")
+    if not dash:
+        clock, days_text = text, "0"
+    parts = [whole_number(part, 9) for part in clock.split(":")]
+    days = whole_number(days_text, 9)
+    if days < 0 or min(parts) < 0 or len(parts) > 3:
+        return -1
+    if dash:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 1:
+        hours, minutes, seconds = 0, parts[0], 0
+    elif len(parts) == 2:
+        hours, minutes, seconds = 0, parts[0], parts[1]
+    else:
+        hours, minutes, seconds = parts
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def format_duration(seconds: int) -> str:
+    """As squeue shows it: `0:07`, `12:00`, `1:30:00`, `2-12:00:00`. Negative lengths show as `0:00`."""
+    seconds = max(0, seconds)
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    if not hours:
+        return f"{minute}:{second:02d}"
+    days, hour = divmod(hours, 24)
+    if not days:
+        return f"{hour}:{minute:02d}:{second:02d}"
+    return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def format_elapsed(seconds: int) -> str:
+    """As sacct shows it, always with hours: `00:00:07`, `2-12:00:00`."""
+    minutes, second = divmod(max(0, seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    clock = f"{hour:02d}:{minute:02d}:{second:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+def format_time_limit(seconds: int) -> str:
+    """A time limit as squeue shows it; 0 is `UNLIMITED`."""
+    return "UNLIMITED" if seconds == UNLIMITED_S else format_duration(seconds)

@@ -1,0 +1,228 @@
+"""The SLURM_* variables that programs look for, each with an ESLURM_* twin, and the environment blob's form.
+
+Invariant: what the job's own variables say is never what an outer job's variables said: a job submitted from
+inside another gets none of the other's.
+"""
+
+from __future__ import annotations
+
+from eslurm.compat.hostlist import expand, fold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from eslurm.core.wire import JobLaunch, LaunchStep, NodeGroup
+
+_CORES = 0
+_MEMORY_MIB = 1
+_SUBMIT_NAMES = frozenset({"SUBMIT_DIR", "SUBMIT_HOST", "CLUSTER_NAME", "CONF"})
+_KEPT_NAMES = frozenset({"ESLURM_SOCKET", "ESLURM_STATE_DIR"})
+
+
+def encode_environment(variables: Mapping[str, str]) -> bytes:
+    """The blob: `NAME=value` entries, each ended by NUL, sorted so that equal environments are equal blobs.
+
+    Names and values come from a process's environment, so undecodable bytes arrive as surrogates and go
+    back as they were. Entries that a blob cannot hold (NUL, or a name with `=`) are left out.
+    """
+    entries = [
+        f"{name}={value}"
+        for name, value in sorted(variables.items())
+        if name and "=" not in name and "\0" not in name and "\0" not in value
+    ]
+    return "".join(f"{entry}\0" for entry in entries).encode("utf-8", "surrogateescape")
+
+
+def decode_environment(blob: bytes) -> dict[str, str]:
+    """The variables of a blob; entries without a name are ignored."""
+    variables: dict[str, str] = {}
+    for entry in blob.decode("utf-8", "surrogateescape").split("\0"):
+        name, equals, value = entry.partition("=")
+        if equals and name:
+            variables[name] = value
+    return variables
+
+
+def batch_environment(launch: JobLaunch, submitted: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The whole environment of the batch script: what was submitted, then the job's variables over it.
+
+    The script runs on the first node of the allocation.
+    """
+    nodes = _layout(launch, _names_by_number(launch))
+    first_name, first_cores, _ = nodes[0]
+    values = _job_values(launch, nodes)
+    values |= {
+        "CPUS_ON_NODE": str(first_cores),
+        "GTIDS": "0",
+        "LOCALID": "0",
+        "NODEID": "0",
+        "PROCID": "0",
+    }
+    environment = _without_outer_job(submitted or {})
+    _put(environment, values)
+    _put_submit_dir(environment, launch)
+    environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": first_name, "ESLURM_NODENAME": first_name}
+    return environment
+
+
+class StepEnvironment:
+    """The variables of one step's tasks. Built once per step and agent process, asked once per node.
+
+    `shared` is the whole environment that all tasks have in common: what was submitted with the job's and
+    the step's variables over it. `of_tasks` gives what only one node's tasks have.
+    """
+
+    def __init__(
+        self, launch: JobLaunch, step: LaunchStep, submitted: Mapping[str, str] | None = None
+    ) -> None:
+        names = _names_by_number(launch)
+        members = _members(step.groups)
+        self._places: dict[int, tuple[str, int, int, NodeGroup]] = {}
+        first_task = 0
+        for index, (number, group) in enumerate(members):
+            self._places[number] = (names[number], index, first_task, group)
+            first_task += group.tasks
+        values = _job_values(launch, _layout(launch, names))
+        values |= _step_values(step, [names[number] for number, _ in members])
+        self.shared = _without_outer_job(submitted or {})
+        _put(self.shared, values)
+        _put_submit_dir(self.shared, launch)
+
+    def of_tasks(self, node_number: int) -> tuple[dict[str, str], ...]:
+        """Each task's own variables on this node; empty when the node has no part in the step."""
+        place = self._places.get(node_number)
+        if place is None:
+            return ()
+        name, index, first_task, group = place
+        return tuple(_task_values(name, index, group, first_task, local) for local in range(group.tasks))
+
+
+def _step_values(step: LaunchStep, names: list[str]) -> dict[str, str]:
+    tasks_per_node = repeated(group.tasks for _, group in _members(step.groups))
+    return {
+        "CPUS_PER_TASK": str(step.cpus_per_task),
+        "NPROCS": str(step.tasks),
+        "NTASKS": str(step.tasks),
+        "STEPID": str(step.step),
+        "STEP_ID": str(step.step),
+        "STEP_NODELIST": fold(names),
+        "STEP_NUM_NODES": str(len(names)),
+        "STEP_NUM_TASKS": str(step.tasks),
+        "STEP_TASKS_PER_NODE": tasks_per_node,
+        "TASKS_PER_NODE": tasks_per_node,
+    }
+
+
+def _task_values(name: str, index: int, group: NodeGroup, first_task: int, local: int) -> dict[str, str]:
+    variables = {"SLURMD_NODENAME": name, "ESLURM_NODENAME": name}
+    values = {
+        "CPUS_ON_NODE": str(_amount(group, _CORES)),
+        "GTIDS": ",".join(str(first_task + task) for task in range(group.tasks)),
+        "LOCALID": str(local),
+        "NODEID": str(index),
+        "PROCID": str(first_task + local),
+    }
+    _put(variables, values)
+    return variables
+
+
+def _job_values(launch: JobLaunch, nodes: list[tuple[str, int, int]]) -> dict[str, str]:
+    """Name without prefix -> value, of all that is the same everywhere in the job."""
+    tasks_per_node = repeated(tasks for _, _, tasks in nodes)
+    values = {
+        "CPUS_PER_TASK": str(launch.cpus_per_task),
+        "JOBID": str(launch.job_id),
+        "JOB_CPUS_PER_NODE": repeated(cores for _, cores, _ in nodes),
+        "JOB_GID": str(launch.user.gid),
+        "JOB_ID": str(launch.job_id),
+        "JOB_NAME": launch.name,
+        "JOB_NODELIST": launch.node_names,
+        "JOB_NUM_NODES": str(len(nodes)),
+        "JOB_PARTITION": launch.partition,
+        "JOB_UID": str(launch.user.uid),
+        "JOB_USER": launch.user.name,
+        "NNODES": str(len(nodes)),
+        "NODELIST": launch.node_names,
+        "NPROCS": str(launch.tasks),
+        "NTASKS": str(launch.tasks),
+        "RESTART_COUNT": str(launch.restarts),
+        "TASKS_PER_NODE": tasks_per_node,
+    }
+    memory_mib = _amount(launch.groups[0], _MEMORY_MIB)
+    if memory_mib:
+        values["MEM_PER_NODE"] = str(memory_mib)
+    if launch.account:
+        values["JOB_ACCOUNT"] = launch.account
+    if launch.array_task >= 0:
+        values |= {
+            "ARRAY_JOB_ID": str(launch.array_job_id),
+            "ARRAY_TASK_COUNT": str(launch.array_count),
+            "ARRAY_TASK_ID": str(launch.array_task),
+            "ARRAY_TASK_MAX": str(launch.array_max),
+            "ARRAY_TASK_MIN": str(launch.array_min),
+        }
+    return values
+
+
+def _members(groups: Iterable[NodeGroup]) -> list[tuple[int, NodeGroup]]:
+    return [
+        (number, group)
+        for group in groups
+        for first, length in group.runs
+        for number in range(first, first + length)
+    ]
+
+
+def _names_by_number(launch: JobLaunch) -> dict[int, str]:
+    numbers = [number for number, _ in _members(launch.groups)]
+    return dict(zip(numbers, expand(launch.node_names), strict=True))
+
+
+def _layout(launch: JobLaunch, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
+    """(name, cores, tasks) of each node of the job, in order."""
+    return [(names[number], _amount(group, _CORES), group.tasks) for number, group in _members(launch.groups)]
+
+
+def _amount(group: NodeGroup, resource: int) -> int:
+    return group.amounts[resource] if resource < len(group.amounts) else 0
+
+
+def _put(environment: dict[str, str], values: Mapping[str, str]) -> None:
+    for name, value in values.items():
+        environment[f"SLURM_{name}"] = value
+        environment[f"ESLURM_{name}"] = value
+
+
+def _put_submit_dir(environment: dict[str, str], launch: JobLaunch) -> None:
+    submit_dir = environment.get("SLURM_SUBMIT_DIR", launch.work_dir)
+    _put(environment, {"SUBMIT_DIR": submit_dir})
+
+
+def _without_outer_job(submitted: Mapping[str, str]) -> dict[str, str]:
+    """What was submitted, less what describes another job; the submitter's own notes (SUBMIT_*) stay."""
+    return {name: value for name, value in submitted.items() if not describes_a_job(name)}
+
+
+def describes_a_job(name: str) -> bool:
+    """Whether a variable tells a process which job it is in, so that it must not leak into another one."""
+    if name in _KEPT_NAMES:
+        return False
+    prefix, underscore, rest = name.partition("_")
+    if not underscore or prefix not in ("SLURM", "ESLURM", "SLURMD"):
+        return False
+    return rest not in _SUBMIT_NAMES
+
+
+def repeated(counts: Iterable[int]) -> str:
+    """Slurm's run-length form: `2(x3),1`."""
+    parts: list[str] = []
+    last, length = -1, 0
+    for count in (*counts, -1):
+        if count == last:
+            length += 1
+            continue
+        if length:
+            parts.append(f"{last}(x{length})" if length > 1 else str(last))
+        last, length = count, 1
+    return ",".join(parts)

@@ -1,0 +1,86 @@
+"""The one way in which a text written by a person is found wrong.
+
+Invariant: every parser of this package raises `OptionError` and nothing else, whatever the text.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SHOWN_MAX = 60
+
+
+class OptionError(ValueError):
+    """An option's value cannot be understood or is impossible.
+
+    `option` names it as the person wrote it (`--time`), `value` is what was given, `why` completes
+    "'value' ...", `way_out` is what to write instead. `str()` is always one line.
+    """
+
+    def __init__(self, option: str, value: str, why: str, way_out: str = "") -> None:
+        self.option = option
+        self.value = value
+        self.why = why
+        self.way_out = way_out
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        """`--time: '5x' is not a time: use e.g. --time 1:30:00`, in one line."""
+        head = f"{self.option}: {quoted(self.value)} {self.why}"
+        return escaped(f"{head}: {self.way_out}" if self.way_out else head)
+
+    def renamed(self, option: str) -> OptionError:
+        """The same error told under another name: that of a script line, say."""
+        return OptionError(option, self.value, self.why, self.way_out)
+
+
+def quoted(value: str) -> str:
+    """`value` in quotes, on one line, control characters escaped and long texts cut."""
+    if len(value) > _SHOWN_MAX:
+        value = value[: _SHOWN_MAX - 3] + "..."
+    return f"'{escaped(value)}'"
+
+
+def escaped(text: str) -> str:
+    """`text` with control characters escaped: nothing a person wrote moves a reader's cursor."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )
+
+
+def whole_number(text: str, digits_max: int = 18) -> int:
+    """`text`, all ASCII digits, as a number; else -1. (`int()` also takes signs, blanks and `_`.)"""
+    if 0 < len(text) <= digits_max and text.isascii() and text.isdigit():
+        return int(text)
+    return -1
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word with the fewest edits from `word`, or "" when none is near enough to be meant."""
+    best, best_edits = "", (3 if len(word) > 3 else 2)
+    if len(word) > 40:
+        return ""
+    for candidate in known:
+        edits = _edits(word, candidate)
+        if edits < best_edits:
+            best, best_edits = candidate, edits
+    return best
+
+
+def _edits(left: str, right: str) -> int:
+    """How many letters are to be inserted, dropped, replaced or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        above, row = row, [i]
+        for j, b in enumerate(right, 1):
+            edits = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                edits = min(edits, before[j - 2] + 1)
+            row.append(edits)
+        before = above
+    return row[-1]

@@ -1,0 +1,37 @@
+"""Jobs as people name them: `17`, a task `17_4`, several tasks `17_[4-6,9]`."""
+
+from __future__ import annotations
+
+from eslurm.compat.arrays import parse_array
+from eslurm.compat.errors import OptionError, whole_number
+
+JOB_ID_MAX = 2**31 - 1
+NO_TASK = -1
+_TASKS_MAX = 100_000
+
+
+def parse_job_refs(text: str, option: str = "job") -> tuple[tuple[int, int], ...]:
+    """The (job id, task) pairs that one word names; task -1 is the whole job. Raises OptionError."""
+    job_text, underscore, task_text = text.partition("_")
+    job_id = parse_job_id(job_text, option, text)
+    if not underscore:
+        return ((job_id, NO_TASK),)
+    if task_text.startswith("[") and task_text.endswith("]"):
+        task_text = task_text[1:-1]
+    elif whole_number(task_text, 10) < 0:
+        raise OptionError(option, text, "is not a job id", "use e.g. 17, 17_4 or 17_[4-6]")
+    ranges, limit = parse_array(task_text, option)
+    tasks = [task for low, high, step in ranges for task in range(low, high + 1, step)]
+    if limit or len(tasks) > _TASKS_MAX:
+        raise OptionError(option, text, "is not a list of tasks", f"name the whole array: {job_id}")
+    return tuple((job_id, task) for task in tasks)
+
+
+def parse_job_id(text: str, option: str = "job", whole: str = "") -> int:
+    """A job id alone: positive, 31 bits. Raises OptionError."""
+    job_id = whole_number(text, 10)
+    if not 0 < job_id <= JOB_ID_MAX:
+        raise OptionError(
+            option, whole or text, "is not a job id", "use the number that esqueue shows, e.g. 17 or 17_4"
+        )
+    return job_id

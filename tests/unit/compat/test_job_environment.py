@@ -1,0 +1,172 @@
+"""The variables programs find, for a batch script and for a step's tasks; and names of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from eslurm.compat.environment import (
+    StepEnvironment,
+    batch_environment,
+    decode_environment,
+    encode_environment,
+    repeated,
+)
+from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
+from eslurm.core.job.model import Principal
+from eslurm.core.wire import JobLaunch, LaunchStep, NodeGroup
+
+
+def launch(**changes: object) -> JobLaunch:
+    values: dict[str, object] = {
+        "job_id": 17,
+        "attempt": 2,
+        "name": "fluid",
+        "user": Principal("ada", 1001, 100),
+        "partition": "main",
+        "groups": (NodeGroup(((4, 2),), (4, 2048), 2), NodeGroup(((9, 1),), (2, 2048), 1)),
+        "node_names": "cn[05-06],gpu1",
+        "node_count": 3,
+        "script_hash": b"",
+        "environment_hash": b"",
+        "work_dir": "/scratch",
+        "tasks": 5,
+        "cpus_per_task": 2,
+        "restarts": 1,
+    }
+    return JobLaunch(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_batch_script_knows_its_job() -> None:
+    found = batch_environment(launch(), {"HOME": "/home/ada", "SLURM_SUBMIT_DIR": "/home/ada/run"})
+    expected = {
+        "SLURM_JOB_ID": "17",
+        "SLURM_JOBID": "17",
+        "SLURM_JOB_NAME": "fluid",
+        "SLURM_JOB_NODELIST": "cn[05-06],gpu1",
+        "SLURM_NNODES": "3",
+        "SLURM_NTASKS": "5",
+        "SLURM_CPUS_PER_TASK": "2",
+        "SLURM_JOB_CPUS_PER_NODE": "4(x2),2",
+        "SLURM_TASKS_PER_NODE": "2(x2),1",
+        "SLURM_MEM_PER_NODE": "2048",
+        "SLURM_SUBMIT_DIR": "/home/ada/run",
+        "SLURM_RESTART_COUNT": "1",
+        "SLURM_PROCID": "0",
+        "SLURM_NODEID": "0",
+        "SLURMD_NODENAME": "cn05",
+        "SLURM_CPUS_ON_NODE": "4",
+        "SLURM_JOB_USER": "ada",
+        "ENVIRONMENT": "BATCH",
+        "HOME": "/home/ada",
+    }
+    assert {name: found.get(name) for name in expected} == expected
+    assert "SLURM_ARRAY_TASK_ID" not in found
+    for name in expected:
+        if name.startswith("SLURM_"):
+            assert found["E" + name] == expected[name]
+
+
+def test_an_array_task_knows_its_place() -> None:
+    found = batch_environment(
+        launch(array_job_id=12, array_task=3, array_count=16, array_min=0, array_max=15)
+    )
+    assert [
+        found[f"SLURM_ARRAY_{name}"] for name in ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX")
+    ] == [
+        "12",
+        "3",
+        "16",
+        "0",
+        "15",
+    ]
+
+
+def test_the_surrounding_job_leaves_no_trace() -> None:
+    outer = {
+        "SLURM_ARRAY_TASK_ID": "9",
+        "ESLURM_STEP_ID": "4",
+        "SLURMD_NODENAME": "old",
+        "ESLURM_SOCKET": "/run/s",
+        "SLURM_CONF": "/etc/slurm.conf",
+    }
+    found = batch_environment(launch(), outer)
+    assert "SLURM_ARRAY_TASK_ID" not in found
+    assert "ESLURM_STEP_ID" not in found
+    assert found["SLURMD_NODENAME"] == "cn05"
+    assert found["ESLURM_SOCKET"] == "/run/s"
+    assert found["SLURM_CONF"] == "/etc/slurm.conf"
+    assert found["SLURM_SUBMIT_DIR"] == "/scratch"
+
+
+def test_a_steps_tasks_are_numbered_over_its_nodes() -> None:
+    step = LaunchStep(
+        job_id=17,
+        attempt=2,
+        step=0,
+        groups=(NodeGroup(((5, 1),), (4, 0), 2), NodeGroup(((9, 1),), (2, 0), 1)),
+        argv=("hostname",),
+        environment_hash=b"",
+        work_dir="/scratch",
+        endpoint="127.0.0.1:5",
+        cookie=b"c",
+        tasks=3,
+    )
+    environment = StepEnvironment(launch(), step, {"A": "b"})
+    assert environment.shared["SLURM_NTASKS"] == "3"
+    assert environment.shared["SLURM_STEP_NODELIST"] == "cn06,gpu1"
+    assert environment.shared["SLURM_STEP_TASKS_PER_NODE"] == "2,1"
+    assert environment.shared["SLURM_JOB_NUM_NODES"] == "3"
+    assert environment.shared["A"] == "b"
+    assert "SLURM_PROCID" not in environment.shared
+    assert [task["SLURM_PROCID"] for task in environment.of_tasks(5)] == ["0", "1"]
+    (last,) = environment.of_tasks(9)
+    assert (last["SLURM_PROCID"], last["SLURM_LOCALID"], last["SLURM_NODEID"]) == ("2", "0", "1")
+    assert (last["SLURMD_NODENAME"], last["SLURM_GTIDS"]) == ("gpu1", "2")
+    assert environment.of_tasks(4) == ()
+
+
+def test_environments_keep_every_byte() -> None:
+    variables = {"B": "x=y\nz", "A": "", "raw": "\udcff"}
+    blob = encode_environment(variables | {"": "no", "x=": "no", "n": "a\0b"})
+    assert blob == b"A=\0B=x=y\nz\0raw=\xff\0"
+    assert decode_environment(blob) == variables
+    assert decode_environment(b"") == {}
+
+
+@pytest.mark.parametrize(("counts", "text"), [([2, 2, 2, 1], "2(x3),1"), ([1], "1"), ([], "")])
+def test_run_lengths(counts: list[int], text: str) -> None:
+    assert repeated(counts) == text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("out", "out"),
+        ("slurm-%j.out", "slurm-21.out"),
+        ("%A_%a-%4a.txt", "17_3-0003.txt"),
+        ("%x.%u.%N.%n.%t", "a_b.ada.cn05.1.2"),
+        ("100%%-%q-%", "100%-%q-%"),
+        ("%J/%s", "21.batch/batch"),
+        ("%99999j", "0000000021"),
+        ("\\%j", "%j"),
+        ("%4x", "a_b"),
+    ],
+)
+def test_file_name_patterns(pattern: str, name: str) -> None:
+    fields = FileNameFields(
+        21,
+        job_name="a/b",
+        user="ada",
+        node_name="cn05.site.org",
+        array_job_id=17,
+        array_task=3,
+        node=1,
+        task=2,
+    )
+    assert expand_pattern(pattern, fields) == name
+
+
+def test_default_file_names() -> None:
+    plain = FileNameFields(21, job_name="x", user="ada", node_name="n")
+    assert expand_pattern(default_output(False), plain) == "slurm-21.out"
+    assert expand_pattern(default_output(True), plain) == "slurm-21_0.out"
