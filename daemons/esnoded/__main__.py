@@ -1,0 +1,94 @@
+"""The command line of `esnoded`. It makes sure of the step supervisor before anything heavy is imported."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from eslurm.compat.errors import OptionError
+from eslurm.compat.hostlist import expand
+from eslurm.telemetry.process import (
+    EXIT_CANNOT_START,
+    announce,
+    logging_to_stderr,
+    read_key,
+    run_daemon,
+    stop_on_signals,
+)
+from esnoded.stepd.launcher import SupervisorUnavailable, ensure_supervisor
+
+STATE_DIR_MODE = 0o711
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run an agent until SIGTERM. Steps outlive it."""
+    arguments = _parser().parse_args(argv)
+    logging_to_stderr(arguments.log_level)
+    key = read_key(arguments.key_file)
+    nodes = _nodes(arguments.nodes)
+    state_dir: Path = arguments.state_dir
+    try:
+        # Others may pass to their scripts and the door, and list nothing.
+        state_dir.mkdir(mode=STATE_DIR_MODE, parents=True, exist_ok=True)
+        ensure_supervisor(state_dir)
+    except (OSError, SupervisorUnavailable) as error:
+        _give_up(f"--state-dir: {error}")
+
+    from esnoded.daemon import AgentOptions, NodeDaemon
+    from esnoded.spool import SpoolError
+
+    options = AgentOptions(
+        cluster=arguments.cluster,
+        nodes=nodes,
+        total=(arguments.cores, arguments.memory_mib),
+        satellites=tuple(endpoint for endpoint in arguments.satellites.split(",") if endpoint),
+        controller=arguments.controller,
+        key=key,
+        state_dir=state_dir.resolve(),
+        listen=arguments.listen,
+    )
+
+    async def body() -> None:
+        daemon = NodeDaemon(options)
+        stop_on_signals(daemon.stop)
+        await daemon.run(lambda endpoint: announce(endpoint, arguments.ready_fd))
+
+    try:
+        run_daemon("esnoded", body, arguments.loop)
+    except SpoolError as error:
+        _give_up(f"--state-dir: {error}")
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(expand(text, "--nodes"))
+    except OptionError as error:
+        _give_up(str(error))
+        raise
+
+
+def _give_up(text: str) -> None:
+    sys.stderr.write(f"esnoded: {text}\n")
+    raise SystemExit(EXIT_CANNOT_START)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="esnoded", description="Node agent of an eslurm cluster.")
+    parser.add_argument("--nodes", required=True, help="names of the nodes to serve: cn[0001-0016]")
+    parser.add_argument("--cluster", required=True, help="name of the cluster")
+    parser.add_argument("--satellites", default="", help="host:port of the satellites, comma-separated")
+    parser.add_argument("--controller", default="", help="host:port of the controller, the last resort")
+    parser.add_argument("--key-file", required=True, type=Path, help="file with the cluster's secret")
+    parser.add_argument("--state-dir", required=True, type=Path, help="where spool, scripts and sockets are")
+    parser.add_argument("--listen", default="127.0.0.1:0", help="host:port to listen at; port 0 takes any")
+    parser.add_argument("--cores", required=True, type=int, help="cores that each node offers")
+    parser.add_argument("--memory-mib", required=True, type=int, help="memory that each node offers")
+    parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
+    parser.add_argument("--log-level", default="info", help="debug, info, warning or error")
+    parser.add_argument("--ready-fd", type=int, default=None, help="write the ready line to this descriptor")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+"""The node agent's process: links, relay, door, and the shell around the core, wired together.
+
+Order of a start: the step supervisor is there (see `__main__`) -> the spool and the runner's steps are read -> the
+core is restored -> links and door open -> the nodes are offered. Invariant: no command is taken before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eslurm import __version__
+from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.node import NodeOffer
+from eslurm.core.agent.records import Booted
+from eslurm.core.agent.restore import restore
+from eslurm.core.job.model import Vector
+from eslurm.core.tree.messages import RunLocal
+from eslurm.core.tree.relay import Relay
+from eslurm.core.tree.results import Outcome, failed
+from eslurm.core.wire import Command, Report
+from eslurm.ports.link import Link
+from eslurm.ports.step_runner import StepEnded, StepStarted
+from eslurm.relay.blobs import BlobExchange, LinkLoader
+from eslurm.relay.book import AddressBook
+from eslurm.relay.driver import RelayDriver
+from eslurm.relay.envelopes import EnvelopeError
+from eslurm.rpc.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
+from eslurm.rpc.forward import Forwarder
+from eslurm.rpc.guard import Guard
+from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.link_server import LinkServer
+from eslurm.rpc.links import LinkTable
+from eslurm.rpc.principals import Principals
+from eslurm.rpc.server import RpcServer
+from eslurm.rpc.signing import BadSignature, Keyring
+from eslurm.rpc.unix_door import UnixDoor
+from eslurm.v1 import link_pb2
+from esnoded.launch import Launcher, step_id
+from esnoded.shell import Shell, now_us, step_end
+from esnoded.spool import Spool
+from esnoded.stepd.client import SupervisorClient
+from esnoded.stepd.procfs import read_boot_id
+from esnoded.uplink import Uplink
+
+log = logging.getLogger("esnoded")
+
+BLOB_BYTES_MAX = 32 << 20
+COMMANDS_REMEMBERED = 256
+STOP_GRACE_S = 1.0
+ANSWER_MARGIN_US = 300_000
+"""A deferred answer is given this much before its deadline, or a tenth of the time if that is less."""
+
+
+class AgentOptions(msgspec.Struct, frozen=True):
+    """What the command line says. `total` is what each node offers."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+    total: Vector
+    satellites: tuple[str, ...]
+    controller: str
+    key: bytes
+    state_dir: Path
+    listen: str
+
+
+class NodeDaemon:
+    """One agent process. Make it inside the running loop; `run` returns after `stop`."""
+
+    def __init__(self, options: AgentOptions) -> None:
+        self._options = options
+        self._stopped = asyncio.Event()
+        self._process = f"esnoded.{options.nodes[0]}.{secrets.token_hex(6)}"
+        self._local = LocalPeer(options.cluster, "agent", self._process, build=__version__)
+        self._keyring = Keyring({1: options.key})
+        self._table = LinkTable(self._local, self._keyring, self, random.Random())
+        self._server = LinkServer(self._local, self._keyring, self._table)
+        self._book = AddressBook()
+        self._pulled = 0
+        self._epoch = 0
+        self._driver = RelayDriver(Relay(), self._table, self._find_endpoint, self._run_local)
+        first = zlib.crc32(options.nodes[0].encode())
+        self._uplink = Uplink(self._table, options.satellites, options.controller, first, self._on_uplink)
+        self._loader = LinkLoader(lambda: self._uplink.link)
+        self._blobs = BlobExchange(BLOB_BYTES_MAX, self._loader.load)
+        self._forwarder = Forwarder(self._process, lambda: self._uplink.link, self._first_number)
+        self._commands: OrderedDict[int, Command | str] = OrderedDict()
+        self._shell: Shell | None = None
+        self._handlers: dict[str, Callable[[Link, Any], None]] = {
+            "broadcast": self._on_broadcast,
+            "broadcast_ack": self._driver.on_ack,
+            "broadcast_reply": self._driver.on_reply,
+            "report_ack": self._on_report_ack,
+            "book": self._on_book,
+            "book_pull": self._on_book_pull,
+            "blob_request": self._blobs.on_request,
+            "blob_chunk": lambda _link, chunk: self._loader.on_chunk(chunk),
+            "door_reply": lambda _link, reply: self._forwarder.on_reply(reply),
+        }
+
+    # ---- life ----
+
+    async def run(self, ready: Callable[[str], None]) -> None:
+        """Serve until stopped; `ready` is told the endpoint. Raises OSError or SpoolError when it cannot start."""
+        options = self._options
+        spool = Spool(options.state_dir / "agent.spool")
+        early: list[StepEnded] = []
+        runner = SupervisorClient(options.state_dir, lambda ended: self._on_step_ended(ended, early))
+        principals = Principals()
+        door = UnixDoor(options.state_dir / "door.sock", self._forwarder, principals)
+        rpc = RpcServer([self._server.handler()], Guard())
+        runner.start()
+        uplink: asyncio.Task[None] | None = None
+        try:
+            self._local.endpoint = await rpc.listen(options.listen)
+            shell = await self._restore(spool, runner, door.path)
+            for ended in early:
+                shell.on_runner_ended(ended)
+            await rpc.start()
+            await door.start()
+            uplink = asyncio.create_task(self._uplink.run(), name="uplink")
+            ready(self._local.endpoint)
+            log.info("serving %d nodes at %s", len(options.nodes), self._local.endpoint)
+            await self._stopped.wait()
+        finally:
+            if uplink is not None:
+                uplink.cancel()
+                await asyncio.gather(uplink, return_exceptions=True)
+            await self._close(rpc, door, runner)
+            principals.close()
+            spool.close()
+
+    def stop(self) -> None:
+        """End `run` in good order. Steps go on under their supervisor."""
+        self._stopped.set()
+
+    async def _close(self, rpc: RpcServer, door: UnixDoor, runner: SupervisorClient) -> None:
+        self._server.stop_admitting("the agent stops")
+        await door.stop()
+        await self._driver.close()
+        await self._blobs.close()
+        if self._shell is not None:
+            await self._shell.close()
+        await self._table.close("the agent stops")
+        await self._server.close_links("the agent stops")
+        await rpc.stop(STOP_GRACE_S)
+        await runner.close()
+
+    async def _restore(self, spool: Spool, runner: SupervisorClient, door: Path) -> Shell:
+        """Bring the core back to where it was, and offer the nodes."""
+        options = self._options
+        boot_id = read_boot_id()
+        state = spool.state
+        if state.cluster not in ("", options.cluster):
+            raise OSError(
+                f"{spool.path} belongs to cluster {state.cluster!r}, not {options.cluster!r}:"
+                " choose another --state-dir"
+            )
+        state.add(Booted(options.cluster, boot_id))
+        uids = {name: state.identities.get(name) or secrets.token_hex(16) for name in options.nodes}
+        agent = Agent(
+            cluster=options.cluster,
+            process=self._process,
+            session=secrets.token_hex(8),
+            boot_id=boot_id,
+            endpoint=self._local.endpoint,
+            offers=[NodeOffer(name, uids[name], options.total) for name in options.nodes],
+            has_blob=lambda digest: self._blobs.cache.find(digest) is not None,
+        )
+        launcher = Launcher(options.state_dir / "attempts", door)
+        shell = Shell(agent, spool, runner, launcher, self._blobs, self)
+        steps = await runner.list_steps()
+        live = [(step_id(step.key), step.at_us) for step in steps if isinstance(step, StepStarted)]
+        ended = [(step_id(step.key), step_end(step)) for step in steps if isinstance(step, StepEnded)]
+        self._shell = shell
+        self._driver.relay.add_local(state.numbers[name] for name in options.nodes if name in state.numbers)
+        shell.perform(restore(agent, state, live, ended, now_us()))
+        held = {(number, *key) for number, node in agent.roster.by_number.items() for key in node.attempts}
+        launcher.discard_others(held)
+        return shell
+
+    def _on_step_ended(self, ended: StepEnded, early: list[StepEnded]) -> None:
+        if self._shell is None:
+            early.append(ended)
+        else:
+            self._shell.on_runner_ended(ended)
+
+    # ---- links (LinkSink) ----
+
+    def on_up(self, link: Link) -> None:
+        """A peer is there."""
+        self._driver.on_up(link)
+
+    def on_down(self, link: Link, reason: str) -> None:
+        """A peer is gone."""
+        self._forwarder.on_link_down(link)
+        self._driver.on_down(link)
+
+    def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
+        """Whatever arrives, by its kind."""
+        self._pull_book(link)
+        for item in items:
+            kind = item.WhichOneof("kind") or ""
+            handle = self._handlers.get(kind)
+            if handle is None:
+                continue
+            try:
+                handle(link, getattr(item, kind))
+            except (EnvelopeError, CodecError) as error:
+                log.warning("%s sent a %s that cannot be read: %s", link.peer.process, kind, error)
+
+    def _on_uplink(self, link: Link | None) -> None:
+        assert self._shell is not None
+        agent = self._shell.agent
+        if link is None:
+            self._shell.perform(agent.on_link_down(now_us()))
+            return
+        self._forget_book()
+        self._shell.perform(agent.on_link_up(now_us(), link.peer.owner, link.peer.epoch))
+
+    def _on_report_ack(self, _link: Link, message: link_pb2.ReportAck) -> None:
+        assert self._shell is not None
+        self._shell.perform(self._shell.agent.on_ack(report_ack_from_pb(message), now_us()))
+
+    # ---- the address book ----
+
+    def _find_endpoint(self, number: int) -> str | None:
+        return self._book.find_endpoint(number)
+
+    def _pull_book(self, link: Link) -> None:
+        uplink = self._uplink.link
+        if uplink is not None and link.peer_book_revision > max(self._book.revision, self._pulled):
+            self._pulled = link.peer_book_revision
+            uplink.send(link_pb2.Item(book_pull=link_pb2.BookPull(revision=self._book.revision)))
+
+    def _forget_book(self) -> None:
+        """Another satellite's copy may be of another controller: it is read from the start."""
+        self._book = AddressBook()
+        self._pulled = 0
+
+    def _on_book(self, _link: Link, message: link_pb2.Book) -> None:
+        if self._book.apply(message):
+            self._local.book_revision = self._book.revision
+            self._driver.on_book()
+
+    def _on_book_pull(self, link: Link, message: link_pb2.BookPull) -> None:
+        for part in self._book.since(message.revision):
+            link.send(part)
+
+    # ---- commands ----
+
+    def _on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
+        self._blobs.keep(message.attachments)
+        self._driver.on_broadcast(link, message)
+
+    def _run_local(self, run: RunLocal) -> None:
+        shell = self._shell
+        assert shell is not None and isinstance(run.broadcast_id, int)
+        command = self._command(run.broadcast_id, run.command)
+        if isinstance(command, str):
+            self.answer(run.broadcast_id, run.nodes, failed(command))
+            return
+        if command.epoch > self._epoch:
+            # Revisions of the book count within one reign of a controller.
+            self._epoch = command.epoch
+            self._forget_book()
+        now = now_us()
+        answer_by_us = now + run.deadline_us - min(ANSWER_MARGIN_US, run.deadline_us // 10)
+        shell.perform(shell.agent.on_command_many(run.nodes, command, run.broadcast_id, now, answer_by_us))
+
+    def _command(self, broadcast_id: int, signed: bytes) -> Command | str:
+        """The verified command, once per broadcast however many portions of it come; or why it is none."""
+        known = self._commands.get(broadcast_id)
+        if known is None:
+            try:
+                known = decode_command(self._keyring.verify(signed))
+            except (BadSignature, CodecError) as error:
+                log.warning("broadcast %d was refused: %s", broadcast_id, error)
+                known = f"the command cannot be trusted: {error}"
+            self._commands[broadcast_id] = known
+            if len(self._commands) > COMMANDS_REMEMBERED:
+                self._commands.popitem(last=False)
+        return known
+
+    # ---- the shell's ways ----
+
+    def answer(self, broadcast_id: int, nodes: Sequence[int], outcome: Outcome) -> None:
+        """See `shell.Ways`."""
+        self._driver.on_local_result(broadcast_id, nodes, outcome)
+
+    def send_report(self, report: Report) -> None:
+        """See `shell.Ways`."""
+        if self._uplink.link is not None:
+            self._uplink.link.send(link_pb2.Item(report=report_to_pb(report)))
+
+    def on_numbered(self, name: str, number: int) -> None:
+        """See `shell.Ways`."""
+        log.debug("node %s is number %d", name, number)
+        self._driver.relay.add_local((number,))
+
+    def _first_number(self) -> int:
+        """The node that vouches for callers at the door; the cluster's word on which that may be is the controller's."""
+        assert self._shell is not None
+        return min(self._shell.agent.roster.by_number, default=0)

@@ -1,0 +1,282 @@
+"""Carries out what the agent's core decides, and feeds back what becomes of it.
+
+Invariants: a call's records are written before anything else of the call is done; launches and terminations of a
+step reach the runner in the order in which they were decided; the core is only ever called on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from eslurm.core.agent.actions import (
+    AcknowledgeSteps,
+    Action,
+    Answer,
+    Contact,
+    Discard,
+    FetchBlobs,
+    Numbered,
+    Refusal,
+    RunBatch,
+    RunTasks,
+    SendReport,
+    SignalStep,
+    TerminateStep,
+)
+from eslurm.core.agent.actions import (
+    Spool as SpoolAction,
+)
+from eslurm.core.agent.machine import Agent
+from eslurm.core.job.model import StepEnd
+from eslurm.core.tree.results import Outcome
+from eslurm.core.wire import Report
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepRunner, StepRunnerError, StepSpec
+from eslurm.relay.blobs import BlobExchange, BlobUnavailable
+from esnoded.launch import Launcher, step_id, step_key
+from esnoded.spool import Spool
+
+log = logging.getLogger(__name__)
+
+
+class Ways(Protocol):
+    """How the shell reaches the other side."""
+
+    def answer(self, broadcast_id: int, nodes: Sequence[int], outcome: Outcome) -> None:
+        """Local nodes have an outcome."""
+        ...
+
+    def send_report(self, report: Report) -> None:
+        """Send up, if there is a way."""
+        ...
+
+    def on_numbered(self, name: str, number: int) -> None:
+        """Commands for this node may come."""
+        ...
+
+
+class Shell:
+    """Drives one `Agent`. Feed it with the actions of every call to the agent."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        spool: Spool,
+        runner: StepRunner,
+        launcher: Launcher,
+        blobs: BlobExchange,
+        ways: Ways,
+    ) -> None:
+        self.agent = agent
+        self._spool = spool
+        self._runner = runner
+        self._launcher = launcher
+        self._blobs = blobs
+        self._ways = ways
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._acknowledged: list[StepKey] = []
+        self._storage_error = ""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
+        self._closed = False
+        self._performers: dict[type, Callable[[Any], None]] = {
+            SpoolAction: lambda _action: None,
+            Answer: lambda action: ways.answer(action.ref, action.nodes, action.outcome),
+            SendReport: lambda action: ways.send_report(action.report),
+            RunBatch: self._run_batch,
+            RunTasks: self._run_tasks,
+            TerminateStep: self._terminate,
+            SignalStep: self._signal,
+            AcknowledgeSteps: self._acknowledge,
+            Contact: self._contact,
+            Discard: lambda action: launcher.discard(action.node, action.job_id, action.attempt),
+            FetchBlobs: lambda action: self._spawn(self._fetch(action.hashes)),
+            Numbered: lambda action: ways.on_numbered(action.name, action.number),
+            Refusal: lambda action: log.error("node %s was refused: %s", action.name, action.why),
+        }
+
+    def perform(self, actions: list[Action]) -> None:
+        """Carry out the actions of one call."""
+        self._write(actions)
+        for action in actions:
+            self._performers[type(action)](action)
+        if self._spool.wants_compaction:
+            self._compact()
+        self._set_timer()
+
+    def on_runner_ended(self, ended: StepEnded) -> None:
+        """The runner says how a step ended."""
+        self.perform(self.agent.on_step_ended(step_id(ended.key), step_end(ended), now_us()))
+
+    async def close(self) -> None:
+        """Stop timers and what waits for the runner; steps run on."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- the spool ----
+
+    def _write(self, actions: list[Action]) -> None:
+        records = [action.record for action in actions if type(action) is SpoolAction]
+        if not records:
+            return
+        durable = any(action.durable for action in actions if type(action) is SpoolAction)
+        try:
+            self._spool.append(records, durable)
+        except OSError as error:
+            if not self._storage_error:
+                log.error("the spool cannot be written, no new work is taken: %s", error)
+            self._storage_error = str(error)
+        else:
+            self._storage_error = ""
+        self.agent.on_storage(self._storage_error)
+
+    def _compact(self) -> None:
+        try:
+            self._spool.compact(self.agent.folded())
+        except OSError as error:
+            log.error("the spool cannot be compacted: %s", error)
+
+    # ---- the runner ----
+
+    def _run_batch(self, action: RunBatch) -> None:
+        launch = action.launch
+        script, environment = self._blob(launch.script_hash), self._blob(launch.environment_hash)
+        if self._storage_error or script is None or environment is None:
+            self._refuse(action, self._storage_error or "the script is no longer in the cache")
+            return
+        try:
+            spec = self._launcher.batch_spec(action, self._name(action.step.node), script, environment)
+        except (OSError, ValueError) as error:
+            self._refuse(action, f"the job cannot be set up on this node: {error}")
+            return
+        self._spawn(self._launch(spec))
+
+    def _run_tasks(self, action: RunTasks) -> None:
+        environment = self._blob(action.request.environment_hash)
+        if environment is None:
+            self._refuse(action, "the environment is no longer in the cache")
+            return
+        try:
+            spec = self._launcher.tasks_spec(action, self._name(action.step.node), environment)
+        except (OSError, ValueError) as error:
+            self._refuse(action, f"the step cannot be set up on this node: {error}")
+            return
+        self._spawn(self._launch(spec))
+
+    async def _launch(self, spec: StepSpec) -> None:
+        step = step_id(spec.key)
+        try:
+            state = await self._runner.launch(spec)
+        except StepRunnerError as error:
+            self.perform(self.agent.on_step_refused(step, str(error), now_us()))
+            return
+        if isinstance(state, StepEnded):
+            self.on_runner_ended(state)
+        else:
+            self.perform(self.agent.on_step_started(step, state.at_us, now_us()))
+
+    def _refuse(self, action: RunBatch | RunTasks, why: str) -> None:
+        # Not at once: the core's present call is still being carried out.
+        self._loop.call_soon(self._tell_refused, action, why)
+
+    def _tell_refused(self, action: RunBatch | RunTasks, why: str) -> None:
+        self.perform(self.agent.on_step_refused(action.step, why, now_us()))
+
+    def _terminate(self, action: TerminateStep) -> None:
+        grace_us = int(action.grace_s * 1_000_000)
+        key = step_key(action.step)
+        self._spawn(_ignoring(self._runner.terminate(key, StepEndCause.SIGNALLED, grace_us)))
+
+    def _signal(self, action: SignalStep) -> None:
+        self._spawn(_ignoring(self._runner.signal(step_key(action.step), action.signal)))
+
+    def _acknowledge(self, action: AcknowledgeSteps) -> None:
+        if not self._acknowledged:
+            self._loop.call_soon(self._flush_acknowledged)
+        self._acknowledged.extend(map(step_key, action.steps))
+
+    def _flush_acknowledged(self) -> None:
+        keys, self._acknowledged = self._acknowledged, []
+        self._spawn(_ignoring(self._runner.acknowledge(keys)))
+
+    def _contact(self, action: Contact) -> None:
+        self._spawn(_ignoring(self._runner.contact(action.nodes)))
+
+    # ---- blobs ----
+
+    async def _fetch(self, hashes: tuple[bytes, ...]) -> None:
+        for digest in hashes:
+            try:
+                await self._blobs.get(digest)
+            except BlobUnavailable as error:
+                log.warning("%s", error)
+                self.perform(self.agent.on_blobs_missing((digest,), now_us()))
+            else:
+                self.perform(self.agent.on_blobs((digest,), now_us()))
+
+    def _blob(self, digest: bytes) -> bytes | None:
+        return self._blobs.cache.find(digest) if digest else b""
+
+    # ---- inside ----
+
+    def _name(self, number: int) -> str:
+        return self.agent.roster.by_number[number].offer.name
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _set_timer(self) -> None:
+        due_us = self.agent.next_timer_us()
+        if self._timer is not None:
+            if due_us is not None and self._timer_us <= due_us:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_us is not None and not self._closed:
+            self._timer_us = due_us
+            self._timer = self._loop.call_later(max(0, due_us - now_us()) / 1_000_000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.perform(self.agent.on_timer(now_us()))
+
+
+async def _ignoring(work: Coroutine[Any, Any, object]) -> None:
+    """A request whose failure changes nothing: what it is about is decided by what the runner reports."""
+    try:
+        await work
+    except StepRunnerError as error:
+        log.warning("the step runner: %s", error)
+
+
+def step_end(ended: StepEnded) -> StepEnd:
+    """The runner's outcome as the controller hears it."""
+    return StepEnd(
+        ended.exit_code,
+        ended.signal,
+        ended.cause.value,
+        ended.text,
+        ended.started_us,
+        ended.ended_us,
+        ended.user_cpu_us,
+        ended.system_cpu_us,
+        ended.max_rss_kib,
+    )
+
+
+def now_us() -> int:
+    """Wall time, microseconds UTC."""
+    return time.time_ns() // 1000

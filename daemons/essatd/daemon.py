@@ -1,0 +1,206 @@
+"""The satellite's shell: relays broadcasts down, gathers reports up, keeps no state worth keeping.
+
+It may be killed at any moment (E-01, E-02): agents turn to another satellite and send again what was not
+acknowledged; the controller adopts the nodes of a broadcast under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+
+from eslurm import __version__
+from eslurm.core.tree.messages import RunLocal
+from eslurm.core.tree.relay import Relay
+from eslurm.ports.link import Link, LinkError
+from eslurm.relay.blobs import BlobExchange, LinkLoader
+from eslurm.relay.book import AddressBook
+from eslurm.relay.driver import RelayDriver
+from eslurm.relay.envelopes import EnvelopeError
+from eslurm.rpc.guard import Guard
+from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.link_server import LinkServer
+from eslurm.rpc.links import LinkTable
+from eslurm.rpc.server import RpcServer
+from eslurm.rpc.signing import Keyring
+from eslurm.v1 import link_pb2
+
+log = logging.getLogger("essatd")
+
+CACHE_BYTES_MAX = 32 * 1024 * 1024
+REDIAL_S = 0.25
+STOP_GRACE_S = 1.0
+
+
+class SatelliteOptions(msgspec.Struct, frozen=True):
+    """What a satellite has to be told."""
+
+    cluster: str
+    name: str
+    listen: str
+    controllers: tuple[str, ...]
+    key: bytes
+
+
+class Satellite:
+    """One satellite process. Make it inside the running loop; `run` returns when `stop` is called."""
+
+    def __init__(self, options: SatelliteOptions) -> None:
+        self._options = options
+        self._stopped = asyncio.Event()
+        self._local = LocalPeer(
+            cluster=options.cluster,
+            role="satellite",
+            process=f"{options.name}.{secrets.token_hex(6)}",
+            build=__version__,
+            features=(f"satellite={options.name}",),
+        )
+        keyring = Keyring({1: options.key})
+        self._table = LinkTable(self._local, keyring, self, random.Random())
+        self._server = LinkServer(self._local, keyring, self._table)
+        self._controllers: dict[str, Link] = {}
+        self._book = AddressBook()
+        self._driver = RelayDriver(Relay(root=True), self._table, self._find_endpoint, _serves_no_nodes)
+        self._pulled = 0
+        self._loader = LinkLoader(self._controller)
+        self._blobs = BlobExchange(CACHE_BYTES_MAX, self._loader.load)
+
+    # ---- life ----
+
+    async def run(self, ready: asyncio.Future[str]) -> None:
+        """Serve until stopped; `ready` gets the endpoint. Raises OSError when it cannot listen."""
+        rpc = RpcServer([self._server.handler()], Guard())
+        endpoint = await rpc.listen(self._options.listen)
+        self._local.endpoint = endpoint
+        await rpc.start()
+        ready.set_result(endpoint)
+        log.info("satellite %s listens at %s", self._options.name, endpoint)
+        dials = [
+            asyncio.create_task(self._keep(controller), name=f"controller {controller}")
+            for controller in self._options.controllers
+        ]
+        try:
+            await self._stopped.wait()
+        finally:
+            for task in dials:
+                task.cancel()
+            await asyncio.gather(*dials, return_exceptions=True)
+            await self._driver.close()
+            await self._blobs.close()
+            await self._table.close("the satellite stops")
+            await self._server.close_links("the satellite stops")
+            await rpc.stop(STOP_GRACE_S)
+
+    def stop(self) -> None:
+        """End `run` in good order."""
+        self._stopped.set()
+
+    async def _keep(self, endpoint: str) -> None:
+        """Stay linked to one controller."""
+        told = ""
+        while True:
+            try:
+                link = await self._table.get(endpoint)
+            except LinkError as error:
+                if str(error) != told:
+                    told = str(error)
+                    log.warning("no link to controller %s: %s", endpoint, error)
+                await asyncio.sleep(REDIAL_S)
+                continue
+            told = ""
+            await link.closed.wait()
+
+    # ---- links (LinkSink) ----
+
+    def on_up(self, link: Link) -> None:
+        """A controller or an agent process is there."""
+        self._driver.on_up(link)
+        if link.peer.role == "controller":
+            self._controllers[link.peer.process] = link
+            self._forget_book()
+            log.info("linked to controller %s", link.peer.endpoint or link.peer.process)
+
+    def on_down(self, link: Link, reason: str) -> None:
+        """It is gone."""
+        if self._controllers.get(link.peer.process) is link:
+            del self._controllers[link.peer.process]
+            log.warning("the link to the controller has ended: %s", reason)
+        self._driver.on_down(link)
+
+    def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
+        """Down go broadcasts, up go reports and calls, each way back by the agent process' identity."""
+        self._pull_book(link)
+        for item in items:
+            try:
+                self._take(link, item)
+            except EnvelopeError as error:
+                log.warning("%s sent what cannot be read: %s", link.peer.process, error)
+
+    def _find_endpoint(self, number: int) -> str | None:
+        return self._book.find_endpoint(number)
+
+    def _pull_book(self, link: Link) -> None:
+        """Only the controller's book is the truth; whoever routes by a newer one makes us ask for it."""
+        controller = self._controller()
+        if controller is not None and link.peer_book_revision > max(self._book.revision, self._pulled):
+            self._pulled = link.peer_book_revision
+            controller.send(link_pb2.Item(book_pull=link_pb2.BookPull(revision=self._book.revision)))
+
+    def _take(self, link: Link, item: link_pb2.Item) -> None:
+        match item.WhichOneof("kind"):
+            case "broadcast":
+                self._driver.on_broadcast(link, item.broadcast)
+            case "broadcast_ack":
+                self._driver.on_ack(link, item.broadcast_ack)
+            case "broadcast_reply":
+                self._driver.on_reply(link, item.broadcast_reply)
+            case "report" | "door_call":
+                self._up(link, item)
+            case "report_ack":
+                self._down(item.report_ack.process, item)
+            case "door_reply":
+                self._down(item.door_reply.process, item)
+            case "blob_request":
+                self._blobs.on_request(link, item.blob_request)
+            case "blob_chunk":
+                self._loader.on_chunk(item.blob_chunk)
+            case "book_pull":
+                for part in self._book.since(item.book_pull.revision):
+                    link.send(part)
+            case "book":
+                self._learn(item.book)
+
+    def _forget_book(self) -> None:
+        """Revisions count within one controller process: its successor's book is read from the start."""
+        self._book = AddressBook()
+        self._pulled = 0
+
+    def _learn(self, book: link_pb2.Book) -> None:
+        if self._book.apply(book):
+            self._local.book_revision = self._book.revision
+            self._driver.on_book()
+
+    def _up(self, link: Link, item: link_pb2.Item) -> None:
+        controller = self._controller()
+        # Without a controller the report is dropped: the agent keeps it and sends it again.
+        if controller is not None and link.peer.role == "agent":
+            controller.send(item)
+
+    def _down(self, process: str, item: link_pb2.Item) -> None:
+        link = self._table.find_process(process)
+        if link is not None:
+            link.send(item)
+
+    def _controller(self) -> Link | None:
+        """The controller with the highest epoch that is linked now."""
+        alive = [link for link in self._controllers.values() if not link.closed.is_set()]
+        return max(alive, key=lambda link: link.peer.epoch, default=None)
+
+
+def _serves_no_nodes(run: RunLocal) -> None:
+    raise AssertionError(f"a satellite serves no nodes, but {run.nodes[:1]} was to run here")

@@ -1,0 +1,147 @@
+"""What a node agent's core asks its shell to do. Actions of one call are carried out in order.
+
+`Spool` comes before whatever relies on it: the shell writes the record before it goes on. A shell that
+cannot write says so with `Agent.on_storage` and turns the call's ok answers into failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.agent.records import Record
+from eslurm.core.tree.results import Outcome
+from eslurm.core.wire import BATCH_STEP, JobLaunch, LaunchStep, Report
+
+Ref: TypeAlias = Hashable
+"""Whatever the shell uses to name the broadcast that a command came with."""
+
+AttemptKey: TypeAlias = tuple[int, int]
+"""(job, attempt)."""
+
+
+class StepId(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """One step of one attempt on one node of this process."""
+
+    job_id: int
+    attempt: int
+    step: int
+    node: int
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether this is the batch script itself."""
+        return self.step == BATCH_STEP
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The outcome of broadcast `ref` on these nodes; said once per broadcast and node."""
+
+    ref: Ref
+    nodes: tuple[int, ...]
+    outcome: Outcome
+
+
+class FetchBlobs(msgspec.Struct, frozen=True):
+    """Get these blobs; each is answered with `Agent.on_blobs` or `Agent.on_blobs_missing`."""
+
+    hashes: tuple[bytes, ...]
+
+
+class RunBatch(msgspec.Struct, frozen=True):
+    """Start the batch script. Answered with on_step_started, on_step_ended or on_step_refused."""
+
+    step: StepId
+    launch: JobLaunch
+
+
+class RunTasks(msgspec.Struct, frozen=True):
+    """Start a step's tasks of this node: `tasks` of them, numbered from `first_task`."""
+
+    step: StepId
+    launch: JobLaunch
+    request: LaunchStep
+    tasks: int
+    first_task: int
+    node_index: int
+
+
+class SignalStep(msgspec.Struct, frozen=True):
+    """Send a signal to all processes of a live step."""
+
+    step: StepId
+    signal: int
+
+
+class TerminateStep(msgspec.Struct, frozen=True):
+    """SIGTERM now, SIGKILL after `grace_s`; `cause` is the controller's word for why."""
+
+    step: StepId
+    grace_s: float
+    cause: str
+
+
+class AcknowledgeSteps(msgspec.Struct, frozen=True):
+    """The runner may forget these outcomes."""
+
+    steps: tuple[StepId, ...]
+
+
+class Discard(msgspec.Struct, frozen=True):
+    """The attempt is over on this node: its files (script) may go."""
+
+    node: int
+    job_id: int
+    attempt: int
+
+
+class Contact(msgspec.Struct, frozen=True):
+    """These nodes have just heard from their controller: their orphan timeouts begin anew."""
+
+    nodes: tuple[int, ...]
+
+
+class Spool(msgspec.Struct, frozen=True):
+    """Append a record. With `durable` it must be on the disk before the next action."""
+
+    record: Record
+    durable: bool = False
+
+
+class SendReport(msgspec.Struct, frozen=True):
+    """Send up. A loss needs no answer: it is sent again until it is acknowledged."""
+
+    report: Report
+
+
+class Numbered(msgspec.Struct, frozen=True):
+    """The controller accepted this node under this number: commands for it may come."""
+
+    name: str
+    number: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The controller refused a node; people should read why. It is offered again later."""
+
+    name: str
+    why: str
+
+
+Action: TypeAlias = (
+    Answer
+    | FetchBlobs
+    | RunBatch
+    | RunTasks
+    | SignalStep
+    | TerminateStep
+    | AcknowledgeSteps
+    | Discard
+    | Contact
+    | Spool
+    | SendReport
+    | Numbered
+    | Refusal
+)

@@ -1,0 +1,138 @@
+"""One attempt of a job on one node of this process, and every legal stage of it.
+
+Owns the record and `TRANSITIONS`. Invariant: the batch script is started only from PREPARED, and no
+stage leads back to PREPARED; a tombstone (`core.agent.fence`) stands from ENDING or BURIED on.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import msgspec
+
+from eslurm.core.agent.actions import AttemptKey, Ref
+from eslurm.core.job.model import StepEnd
+from eslurm.core.job.states import IllegalTransition
+from eslurm.core.wire import BATCH_STEP, JobLaunch, LaunchStep
+
+
+class Stage(enum.Enum):
+    """How far an attempt is on a node."""
+
+    FETCHING = "FETCHING"
+    PREPARED = "PREPARED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    CLOSING = "CLOSING"
+    ENDING = "ENDING"
+    ENDED = "ENDED"
+    BURIED = "BURIED"
+
+
+TRANSITIONS: dict[Stage, dict[Stage, str]] = {
+    Stage.FETCHING: {
+        Stage.PREPARED: "script and environment are here",
+        Stage.BURIED: "they cannot be had, the node registers anew, or the controller ends the attempt",
+    },
+    Stage.PREPARED: {
+        Stage.STARTING: "told to start, on the first node",
+        Stage.FETCHING: "told to start after a restart that lost the script",
+        Stage.ENDING: "the controller ends it while steps of esrun run",
+        Stage.BURIED: "the controller ends it",
+    },
+    Stage.STARTING: {
+        Stage.RUNNING: "the first process exists",
+        Stage.CLOSING: "ended before its start was heard of, other steps run on",
+        Stage.ENDED: "ended before its start was heard of",
+        Stage.ENDING: "the controller ends it",
+        Stage.BURIED: "this node could not start it",
+    },
+    Stage.RUNNING: {
+        Stage.CLOSING: "the batch script ended, other steps of the attempt are being ended",
+        Stage.ENDED: "the batch script ended and nothing else is left",
+        Stage.ENDING: "the controller ends it",
+    },
+    Stage.CLOSING: {
+        Stage.ENDED: "the last step ended",
+        Stage.ENDING: "the controller ends it",
+    },
+    Stage.ENDING: {
+        Stage.ENDED: "nothing is left; the batch script's end is to be reported",
+        Stage.BURIED: "nothing is left, and there was no batch script here",
+    },
+    Stage.ENDED: {Stage.BURIED: "the controller has committed the end"},
+    Stage.BURIED: {},
+}
+
+HELD_AS = {
+    Stage.PREPARED: "prepared",
+    Stage.STARTING: "running",
+    Stage.RUNNING: "running",
+    Stage.CLOSING: "running",
+    Stage.ENDING: "running",
+    Stage.ENDED: "ended",
+}
+"""How a stage is named in a registration's inventory. While anything runs or may run: running."""
+
+MAY_START_STEPS = frozenset({Stage.PREPARED, Stage.STARTING, Stage.RUNNING})
+
+
+class Waiter(msgspec.Struct, frozen=True):
+    """A broadcast that waits for this node's answer to an effect."""
+
+    ref: Ref
+    owner: str
+    revision: int
+    index: int
+    answer_by_us: int
+
+
+@dataclass(slots=True)
+class PendingStep:
+    """A step of esrun whose environment is being fetched or whose tasks are being started."""
+
+    request: LaunchStep
+    waiters: list[Waiter] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """See the module. `live` are the steps that have or may have processes here."""
+
+    node: int
+    job_id: int
+    number: int
+    owner: str
+    revision: int
+    launch: JobLaunch | None
+    stage: Stage
+    start: bool = False
+    started_us: int = 0
+    grace_s: float = 0.0
+    end: StepEnd | None = None
+    in_inventory: bool = False
+    owes_gone: bool = False
+    live: set[int] = field(default_factory=set)
+    steps: dict[int, PendingStep] = field(default_factory=dict)
+    starts: list[Waiter] = field(default_factory=list)
+    ends: list[Waiter] = field(default_factory=list)
+
+    @property
+    def key(self) -> AttemptKey:
+        """(job, attempt)."""
+        return self.job_id, self.number
+
+    @property
+    def batch_was_started(self) -> bool:
+        """Whether a batch script of the attempt exists or existed here."""
+        return self.end is not None or self.started_us > 0 or BATCH_STEP in self.live
+
+    def move(self, stage: Stage) -> None:
+        """Go to `stage`. Raises `IllegalTransition` for a move that the table does not have."""
+        if stage not in TRANSITIONS[self.stage]:
+            raise IllegalTransition(
+                f"attempt {self.job_id}.{self.number} on node {self.node}:"
+                f" {self.stage.value} -> {stage.value}"
+            )
+        self.stage = stage

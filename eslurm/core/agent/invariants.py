@@ -1,0 +1,70 @@
+"""What always holds in an agent between two calls."""
+
+from __future__ import annotations
+
+from eslurm.core.agent.attempt import Attempt, Stage
+from eslurm.core.agent.lifecycle import ATTEMPTS_PER_NODE_MAX
+from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.node import LocalNode
+from eslurm.core.wire import BATCH_STEP
+
+_WITH_BATCH = frozenset({Stage.STARTING, Stage.RUNNING})
+_EMPTY = frozenset({Stage.FETCHING, Stage.ENDED, Stage.BURIED})
+
+
+def check(agent: Agent) -> list[str]:
+    """Every breach found, in words; empty when all is well."""
+    breaches = []
+    for number, node in agent.roster.by_number.items():
+        if node.number != number or agent.roster.by_name.get(node.offer.name) is not node:
+            breaches.append(f"node {number} is listed wrongly")
+        breaches += _check_node(agent, node)
+    for owner, fence in agent.desk.fences.items():
+        stale = [key for key, stone in fence.tombstones.items() if stone.revision < fence.floor]
+        stale += [key for key in fence.outcomes if key[0] < fence.floor]
+        breaches += [f"{key} of {owner!r} is kept below the floor {fence.floor}" for key in stale]
+    return breaches
+
+
+def _check_node(agent: Agent, node: LocalNode) -> list[str]:
+    name = node.offer.name
+    breaches = []
+    if node.registered and node.epoch != agent.desk.fence(node.owner).epoch:
+        breaches.append(f"{name} is registered under epoch {node.epoch}, which is over")
+    if bool(node.sent) and not node.registered:
+        breaches.append(f"{name} has reports under way without a registration")
+    if node.registered and node.sent.keys() != node.owed.keys():
+        breaches.append(f"{name} owes reports that are not under way")
+    if len(node.attempts) > ATTEMPTS_PER_NODE_MAX:
+        breaches.append(f"{name} holds {len(node.attempts)} attempts")
+    for key, attempt in node.attempts.items():
+        if key != attempt.key or attempt.node != node.number:
+            breaches.append(f"{name} lists attempt {attempt.key} as {key}")
+        breaches += [f"{name}, attempt {key}: {text}" for text in _check_attempt(agent, attempt)]
+    return breaches
+
+
+def _check_attempt(agent: Agent, attempt: Attempt) -> list[str]:
+    breaches = []
+    stage = attempt.stage
+    if stage in _EMPTY and attempt.live:
+        breaches.append(f"{stage.value} with live steps {sorted(attempt.live)}")
+    if stage in _WITH_BATCH and BATCH_STEP not in attempt.live:
+        breaches.append(f"{stage.value} without a batch step")
+    if stage is Stage.BURIED:
+        breaches.append("buried and still listed")
+    if stage is Stage.ENDED and attempt.end is None:
+        breaches.append("ended without an end")
+    if stage in (Stage.ENDING, Stage.CLOSING) and not attempt.live:
+        breaches.append(f"{stage.value} with nothing left to end")
+    if attempt.ends and stage is not Stage.ENDING:
+        breaches.append(f"{stage.value} with ends to answer")
+    if attempt.starts and stage not in (Stage.FETCHING, Stage.STARTING):
+        breaches.append(f"{stage.value} with starts to answer")
+    if attempt.live & {BATCH_STEP} and stage is Stage.PREPARED:
+        breaches.append("prepared with a live batch step")
+    key = (attempt.node, attempt.job_id, attempt.number)
+    fence = agent.desk.fence(attempt.owner)
+    if stage is Stage.ENDING and key not in fence.tombstones and attempt.revision >= fence.floor:
+        breaches.append("is being ended without a tombstone")
+    return breaches

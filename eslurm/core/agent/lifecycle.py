@@ -1,0 +1,435 @@
+"""The attempts of all nodes of this process: what a checked command does to them and what follows.
+
+The fence (epoch, incarnation, expiry) has been checked by `machine`; here it is about the attempt alone.
+Invariants: a batch script is told to start at most once per attempt and node, save for the very same
+step to the same runner, which is idempotent; each waiter is answered exactly once; a tombstone is
+written before anything is ended.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from eslurm.core.agent.actions import (
+    AcknowledgeSteps,
+    Discard,
+    RunBatch,
+    SignalStep,
+    StepId,
+    TerminateStep,
+)
+from eslurm.core.agent.attempt import Attempt, Stage, Waiter
+from eslurm.core.agent.desk import Desk
+from eslurm.core.agent.node import LocalNode
+from eslurm.core.agent.records import Buried, Prepared, Signalled, StartIntended
+from eslurm.core.agent.reports import Reports
+from eslurm.core.agent.tasks import Tasks
+from eslurm.core.agent.wants import Wants
+from eslurm.core.agent.words import gone_outcome, started_outcome
+from eslurm.core.job.model import StepEnd
+from eslurm.core.tree.results import OK, failed
+from eslurm.core.wire import BATCH_STEP, Body, End, JobLaunch, Prepare, Signal, Start
+
+ATTEMPTS_PER_NODE_MAX = 4_096
+RESUMED_GRACE_S = 30.0
+"""For what was being ended when the agent stopped; the runner keeps a shorter grace it was given before."""
+
+
+class Lifecycle:
+    """Commands and runner events for attempts. Everything to do goes to the desk."""
+
+    def __init__(self, desk: Desk, reports: Reports, wants: Wants, nodes: dict[int, LocalNode]) -> None:
+        self.storage_error = ""
+        self._desk = desk
+        self._reports = reports
+        self._wants = wants
+        self._nodes = nodes
+        self._tasks = Tasks(desk, wants)
+        self._deferred: list[tuple[int, int, Attempt, Waiter]] = []
+        self._deferrals = 0
+
+    @property
+    def tasks(self) -> Tasks:
+        """The steps of esrun."""
+        return self._tasks
+
+    # ---- commands ----
+
+    def prepare(self, node: LocalNode, command: Prepare, waiter: Waiter) -> None:
+        """Make the node ready for the attempt, once; with `start` the script starts too."""
+        launch = command.launch
+        attempt = node.attempts.get((launch.job_id, launch.attempt))
+        if attempt is not None:
+            self._prepare_again(attempt, command, waiter)
+            return
+        refusal = self._refusal(node, launch, waiter)
+        if refusal:
+            self._desk.settle(waiter, node.number, failed(refusal))
+            return
+        attempt = Attempt(
+            node.number,
+            launch.job_id,
+            launch.attempt,
+            waiter.owner,
+            waiter.revision,
+            launch,
+            Stage.FETCHING,
+            start=command.start,
+        )
+        node.attempts[attempt.key] = attempt
+        attempt.starts.append(waiter)
+        if not self._fetches_batch(attempt):
+            self._on_ready(attempt)
+
+    def start(self, node: LocalNode, command: Start, waiter: Waiter) -> None:
+        """Start the prepared batch script."""
+        attempt = node.attempts.get((command.job_id, command.attempt))
+        if attempt is None or attempt.launch is None:
+            self._desk.settle(waiter, node.number, failed("the attempt is not prepared on this node"))
+        elif attempt.stage is Stage.PREPARED:
+            self._start_prepared(attempt, waiter)
+        elif attempt.stage is Stage.FETCHING and not attempt.start:
+            self._desk.settle(waiter, node.number, failed("the attempt is not prepared yet"))
+        else:
+            self._answer_started(attempt, waiter)
+
+    def end(self, node: LocalNode, command: End, waiter: Waiter) -> None:
+        """End everything of the attempt and never start it again."""
+        key = (command.job_id, command.attempt)
+        attempt = node.attempts.get(key)
+        if attempt is None:
+            tombstone = self._desk.fence(waiter.owner).tombstones.get((node.number, *key))
+            started = tombstone is not None and tombstone.started
+            self._put_tombstone(node.number, key, waiter.owner, waiter.revision, started)
+            self._desk.answer(waiter.ref, node.number, gone_outcome(started))
+            return
+        attempt.revision = max(attempt.revision, waiter.revision)
+        self._refuse_starts(attempt, "the attempt was ended")
+        self._tasks.refuse_waiting(attempt, "the attempt was ended")
+        if attempt.stage is Stage.ENDED:
+            self._desk.answer(waiter.ref, node.number, gone_outcome(True))
+        elif not attempt.live and attempt.end is None:
+            self._bury(attempt)
+            self._desk.answer(waiter.ref, node.number, gone_outcome(attempt.batch_was_started))
+        else:
+            self._end_live(attempt, command.grace_s, command.cause)
+            attempt.ends.append(waiter)
+            self._deferrals += 1
+            heapq.heappush(self._deferred, (waiter.answer_by_us, self._deferrals, attempt, waiter))
+
+    def signal(self, node: LocalNode, command: Signal, waiter: Waiter) -> None:
+        """Send a signal, at most once."""
+        attempt = node.attempts.get((command.job_id, command.attempt))
+        if attempt is None or command.step not in attempt.live:
+            self._desk.settle(waiter, node.number, failed("no such step runs on this node"))
+            return
+        self._desk.write(Signalled(node.number, waiter.owner, waiter.revision, waiter.index))
+        step = StepId(attempt.job_id, attempt.number, command.step, node.number)
+        self._desk.emit(SignalStep(step, command.signal))
+        self._desk.fence(waiter.owner).keep_signal((waiter.revision, waiter.index, node.number))
+        self._desk.answer(waiter.ref, node.number, OK)
+
+    def refuse(self, node: LocalNode, body: Body, waiter: Waiter, why: str) -> None:
+        """Refuse a command that came too late or for another incarnation.
+
+        The controller takes a refused launch for one that never happened and never will: a copy that came in time
+        may have started it, then that is the answer; otherwise a tombstone makes the promise true.
+        """
+        match body:
+            case Prepare(launch=launch):
+                key = (launch.job_id, launch.attempt)
+            case Start():
+                key = (body.job_id, body.attempt)
+            case _:
+                self._desk.answer(waiter.ref, node.number, failed(why))
+                return
+        attempt = node.attempts.get(key)
+        if attempt is None:
+            self._put_tombstone(node.number, key, waiter.owner, waiter.revision, started=False)
+        elif attempt.batch_was_started or attempt.live:
+            self._answer_started(attempt, waiter)
+            return
+        else:
+            self._refuse_starts(attempt, why)
+            self._tasks.refuse_waiting(attempt, why)
+            self._bury(attempt)
+        self._desk.settle(waiter, node.number, failed(why))
+
+    # ---- blobs ----
+
+    def on_blobs(self, hashes: tuple[bytes, ...]) -> None:
+        """These blobs are here: go on with what waited for them."""
+        for attempt, step in self._wants.take(hashes):
+            if step != BATCH_STEP:
+                self._tasks.on_ready(attempt, step)
+            elif attempt.stage is Stage.FETCHING and not self._fetches_batch(attempt):
+                self._on_ready(attempt)
+
+    def on_blobs_missing(self, hashes: tuple[bytes, ...]) -> None:
+        """These blobs cannot be had: this node cannot do it, which is nobody's job's fault."""
+        for attempt, step in self._wants.take(hashes):
+            if step != BATCH_STEP:
+                self._tasks.refuse(attempt, step, "the environment could not be fetched")
+            elif attempt.stage is Stage.FETCHING:
+                self.abandon(attempt, "the script or environment could not be fetched")
+
+    def abandon(self, attempt: Attempt, why: str) -> None:
+        """Give up an attempt that is not prepared yet; nothing of it exists."""
+        self._refuse_starts(attempt, why)
+        attempt.move(Stage.BURIED)
+        del self._nodes[attempt.node].attempts[attempt.key]
+
+    # ---- the runner ----
+
+    def on_step_started(self, step: StepId, at_us: int) -> None:
+        """The step's processes exist."""
+        attempt = self._find(step)
+        if attempt is None:
+            self._desk.emit(TerminateStep(step, 0.0, "unknown"))
+            return
+        if not step.is_batch:
+            self._tasks.on_started(attempt, step.step)
+        elif attempt.stage is Stage.STARTING:
+            attempt.move(Stage.RUNNING)
+            attempt.started_us = at_us
+            self._answer_starts(attempt)
+        elif attempt.started_us == 0:
+            attempt.started_us = at_us
+        if attempt.stage is Stage.ENDING:
+            # The order to end it may have overtaken its launch.
+            self._desk.emit(TerminateStep(step, attempt.grace_s, "ended"))
+
+    def on_step_ended(self, step: StepId, end: StepEnd) -> None:
+        """All processes of the step are gone; the runner keeps saying so until it is acknowledged."""
+        attempt = self._find(step)
+        if attempt is None:
+            self._on_unknown_end(step, end)
+            return
+        was_live = step.step in attempt.live
+        attempt.live.discard(step.step)
+        if not step.is_batch:
+            self._desk.emit(AcknowledgeSteps((step,)))
+            self._tasks.on_ended(attempt, step.step, end)
+        elif attempt.end is None:
+            self._on_batch_ended(attempt, end)
+        if was_live and not attempt.live:
+            self._on_empty(attempt)
+
+    def on_step_refused(self, step: StepId, text: str) -> None:
+        """This node could not start the step: nothing of it exists or ever will."""
+        attempt = self._find(step)
+        if attempt is None or step.step not in attempt.live:
+            return
+        attempt.live.discard(step.step)
+        if not step.is_batch:
+            self._tasks.refuse(attempt, step.step, text)
+        elif attempt.in_inventory:
+            # The controller was told that it runs: only a report can take that back.
+            self._refuse_starts(attempt, text)
+            self._on_batch_ended(attempt, StepEnd(1, cause="lost", text=text))
+        else:
+            self._refuse_starts(attempt, text)
+            if attempt.live:
+                self._end_live(attempt, 0.0, "launch_failed")
+        if not attempt.live:
+            self._on_empty(attempt)
+
+    # ---- time, acknowledgements, restart ----
+
+    def on_timer(self, now_us: int) -> None:
+        """Answer the ends that took too long: a report follows when all is gone."""
+        while self._deferred and self._deferred[0][0] <= now_us:
+            _, _, attempt, waiter = heapq.heappop(self._deferred)
+            if waiter in attempt.ends:
+                attempt.ends.remove(waiter)
+                attempt.owes_gone = True
+                self._desk.answer(waiter.ref, attempt.node, OK)
+
+    def next_timer_us(self) -> int | None:
+        """When the next deferred answer is due."""
+        while self._deferred and self._deferred[0][3] not in self._deferred[0][2].ends:
+            heapq.heappop(self._deferred)
+        return self._deferred[0][0] if self._deferred else None
+
+    def on_end_committed(self, node: LocalNode, job_id: int, number: int) -> None:
+        """The controller knows how the batch step ended: a tombstone is all that is kept."""
+        attempt = node.attempts.get((job_id, number))
+        if attempt is None or attempt.stage is not Stage.ENDED:
+            return
+        self._bury(attempt)
+        self._desk.emit(AcknowledgeSteps((StepId(job_id, number, BATCH_STEP, node.number),)))
+
+    def resume(self, attempt: Attempt) -> None:
+        """After a restart: start again what was told to start, or end again what was told to end."""
+        if attempt.stage is Stage.ENDED and attempt.end is not None:
+            self._reports.owe_end(self._nodes[attempt.node], attempt, attempt.end)
+        elif attempt.stage is Stage.CLOSING:
+            self._terminate(attempt, RESUMED_GRACE_S, "batch_ended")
+        elif attempt.stage is Stage.ENDING:
+            attempt.owes_gone = True
+            self._end_live(attempt, RESUMED_GRACE_S, "ended")
+        elif attempt.stage is Stage.PREPARED and attempt.start:
+            self._run_batch(attempt)
+
+    # ---- inside ----
+
+    def _find(self, step: StepId) -> Attempt | None:
+        node = self._nodes.get(step.node)
+        return node.attempts.get((step.job_id, step.attempt)) if node is not None else None
+
+    def _refusal(self, node: LocalNode, launch: JobLaunch, waiter: Waiter) -> str:
+        """Why this new attempt may not come here; empty when it may."""
+        fence = self._desk.fence(waiter.owner)
+        if (node.number, launch.job_id, launch.attempt) in fence.tombstones:
+            return "the attempt has already ended on this node"
+        if waiter.revision < fence.floor:
+            return f"revision {waiter.revision} is below the floor {fence.floor}"
+        if self.storage_error:
+            return f"the node's spool cannot be written: {self.storage_error}"
+        if len(node.attempts) >= ATTEMPTS_PER_NODE_MAX:
+            return f"the node already holds {len(node.attempts)} attempts"
+        return ""
+
+    def _prepare_again(self, attempt: Attempt, command: Prepare, waiter: Waiter) -> None:
+        if attempt.stage is Stage.FETCHING:
+            attempt.start = attempt.start or command.start
+            attempt.starts.append(waiter)
+        elif command.start:
+            if attempt.stage is Stage.PREPARED:
+                self._start_prepared(attempt, waiter)
+            else:
+                self._answer_started(attempt, waiter)
+        elif attempt.stage is Stage.ENDING:
+            self._desk.settle(waiter, attempt.node, failed("the attempt was ended"))
+        else:
+            self._desk.settle(waiter, attempt.node, OK)
+
+    def _fetches_batch(self, attempt: Attempt) -> bool:
+        """Whether something must be fetched first. Only the first node runs the script and needs it."""
+        launch = attempt.launch
+        if launch is None or launch.groups[0].runs[0][0] != attempt.node:
+            return False
+        return self._wants.ask(attempt, BATCH_STEP, (launch.script_hash, launch.environment_hash))
+
+    def _on_ready(self, attempt: Attempt) -> None:
+        assert attempt.launch is not None
+        attempt.move(Stage.PREPARED)
+        self._desk.write(
+            Prepared(attempt.node, attempt.owner, attempt.revision, attempt.launch, attempt.start)
+        )
+        if attempt.start:
+            self._run_batch(attempt)
+            return
+        for waiter in attempt.starts:
+            self._desk.settle(waiter, attempt.node, OK)
+        attempt.starts.clear()
+
+    def _start_prepared(self, attempt: Attempt, waiter: Waiter) -> None:
+        launch = attempt.launch
+        if launch is None or launch.groups[0].runs[0][0] != attempt.node:
+            self._desk.settle(waiter, attempt.node, failed("this is not the attempt's first node"))
+            return
+        attempt.starts.append(waiter)
+        attempt.start = True
+        if self._fetches_batch(attempt):
+            attempt.move(Stage.FETCHING)
+            return
+        self._desk.write(StartIntended(attempt.node, attempt.job_id, attempt.number))
+        self._run_batch(attempt)
+
+    def _run_batch(self, attempt: Attempt) -> None:
+        assert attempt.launch is not None
+        attempt.move(Stage.STARTING)
+        attempt.live.add(BATCH_STEP)
+        step = StepId(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
+        self._desk.emit(RunBatch(step, attempt.launch))
+
+    def _answer_started(self, attempt: Attempt, waiter: Waiter) -> None:
+        """A start of what is, or was, already started."""
+        if attempt.stage in (Stage.STARTING, Stage.FETCHING):
+            attempt.starts.append(waiter)
+        elif attempt.stage is Stage.ENDING:
+            self._desk.settle(waiter, attempt.node, failed("the attempt was ended"))
+        else:
+            self._desk.settle(waiter, attempt.node, started_outcome(attempt.started_us))
+
+    def _answer_starts(self, attempt: Attempt) -> None:
+        outcome = started_outcome(attempt.started_us)
+        for waiter in attempt.starts:
+            self._desk.settle(waiter, attempt.node, outcome)
+        attempt.starts.clear()
+
+    def _refuse_starts(self, attempt: Attempt, why: str) -> None:
+        for waiter in attempt.starts:
+            self._desk.settle(waiter, attempt.node, failed(why))
+        attempt.starts.clear()
+
+    def _on_batch_ended(self, attempt: Attempt, end: StepEnd) -> None:
+        attempt.end = end
+        attempt.started_us = attempt.started_us or end.started_us or end.ended_us
+        self._answer_starts(attempt)
+        if attempt.live and attempt.stage is not Stage.ENDING:
+            grace_s = attempt.launch.kill_grace_s if attempt.launch is not None else 0.0
+            attempt.move(Stage.CLOSING)
+            self._terminate(attempt, grace_s, "batch_ended")
+
+    def _on_empty(self, attempt: Attempt) -> None:
+        """No step is left: a prepared node goes on waiting, any other is done."""
+        if attempt.end is not None:
+            attempt.move(Stage.ENDED)
+            self._reports.owe_end(self._nodes[attempt.node], attempt, attempt.end)
+        elif attempt.stage in (Stage.ENDING, Stage.STARTING):
+            self._bury(attempt)
+        else:
+            return
+        outcome = gone_outcome(attempt.batch_was_started)
+        for waiter in attempt.ends:
+            self._desk.answer(waiter.ref, attempt.node, outcome)
+        attempt.ends.clear()
+        if attempt.owes_gone:
+            self._reports.owe_gone(self._nodes[attempt.node], attempt)
+
+    def _on_unknown_end(self, step: StepId, end: StepEnd) -> None:
+        """An outcome of an attempt that is not in memory: old news, or the spool was lost."""
+        node = self._nodes.get(step.node)
+        key = (step.node, step.job_id, step.attempt)
+        buried = any(key in fence.tombstones for fence in self._desk.fences.values())
+        if node is None or buried or not step.is_batch:
+            self._desk.emit(AcknowledgeSteps((step,)))
+            return
+        attempt = Attempt(
+            step.node, step.job_id, step.attempt, self._desk.owner, 0, None, Stage.ENDED, end=end
+        )
+        node.attempts[attempt.key] = attempt
+        self._reports.owe_end(node, attempt, end)
+
+    def _end_live(self, attempt: Attempt, grace_s: float, cause: str) -> None:
+        if attempt.stage is not Stage.ENDING:
+            attempt.move(Stage.ENDING)
+        self._put_tombstone(
+            attempt.node, attempt.key, attempt.owner, attempt.revision, attempt.batch_was_started
+        )
+        self._terminate(attempt, grace_s, cause)
+
+    def _terminate(self, attempt: Attempt, grace_s: float, cause: str) -> None:
+        attempt.grace_s = grace_s
+        for step in sorted(attempt.live):
+            key = StepId(attempt.job_id, attempt.number, step, attempt.node)
+            self._desk.emit(TerminateStep(key, grace_s, cause))
+
+    def _bury(self, attempt: Attempt) -> None:
+        started = attempt.batch_was_started
+        attempt.move(Stage.BURIED)
+        del self._nodes[attempt.node].attempts[attempt.key]
+        self._put_tombstone(attempt.node, attempt.key, attempt.owner, attempt.revision, started)
+        if started:
+            self._desk.emit(Discard(attempt.node, *attempt.key))
+
+    def _put_tombstone(
+        self, node: int, key: tuple[int, int], owner: str, revision: int, started: bool
+    ) -> None:
+        fence = self._desk.fence(owner)
+        fence.bury((node, *key), revision, started)
+        tombstone = fence.tombstones.get((node, *key))
+        if tombstone is not None:
+            self._desk.write(Buried(node, *key, owner, tombstone.revision, tombstone.started))

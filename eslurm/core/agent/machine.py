@@ -1,0 +1,276 @@
+"""What a node agent decides: one `Agent` per process, serving one node or thousands.
+
+Synchronous and pure: each input takes the time in microseconds where it matters and returns actions for
+the shell. Owns the order of checks on a command: cluster, epoch; then per node: addressee, expiry,
+registration, kept outcome, incarnation; then the attempt itself (`lifecycle`).
+
+A `failed` answer to a launch is a promise that the script has not run here and never will, so a refusal is
+not just a word: see `Lifecycle.refuse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from eslurm.core.agent.actions import Action, Contact, Ref, StepId
+from eslurm.core.agent.attempt import Attempt, Stage, Waiter
+from eslurm.core.agent.desk import Desk
+from eslurm.core.agent.fence import Addressed
+from eslurm.core.agent.lifecycle import Lifecycle
+from eslurm.core.agent.node import LocalNode, NodeOffer, Parked
+from eslurm.core.agent.outbox import Outbox
+from eslurm.core.agent.records import Buried, FloorRaised, Folded, Prepared, Signalled
+from eslurm.core.agent.reports import Reports
+from eslurm.core.agent.roster import Roster, Site
+from eslurm.core.agent.wants import Wants
+from eslurm.core.job.model import StepEnd
+from eslurm.core.tree.results import OK, failed
+from eslurm.core.wire import (
+    Command,
+    End,
+    Heartbeat,
+    LaunchStep,
+    Prepare,
+    Registration,
+    ReportAck,
+    Signal,
+    Start,
+    StepEnded,
+)
+
+EXPIRY_TOLERANCE_US = 60_000_000
+PARKED_MAX = 256
+
+
+class Agent:
+    """The nodes of one process. `process` and `session` are new at each start; `has_blob` looks into the cache."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        process: str,
+        session: str,
+        boot_id: str,
+        endpoint: str,
+        offers: Iterable[NodeOffer],
+        has_blob: Callable[[bytes], bool],
+    ) -> None:
+        self.cluster = cluster
+        self.boot_id = boot_id
+        self.desk = Desk()
+        self.outbox = Outbox(process)
+        reports = Reports(self.outbox)
+        by_number: dict[int, LocalNode] = {}
+        self.lifecycle = Lifecycle(self.desk, reports, Wants(self.desk, has_blob), by_number)
+        self.roster = Roster(
+            Site(boot_id, session, endpoint), self.desk, self.outbox, reports, self.lifecycle, by_number
+        )
+        self.roster.on_accepted = self._on_accepted
+        for offer in offers:
+            self.roster.by_name[offer.name] = LocalNode(offer)
+        self._reports = reports
+        self._addressed: tuple[Command, Addressed] | None = None
+        self._handlers: dict[type, Callable[[LocalNode, Any, Waiter], None]] = {
+            Prepare: self.lifecycle.prepare,
+            Start: self.lifecycle.start,
+            Signal: self.lifecycle.signal,
+            LaunchStep: self.lifecycle.tasks.launch,
+        }
+
+    # ---- inputs ----
+
+    def on_command_many(
+        self, nodes: Sequence[int], command: Command, ref: Ref, now_us: int, answer_by_us: int
+    ) -> list[Action]:
+        """A verified command for these of our nodes. Each is answered once under `ref`, by `answer_by_us`."""
+        refusal = self._command_refusal(command)
+        if refusal:
+            self.desk.answer_many(ref, nodes, failed(refusal))
+        else:
+            self.roster.see_epoch(command.owner, command.epoch)
+            if type(command.body) is Heartbeat:
+                self._on_heartbeat(nodes, command, command.body, ref)
+            else:
+                self._on_effect(nodes, command, ref, now_us, answer_by_us)
+        return self._done(now_us)
+
+    def on_command(
+        self, node: int, command: Command, ref: Ref, now_us: int, answer_by_us: int
+    ) -> list[Action]:
+        """`on_command_many` for one node."""
+        return self.on_command_many((node,), command, ref, now_us, answer_by_us)
+
+    def on_blobs(self, hashes: tuple[bytes, ...], now_us: int) -> list[Action]:
+        """These blobs are in the cache now."""
+        self.lifecycle.on_blobs(hashes)
+        return self._done(now_us)
+
+    def on_blobs_missing(self, hashes: tuple[bytes, ...], now_us: int) -> list[Action]:
+        """These blobs cannot be had in time."""
+        self.lifecycle.on_blobs_missing(hashes)
+        return self._done(now_us)
+
+    def on_step_started(self, step: StepId, at_us: int, now_us: int) -> list[Action]:
+        """The runner has started a step; `at_us` is wall time."""
+        self.lifecycle.on_step_started(step, at_us)
+        return self._done(now_us)
+
+    def on_step_ended(self, step: StepId, end: StepEnd, now_us: int) -> list[Action]:
+        """The runner says how a step ended; it may say so many times."""
+        self.lifecycle.on_step_ended(step, end)
+        return self._done(now_us)
+
+    def on_step_refused(self, step: StepId, text: str, now_us: int) -> list[Action]:
+        """The runner, or the shell before it, could not start a step: the node's fault, not the job's."""
+        self.lifecycle.on_step_refused(step, text)
+        return self._done(now_us)
+
+    def on_ack(self, ack: ReportAck, now_us: int) -> list[Action]:
+        """The controller has committed reports of this process."""
+        if ack.process != self.outbox.process:
+            return []
+        replies = {reply.name: reply for reply in ack.registrations}
+        for seq in ack.seqs:
+            body = self.outbox.acknowledge(seq)
+            if isinstance(body, Registration):
+                self.roster.on_reply(body.name, replies.get(body.name), now_us)
+            elif body is not None:
+                node = self.roster.by_number[body.node]
+                self._reports.settle(node, body)
+                if isinstance(body, StepEnded):
+                    self.lifecycle.on_end_committed(node, body.job_id, body.attempt)
+        return self._done(now_us)
+
+    def on_link_up(self, now_us: int, owner: str = "", epoch: int = 0) -> list[Action]:
+        """There is a way up: everything unacknowledged is sent (again). The peer may know who leads."""
+        if owner:
+            self.roster.see_epoch(owner, epoch)
+        self.outbox.on_link(True)
+        return self._done(now_us)
+
+    def on_link_down(self, now_us: int) -> list[Action]:
+        """There is no way up for now."""
+        self.outbox.on_link(False)
+        return self._done(now_us)
+
+    def on_storage(self, error: str) -> None:
+        """The spool cannot be written (`error` says why) or can be again (empty): no work comes here meanwhile."""
+        self.lifecycle.storage_error = error
+
+    def on_timer(self, now_us: int) -> list[Action]:
+        """Time has passed."""
+        self.lifecycle.on_timer(now_us)
+        self.outbox.on_timer(now_us)
+        self.roster.on_timer(now_us)
+        return self._done(now_us)
+
+    def next_timer_us(self) -> int | None:
+        """When `on_timer` is due next."""
+        times = (self.lifecycle.next_timer_us(), self.outbox.next_timer_us(), self.roster.next_timer_us())
+        return min((at_us for at_us in times if at_us is not None), default=None)
+
+    # ---- state ----
+
+    def folded(self) -> Folded:
+        """What the spool has to remember, for its compaction."""
+        state = Folded(self.cluster, self.boot_id)
+        for node in self.roster.by_name.values():
+            state.identities[node.offer.name] = node.offer.node_uid
+            if node.number >= 0:
+                state.numbers[node.offer.name] = node.number
+            for attempt in node.attempts.values():
+                _fold_attempt(state, attempt)
+        for owner, fence in self.desk.fences.items():
+            state.epochs[owner] = fence.epoch
+            state.floors[owner] = fence.floor
+            for key, tombstone in fence.tombstones.items():
+                state.prepared.pop(key, None)
+                state.buried[key] = Buried(*key, owner, tombstone.revision, tombstone.started)
+            for revision, index, number in fence.signals:
+                state.signalled[number, owner, revision, index] = Signalled(number, owner, revision, index)
+        return state
+
+    # ---- inside ----
+
+    def _done(self, now_us: int) -> list[Action]:
+        return self.desk.take(self.outbox.pump(now_us))
+
+    def _command_refusal(self, command: Command) -> str:
+        """Why the command is none of ours, so that nobody waits for our answer; empty when it is."""
+        if command.cluster != self.cluster:
+            return f"the command is for cluster {command.cluster!r}, this is {self.cluster!r}"
+        fence = self.desk.fences.get(command.owner)
+        if fence is not None and command.epoch < fence.epoch:
+            return f"epoch {command.epoch} of {command.owner!r} is over, {fence.epoch} is in force"
+        return ""
+
+    def _on_heartbeat(self, nodes: Sequence[int], command: Command, body: Heartbeat, ref: Ref) -> None:
+        fence = self.desk.fence(command.owner)
+        if fence.raise_floor(body.floor):
+            self.desk.write(FloorRaised(command.owner, body.floor))
+        by_number = self.roster.by_number
+        served = [number for number in nodes if number in by_number]
+        self.desk.answer_many(ref, served, OK)
+        if len(served) < len(nodes):
+            strangers = [number for number in nodes if number not in by_number]
+            self.desk.answer_many(ref, strangers, failed("the node is not served here"))
+        busy = tuple(number for number in served if by_number[number].attempts)
+        if busy:
+            self.desk.emit(Contact(busy))
+
+    def _on_effect(
+        self, nodes: Sequence[int], command: Command, ref: Ref, now_us: int, answer_by_us: int
+    ) -> None:
+        waiter = Waiter(ref, command.owner, command.revision, command.index, answer_by_us)
+        expired = bool(command.expires_us) and now_us > command.expires_us + EXPIRY_TOLERANCE_US
+        for number, incarnation in zip(nodes, self._incarnations(command, nodes), strict=True):
+            node = self.roster.by_number.get(number)
+            if node is None or incarnation is None:
+                self.desk.answer(ref, number, failed("the command is not for this node"))
+            elif expired:
+                self.lifecycle.refuse(node, command.body, waiter, "the command has expired")
+            elif not node.registered:
+                if len(node.parked) < PARKED_MAX:
+                    node.parked.append(Parked(command, incarnation, waiter))
+            else:
+                self._on_node(node, command, incarnation, waiter)
+
+    def _on_node(self, node: LocalNode, command: Command, incarnation: int, waiter: Waiter) -> None:
+        body = command.body
+        if type(body) is End:
+            # Always right: an attempt that was ever told to end must never run again.
+            self.lifecycle.end(node, body, waiter)
+            return
+        effect = (command.revision, command.index, node.number)
+        outcome = self.desk.fence(command.owner).outcomes.get(effect)
+        if outcome is not None:
+            self.desk.answer(waiter.ref, node.number, outcome)
+        elif incarnation != node.incarnation or node.owner != command.owner:
+            why = f"the command is for incarnation {incarnation}, this is {node.incarnation}"
+            self.lifecycle.refuse(node, body, waiter, why)
+        else:
+            self._handlers[type(body)](node, body, waiter)
+
+    def _on_accepted(self, node: LocalNode) -> None:
+        """Commands may overtake the registration's reply, which says whether they are for this incarnation."""
+        parked, node.parked = node.parked, []
+        for command, incarnation, waiter in ((p.command, p.incarnation, p.waiter) for p in parked):
+            if not self._command_refusal(command):
+                self._on_node(node, command, incarnation, waiter)
+
+    def _incarnations(self, command: Command, nodes: Sequence[int]) -> list[int | None]:
+        # One broadcast may come in several portions, each with the same command object.
+        if self._addressed is None or self._addressed[0] is not command:
+            self._addressed = (command, Addressed(command))
+        return self._addressed[1].incarnations(nodes)
+
+
+def _fold_attempt(state: Folded, attempt: Attempt) -> None:
+    if attempt.launch is None or attempt.stage is Stage.FETCHING:
+        return
+    started = attempt.start or attempt.batch_was_started
+    state.prepared[attempt.node, attempt.job_id, attempt.number] = Prepared(
+        attempt.node, attempt.owner, attempt.revision, attempt.launch, started
+    )

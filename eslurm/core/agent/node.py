@@ -1,0 +1,53 @@
+"""A node that this process serves: who it is, whether the controller knows it, and what it holds.
+
+Invariant: a node that is not `registered` carries out no command: those that come are parked until the
+reply says which incarnation this is. Its reports wait too, because they name that incarnation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.agent.actions import AttemptKey
+from eslurm.core.agent.attempt import Attempt, Waiter
+from eslurm.core.job.model import Vector
+from eslurm.core.wire import Command, NodeGone, StepEnded
+
+OwedKey: TypeAlias = tuple[bool, int, int]
+"""(is the end of a batch step, job, attempt)."""
+
+
+class Parked(msgspec.Struct, frozen=True):
+    """A command that overtook the registration's reply, for the incarnation that it names."""
+
+    command: Command
+    incarnation: int
+    waiter: Waiter
+
+
+class NodeOffer(msgspec.Struct, frozen=True):
+    """What a process offers for one of its nodes."""
+
+    name: str
+    node_uid: str
+    total: Vector
+
+
+@dataclass(slots=True, eq=False)
+class LocalNode:
+    """One served node. `number` is -1 until a controller has accepted it for the first time."""
+
+    offer: NodeOffer
+    number: int = -1
+    incarnation: int = 0
+    registered: bool = False
+    owner: str = ""
+    epoch: int = 0
+    registration_seq: int = 0
+    parked: list[Parked] = field(default_factory=list)
+    attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
+    owed: dict[OwedKey, StepEnded | NodeGone] = field(default_factory=dict)
+    sent: dict[OwedKey, int] = field(default_factory=dict)

@@ -1,0 +1,181 @@
+"""What an agent process remembers on disk, and the folding of those records into a state.
+
+Owns the record types of the spool and `fold`. Invariant: the folded state is all that a restarted
+agent needs besides its runner's list of steps; folding the output of `unfold` gives the same state.
+
+Outcomes of steps are not here: the step supervisor keeps them, fsynced, until they are acknowledged.
+Nor are outcomes of commands, but for signals: after a restart the node has a new incarnation, so old
+copies are refused, and a repeated prepare, start or end is recognised by its attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.wire import JobLaunch
+
+
+class Booted(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """An agent started. What precedes a change of `boot_id` did not survive it: all its processes are gone."""
+
+    cluster: str
+    boot_id: str
+
+
+class Identity(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The node of this name is this individual, for ever."""
+
+    name: str
+    node_uid: str
+
+
+class NumberGiven(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The controller's number of a node; durable there."""
+
+    name: str
+    number: int
+
+
+class EpochSeen(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Commands of this owner's older epochs are refused from now on."""
+
+    owner: str
+    epoch: int
+
+
+class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The node is ready for the attempt; with `start` its batch script was also told to start."""
+
+    node: int
+    owner: str
+    revision: int
+    launch: JobLaunch
+    start: bool = False
+
+
+class StartIntended(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """From now on a batch script of the attempt may exist."""
+
+    node: int
+    job_id: int
+    attempt: int
+
+
+class Buried(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """A tombstone: nothing of the attempt ever starts here again. Kept until the floor passes `revision`."""
+
+    node: int
+    job_id: int
+    attempt: int
+    owner: str
+    revision: int
+    started: bool = False
+
+
+class Signalled(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """The signal of effect (owner, revision, index) was sent: a second time would be once too often."""
+
+    node: int
+    owner: str
+    revision: int
+    index: int
+
+
+class FloorRaised(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """No effect of this owner below `floor` is alive; what was kept for their sake is forgotten."""
+
+    owner: str
+    floor: int
+
+
+Record: TypeAlias = (
+    Booted | Identity | NumberGiven | EpochSeen | Prepared | StartIntended | Buried | Signalled | FloorRaised
+)
+
+NodeAttempt: TypeAlias = tuple[int, int, int]
+"""(node, job, attempt)."""
+
+
+@dataclass(slots=True)
+class Folded:
+    """The state that the records describe."""
+
+    cluster: str = ""
+    boot_id: str = ""
+    identities: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    floors: dict[str, int] = field(default_factory=dict)
+    prepared: dict[NodeAttempt, Prepared] = field(default_factory=dict)
+    buried: dict[NodeAttempt, Buried] = field(default_factory=dict)
+    signalled: dict[tuple[int, str, int, int], Signalled] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        """Fold one more record."""
+        match record:
+            case Prepared():
+                key = (record.node, record.launch.job_id, record.launch.attempt)
+                if key not in self.buried:
+                    self.prepared[key] = record
+            case StartIntended():
+                key = (record.node, record.job_id, record.attempt)
+                if (before := self.prepared.get(key)) is not None:
+                    self.prepared[key] = msgspec.structs.replace(before, start=True)
+            case Buried():
+                key = (record.node, record.job_id, record.attempt)
+                self.prepared.pop(key, None)
+                self.buried[key] = record
+            case Signalled():
+                self.signalled[record.node, record.owner, record.revision, record.index] = record
+            case FloorRaised():
+                self._raise_floor(record.owner, record.floor)
+            case EpochSeen():
+                self.epochs[record.owner] = max(self.epochs.get(record.owner, 0), record.epoch)
+            case Identity():
+                self.identities[record.name] = record.node_uid
+            case NumberGiven():
+                self.numbers[record.name] = record.number
+            case Booted():
+                self._boot(record)
+
+    def _boot(self, record: Booted) -> None:
+        """A new boot ends everything: attempts that had started become tombstones, the others are forgotten."""
+        if self.boot_id not in ("", record.boot_id):
+            for key, prepared in self.prepared.items():
+                if prepared.start:
+                    self.buried[key] = Buried(*key, prepared.owner, prepared.revision, started=True)
+            self.prepared.clear()
+        self.cluster = record.cluster
+        self.boot_id = record.boot_id
+
+    def _raise_floor(self, owner: str, floor: int) -> None:
+        self.floors[owner] = max(self.floors.get(owner, 0), floor)
+        for key in [k for k, b in self.buried.items() if b.owner == owner and b.revision < floor]:
+            del self.buried[key]
+        for effect in [e for e in self.signalled if e[1] == owner and e[2] < floor]:
+            del self.signalled[effect]
+
+
+def fold(records: Iterable[Record]) -> Folded:
+    """The state after all these records."""
+    state = Folded()
+    for record in records:
+        state.add(record)
+    return state
+
+
+def unfold(state: Folded) -> Iterator[Record]:
+    """The fewest records that fold to this state."""
+    if state.boot_id:
+        yield Booted(state.cluster, state.boot_id)
+    yield from (Identity(name, uid) for name, uid in state.identities.items())
+    yield from (NumberGiven(name, number) for name, number in state.numbers.items())
+    yield from (EpochSeen(owner, epoch) for owner, epoch in state.epochs.items())
+    yield from (FloorRaised(owner, floor) for owner, floor in state.floors.items())
+    yield from state.buried.values()
+    yield from state.prepared.values()
+    yield from state.signalled.values()

@@ -1,0 +1,62 @@
+"""What the nodes of this process owe the controller: ends of batch steps, and attempts that are gone.
+
+Owns each node's `owed`. Invariant: an owed report is in the outbox exactly while its node is registered,
+and names that registration's incarnation; it is owed until the controller has committed it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core.agent.attempt import Attempt
+from eslurm.core.agent.node import LocalNode, OwedKey
+from eslurm.core.agent.outbox import Outbox
+from eslurm.core.job.model import StepEnd
+from eslurm.core.wire import NodeGone, StepEnded
+
+
+class Reports:
+    """Puts owed reports into the outbox when they may go, and takes them back when they may not."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def owe_end(self, node: LocalNode, attempt: Attempt, end: StepEnd) -> None:
+        """The batch step ended and nothing else of the attempt is left here."""
+        body = StepEnded(node.number, node.incarnation, attempt.job_id, attempt.number, end, gone=True)
+        self._owe(node, body)
+
+    def owe_gone(self, node: LocalNode, attempt: Attempt) -> None:
+        """Nothing of the attempt is left here, which the answer to `End` could not say in time."""
+        self._owe(node, NodeGone(node.number, node.incarnation, attempt.job_id, attempt.number))
+
+    def on_registered(self, node: LocalNode) -> None:
+        """The node has a new incarnation: everything owed goes out under it."""
+        for key, body in node.owed.items():
+            renewed = msgspec.structs.replace(body, node=node.number, incarnation=node.incarnation)
+            node.owed[key] = renewed
+            node.sent[key] = self._outbox.add(renewed)
+
+    def on_unregistered(self, node: LocalNode) -> None:
+        """The node registers anew: what is under way names an incarnation that will not count."""
+        for seq in node.sent.values():
+            self._outbox.withdraw(seq)
+        node.sent.clear()
+
+    def settle(self, node: LocalNode, body: StepEnded | NodeGone) -> None:
+        """The controller has committed this."""
+        key = _key(body)
+        node.owed.pop(key, None)
+        node.sent.pop(key, None)
+
+    def _owe(self, node: LocalNode, body: StepEnded | NodeGone) -> None:
+        key = _key(body)
+        if key in node.owed:
+            return
+        node.owed[key] = body
+        if node.registered:
+            node.sent[key] = self._outbox.add(body)
+
+
+def _key(body: StepEnded | NodeGone) -> OwedKey:
+    return type(body) is StepEnded, body.job_id, body.attempt

@@ -1,0 +1,136 @@
+"""An agent after a restart: the spool's records and the runner's steps become the state again.
+
+Invariant: whatever was told to start either is in the runner's list, or is started now (the same step
+to the same runner, which is idempotent), or is behind a tombstone.
+
+When the host was booted since the spool was written, `records.fold` has already turned every started
+attempt into a tombstone and forgotten the prepared ones. Their processes are gone; the registration's
+new boot id and an inventory without them say so, unless the runner still knows how a batch step ended
+(or that it was lost), which is then reported like any other end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eslurm.core.agent.actions import Action, StepId
+from eslurm.core.agent.attempt import Attempt, Stage
+from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.node import LocalNode
+from eslurm.core.agent.records import Booted, Folded, Identity
+from eslurm.core.job.model import StepEnd
+from eslurm.core.wire import BATCH_STEP
+
+
+def restore(
+    agent: Agent,
+    spool: Folded,
+    live: Iterable[tuple[StepId, int]],
+    ended: Iterable[tuple[StepId, StepEnd]],
+    now_us: int,
+) -> list[Action]:
+    """Fill a new `agent` and offer its nodes. `live` steps come with their start, `ended` ones with their end.
+
+    `spool` has been folded up to and including a `Booted` record of this boot. Also for a first start,
+    with nothing in the spool and no steps.
+    """
+    agent.desk.write(Booted(agent.cluster, agent.boot_id), durable=True)
+    _restore_nodes(agent, spool)
+    _restore_fences(agent, spool)
+    _restore_prepared(agent, spool)
+    for step, at_us in live:
+        _restore_live(agent, step, at_us)
+    ends = list(ended)
+    for step, end in ends:
+        if step.is_batch:
+            _restore_end(agent, step, end)
+    for node in agent.roster.by_number.values():
+        for attempt in list(node.attempts.values()):
+            agent.lifecycle.resume(attempt)
+    agent.roster.offer(agent.roster.by_name.values())
+    actions = agent.on_timer(now_us)
+    for step, end in ends:
+        if not step.is_batch:
+            actions += agent.on_step_ended(step, end, now_us)
+    return actions
+
+
+def _restore_nodes(agent: Agent, spool: Folded) -> None:
+    for name, node in agent.roster.by_name.items():
+        if name in spool.numbers:
+            agent.roster.set_number(node, spool.numbers[name])
+        if spool.identities.get(name) != node.offer.node_uid:
+            agent.desk.write(Identity(name, node.offer.node_uid), durable=True)
+
+
+def _restore_fences(agent: Agent, spool: Folded) -> None:
+    for owner, epoch in spool.epochs.items():
+        agent.desk.fence(owner).epoch = epoch
+        agent.desk.owner = owner
+    for owner, floor in spool.floors.items():
+        agent.desk.fence(owner).raise_floor(floor)
+    for key, buried in spool.buried.items():
+        agent.desk.fence(buried.owner).bury(key, buried.revision, buried.started)
+    for number, owner, revision, index in spool.signalled:
+        agent.desk.fence(owner).keep_signal((revision, index, number))
+
+
+def _restore_prepared(agent: Agent, spool: Folded) -> None:
+    for (number, job_id, attempt_number), record in spool.prepared.items():
+        node = agent.roster.by_number.get(number)
+        if node is None:
+            continue
+        node.attempts[job_id, attempt_number] = Attempt(
+            number,
+            job_id,
+            attempt_number,
+            record.owner,
+            record.revision,
+            record.launch,
+            Stage.PREPARED,
+            start=record.start,
+        )
+
+
+def _restore_live(agent: Agent, step: StepId, at_us: int) -> None:
+    """A running step: its attempt runs, or is being ended if there is a tombstone."""
+    node = agent.roster.by_number.get(step.node)
+    if node is None:
+        return
+    attempt = _attempt_of(agent, node, step)
+    attempt.live.add(step.step)
+    if step.step == BATCH_STEP:
+        attempt.started_us = at_us
+        if attempt.stage is Stage.PREPARED:
+            attempt.stage = Stage.RUNNING
+
+
+def _restore_end(agent: Agent, step: StepId, end: StepEnd) -> None:
+    """An unacknowledged end of a batch script."""
+    node = agent.roster.by_number.get(step.node)
+    if node is None:
+        return
+    attempt = _attempt_of(agent, node, step)
+    attempt.end = end
+    attempt.started_us = end.started_us
+    if not attempt.live:
+        attempt.stage = Stage.ENDED
+    elif attempt.stage is not Stage.ENDING:
+        attempt.stage = Stage.CLOSING
+
+
+def _attempt_of(agent: Agent, node: LocalNode, step: StepId) -> Attempt:
+    """The step's attempt; one that only the runner and perhaps a tombstone know is to be ended or reported."""
+    attempt = node.attempts.get((step.job_id, step.attempt))
+    if attempt is not None:
+        return attempt
+    key = (step.node, step.job_id, step.attempt)
+    for owner, fence in agent.desk.fences.items():
+        tombstone = fence.tombstones.get(key)
+        if tombstone is not None:
+            attempt = Attempt(*key, owner, tombstone.revision, None, Stage.ENDING)
+            break
+    else:
+        attempt = Attempt(*key, agent.desk.owner, 0, None, Stage.PREPARED)
+    node.attempts[step.job_id, step.attempt] = attempt
+    return attempt

@@ -1,0 +1,159 @@
+"""Registration: offering this process's nodes to the controller, and what comes back.
+
+Invariant: from the snapshot in a `Registration` until its reply the node carries out nothing, so what
+was launched before is in the inventory or never will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from eslurm.core.agent.actions import Numbered, Refusal
+from eslurm.core.agent.attempt import HELD_AS, Stage
+from eslurm.core.agent.desk import Desk
+from eslurm.core.agent.lifecycle import Lifecycle
+from eslurm.core.agent.node import LocalNode
+from eslurm.core.agent.outbox import Outbox
+from eslurm.core.agent.records import EpochSeen, NumberGiven
+from eslurm.core.agent.reports import Reports
+from eslurm.core.wire import HeldAttempt, Registration, RegistrationReply
+
+RETRY_REFUSED_US = 15_000_000
+RETRY_STALE_US = 1_000_000
+
+
+class Site:
+    """What all nodes of the process share in their registrations."""
+
+    __slots__ = ("boot_id", "endpoint", "session")
+
+    def __init__(self, boot_id: str, session: str, endpoint: str) -> None:
+        self.boot_id = boot_id
+        self.session = session
+        self.endpoint = endpoint
+
+
+class Roster:
+    """The nodes by name and number, and their standing with the controller."""
+
+    def __init__(
+        self,
+        site: Site,
+        desk: Desk,
+        outbox: Outbox,
+        reports: Reports,
+        lifecycle: Lifecycle,
+        by_number: dict[int, LocalNode],
+    ) -> None:
+        self.by_name: dict[str, LocalNode] = {}
+        self.by_number = by_number
+        self._site = site
+        self._desk = desk
+        self._outbox = outbox
+        self._reports = reports
+        self._lifecycle = lifecycle
+        self._retries: dict[str, int] = {}
+        self.on_accepted: Callable[[LocalNode], None] = _ignore
+        """Called for each node that has just been registered."""
+
+    def set_number(self, node: LocalNode, number: int) -> None:
+        """The controller's number of the node; it stays the same for ever."""
+        node.number = number
+        self.by_number[number] = node
+
+    def offer(self, nodes: Iterable[LocalNode]) -> None:
+        """Register these nodes (again): a fresh inventory goes up, and everything else is refused until the reply."""
+        buried = self._tombstones_by_node()
+        epoch = self._desk.fence(self._desk.owner).epoch
+        for node in nodes:
+            node.registered = False
+            self._retries.pop(node.offer.name, None)
+            self._reports.on_unregistered(node)
+            self._outbox.withdraw(node.registration_seq)
+            body = Registration(
+                name=node.offer.name,
+                node_uid=node.offer.node_uid,
+                boot_id=self._site.boot_id,
+                session=self._site.session,
+                epoch=epoch,
+                endpoint=self._site.endpoint,
+                total=node.offer.total,
+                held=(*self._held(node), *buried.get(node.number, ())),
+            )
+            node.registration_seq = self._outbox.add(body)
+
+    def see_epoch(self, owner: str, epoch: int) -> None:
+        """A controller leads under this epoch: commands of older ones are refused, all nodes register anew."""
+        fence = self._desk.fence(owner)
+        if epoch <= fence.epoch:
+            return
+        fence.epoch = epoch
+        self._desk.write(EpochSeen(owner, epoch), durable=True)
+        self._desk.owner = owner
+        self.offer(self.by_name.values())
+
+    def on_reply(self, name: str, reply: RegistrationReply | None, now_us: int) -> None:
+        """What the controller said to the latest offer of this node; None if it acknowledged without a word."""
+        node = self.by_name[name]
+        if reply is None:
+            self._retries[name] = now_us + RETRY_STALE_US
+        elif reply.owner and reply.epoch > self._desk.fence(reply.owner).epoch:
+            # The offer did not name the epoch, so it cannot have fenced off what older ones sent.
+            self.see_epoch(reply.owner, reply.epoch)
+        elif reply.refused:
+            self._desk.emit(Refusal(name, reply.refused))
+            self._retries[name] = now_us + RETRY_REFUSED_US
+        elif reply.epoch < self._desk.fence(reply.owner).epoch:
+            self._retries[name] = now_us + RETRY_STALE_US
+        else:
+            self._accept(node, reply)
+
+    def on_timer(self, now_us: int) -> None:
+        """Offer refused nodes again: the reason (a twin, a missing configuration) may have gone."""
+        due = [name for name, at_us in self._retries.items() if at_us <= now_us]
+        for name in due:
+            del self._retries[name]
+        if due:
+            self.offer([self.by_name[name] for name in due])
+
+    def next_timer_us(self) -> int | None:
+        """When the next refused node is offered again."""
+        return min(self._retries.values(), default=None)
+
+    def _accept(self, node: LocalNode, reply: RegistrationReply) -> None:
+        if node.number != reply.number:
+            self.set_number(node, reply.number)
+            self._desk.write(NumberGiven(node.offer.name, reply.number))
+        self._desk.owner = reply.owner
+        node.registered = True
+        node.registration_seq = 0
+        node.incarnation = reply.incarnation
+        node.epoch = reply.epoch
+        node.owner = reply.owner
+        self._reports.on_registered(node)
+        self._desk.emit(Numbered(node.offer.name, node.number))
+        self.on_accepted(node)
+
+    def _held(self, node: LocalNode) -> list[HeldAttempt]:
+        held = []
+        for attempt in list(node.attempts.values()):
+            self._lifecycle.tasks.refuse_waiting(attempt, "the node registers anew")
+            if attempt.stage is Stage.FETCHING:
+                self._lifecycle.abandon(attempt, "the node registers anew")
+                continue
+            attempt.in_inventory = True
+            held.append(HeldAttempt(attempt.job_id, attempt.number, HELD_AS[attempt.stage]))
+        return held
+
+    def _tombstones_by_node(self) -> dict[int, list[HeldAttempt]]:
+        buried: dict[int, list[HeldAttempt]] = {}
+        for fence in self._desk.fences.values():
+            for number, job_id, attempt in fence.tombstones:
+                node = self.by_number.get(number)
+                if node is not None and (job_id, attempt) not in node.attempts:
+                    buried.setdefault(number, []).append(HeldAttempt(job_id, attempt, "tombstone"))
+        return buried
+
+
+def _ignore(_node: LocalNode) -> None:
+    return None

@@ -1,0 +1,101 @@
+"""The steps of esrun on one node each: tasks started inside a prepared or running attempt.
+
+Invariant: a step in `attempt.steps` still owes an answer; a step in `attempt.live` has or may have
+processes; a step that is in neither is over or unknown here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eslurm.core.agent.actions import RunTasks, StepId
+from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, PendingStep, Waiter
+from eslurm.core.agent.desk import Desk
+from eslurm.core.agent.node import LocalNode
+from eslurm.core.agent.wants import Wants
+from eslurm.core.job.model import StepEnd
+from eslurm.core.tree.results import OK, Outcome, failed
+from eslurm.core.wire import LaunchStep, NodeGroup
+
+
+class Share(NamedTuple):
+    """What one node does of a step."""
+
+    tasks: int
+    first_task: int
+    node_index: int
+
+
+class Tasks:
+    """Starts steps and answers for them; ending them is the attempt's business."""
+
+    def __init__(self, desk: Desk, wants: Wants) -> None:
+        self._desk = desk
+        self._wants = wants
+
+    def launch(self, node: LocalNode, command: LaunchStep, waiter: Waiter) -> None:
+        """Start this node's tasks of the step, once."""
+        attempt = node.attempts.get((command.job_id, command.attempt))
+        if attempt is None or attempt.launch is None or attempt.stage not in MAY_START_STEPS:
+            self._desk.settle(waiter, node.number, failed("the attempt does not run on this node"))
+            return
+        pending = attempt.steps.get(command.step)
+        if pending is not None:
+            pending.waiters.append(waiter)
+        elif command.step in attempt.live:
+            self._desk.settle(waiter, node.number, OK)
+        else:
+            attempt.steps[command.step] = PendingStep(command, [waiter])
+            self.on_ready(attempt, command.step)
+
+    def on_ready(self, attempt: Attempt, step: int) -> None:
+        """Run the step's tasks unless its environment is still to be fetched."""
+        pending = attempt.steps.get(step)
+        if pending is None or step in attempt.live or attempt.launch is None:
+            return
+        request = pending.request
+        share = find_share(request.groups, attempt.node)
+        if share is None:
+            self.refuse(attempt, step, "the step has no tasks for this node")
+        elif not self._wants.ask(attempt, step, (request.environment_hash,)):
+            attempt.live.add(step)
+            key = StepId(attempt.job_id, attempt.number, step, attempt.node)
+            self._desk.emit(RunTasks(key, attempt.launch, request, *share))
+
+    def on_started(self, attempt: Attempt, step: int) -> None:
+        """The tasks exist."""
+        self._answer(attempt, step, OK)
+
+    def on_ended(self, attempt: Attempt, step: int, end: StepEnd) -> None:
+        """The tasks are over; if their start was not answered yet, this answers it."""
+        could_not_start = end.cause in ("spawn_failed", "lost")
+        self._answer(attempt, step, failed(end.text, end.exit_code) if could_not_start else OK)
+
+    def refuse(self, attempt: Attempt, step: int, why: str) -> None:
+        """The step does not start here."""
+        self._answer(attempt, step, failed(why))
+
+    def refuse_waiting(self, attempt: Attempt, why: str) -> None:
+        """Give up the steps that have not been handed to the runner."""
+        for step in [step for step in attempt.steps if step not in attempt.live]:
+            self.refuse(attempt, step, why)
+
+    def _answer(self, attempt: Attempt, step: int, outcome: Outcome) -> None:
+        pending = attempt.steps.pop(step, None)
+        if pending is not None:
+            for waiter in pending.waiters:
+                self._desk.settle(waiter, attempt.node, outcome)
+
+
+def find_share(groups: tuple[NodeGroup, ...], node: int) -> Share | None:
+    """The node's tasks: their number, the global number of the first, the node's place in the list."""
+    first_task = 0
+    index = 0
+    for group in groups:
+        for start, length in group.runs:
+            if start <= node < start + length:
+                offset = node - start
+                return Share(group.tasks, first_task + offset * group.tasks, index + offset)
+            first_task += length * group.tasks
+            index += length
+    return None

@@ -1,0 +1,22 @@
+"""Answers of a node in their wire form; those that recur are encoded once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core.tree.results import Outcome, Status
+from eslurm.core.wire import Gone, Started
+
+_encode = msgspec.msgpack.Encoder().encode
+
+_GONE = {started: Outcome(Status.OK, payload=_encode(Gone(started))) for started in (False, True)}
+
+
+def gone_outcome(started: bool) -> Outcome:
+    """Nothing is left; `started`: the batch script had run here."""
+    return _GONE[started]
+
+
+def started_outcome(at_us: int) -> Outcome:
+    """The first process exists since `at_us`."""
+    return Outcome(Status.OK, payload=_encode(Started(at_us)))

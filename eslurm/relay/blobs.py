@@ -1,0 +1,166 @@
+"""Content-addressed blobs (scripts, environments) on their way down: controller -> satellite -> agent process.
+
+A blob is proven by its hash, so it may come from anybody. Invariant: what is kept is bounded in bytes, and a blob
+that several ask for at once is fetched once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+
+from eslurm.ports.link import Link, LinkClosed
+from eslurm.v1 import link_pb2
+
+log = logging.getLogger("eslurm.relay.blobs")
+
+CHUNK_BYTES = 256 * 1024
+BLOB_BYTES_MAX = 64 * 1024 * 1024
+FETCH_TIMEOUT_S = 10.0
+
+Load = Callable[[bytes, "Link | None"], Awaitable[bytes]]
+"""Fetch a blob that is not kept; `Link` is where its command came from. Raises `BlobUnavailable`."""
+
+
+class BlobUnavailable(Exception):
+    """Nobody could provide the blob now."""
+
+
+class BlobCache:
+    """The most recently used blobs within a number of bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._blobs: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def find(self, digest: bytes) -> bytes | None:
+        """The blob, if it is kept."""
+        data = self._blobs.get(digest)
+        if data is not None:
+            self._blobs.move_to_end(digest)
+        return data
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        """Keep a blob whose hash has been checked."""
+        if digest in self._blobs:
+            return
+        self._blobs[digest] = data
+        self._bytes += len(data)
+        while self._bytes > self._bytes_max and len(self._blobs) > 1:
+            _, old = self._blobs.popitem(last=False)
+            self._bytes -= len(old)
+
+
+class BlobExchange:
+    """Serves blobs to whoever asks over a link, fetching what it does not keep."""
+
+    def __init__(self, bytes_max: int, load: Load) -> None:
+        self.cache = BlobCache(bytes_max)
+        self._load = load
+        self._loading: dict[bytes, asyncio.Task[bytes]] = {}
+        self._serving: set[asyncio.Task[None]] = set()
+
+    def keep(self, blobs: Sequence[link_pb2.Blob]) -> None:
+        """Take in attachments of a broadcast."""
+        for blob in blobs:
+            if hashlib.sha256(blob.data).digest() == blob.sha256:
+                self.cache.put(blob.sha256, blob.data)
+            else:
+                log.warning("an attached blob does not match its hash and was dropped")
+
+    async def get(self, digest: bytes, source: Link | None = None) -> bytes:
+        """The blob. Raises `BlobUnavailable`."""
+        kept = self.cache.find(digest)
+        if kept is not None:
+            return kept
+        task = self._loading.get(digest)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetch(digest, source))
+            self._loading[digest] = task
+            task.add_done_callback(lambda _: self._loading.pop(digest, None))
+        return await asyncio.shield(task)
+
+    async def _fetch(self, digest: bytes, source: Link | None) -> bytes:
+        data = await self._load(digest, source)
+        if hashlib.sha256(data).digest() != digest:
+            raise BlobUnavailable(f"blob {digest.hex()[:12]} came with other content")
+        self.cache.put(digest, data)
+        return data
+
+    def on_request(self, link: Link, request: link_pb2.BlobRequest) -> None:
+        """Somebody wants blobs: they go back over the same link, on its bulk lane."""
+        task = asyncio.get_running_loop().create_task(self._serve(link, list(request.sha256)))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, link: Link, digests: list[bytes]) -> None:
+        for digest in digests:
+            try:
+                data = await self.get(digest)
+            except BlobUnavailable as error:
+                log.warning("a blob cannot be served: %s", error)
+                link.send(link_pb2.Item(blob_chunk=link_pb2.BlobChunk(sha256=digest, missing=True)))
+                continue
+            try:
+                await _send(link, digest, data)
+            except LinkClosed:
+                return
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        tasks = [*self._serving, *self._loading.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _send(link: Link, digest: bytes, data: bytes) -> None:
+    for offset in range(0, max(len(data), 1), CHUNK_BYTES):
+        chunk = link_pb2.BlobChunk(
+            sha256=digest, offset=offset, total=len(data), data=data[offset : offset + CHUNK_BYTES]
+        )
+        await link.send_bulk(link_pb2.Item(blob_chunk=chunk))
+
+
+class LinkLoader:
+    """Fetches blobs over a link; feed it the chunks that arrive. `load` is a `Load`."""
+
+    def __init__(self, default: Callable[[], Link | None]) -> None:
+        self._default = default
+        self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
+        self._parts: dict[bytes, bytearray] = {}
+
+    async def load(self, digest: bytes, source: Link | None) -> bytes:
+        """Ask `source`, else the default link."""
+        link = source if source is not None and not source.closed.is_set() else self._default()
+        if link is None:
+            raise BlobUnavailable(f"blob {digest.hex()[:12]}: there is nobody to ask")
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[digest] = future
+        self._parts[digest] = bytearray()
+        try:
+            link.send(link_pb2.Item(blob_request=link_pb2.BlobRequest(sha256=[digest])))
+            async with asyncio.timeout(FETCH_TIMEOUT_S):
+                return await future
+        except TimeoutError:
+            raise BlobUnavailable(f"blob {digest.hex()[:12]} did not come in {FETCH_TIMEOUT_S:g} s") from None
+        finally:
+            del self._waiting[digest]
+            del self._parts[digest]
+
+    def on_chunk(self, chunk: link_pb2.BlobChunk) -> None:
+        """A part has arrived; parts of blobs nobody waits for are dropped."""
+        future = self._waiting.get(chunk.sha256)
+        if future is None or future.done():
+            return
+        parts = self._parts[chunk.sha256]
+        if chunk.missing or chunk.total > BLOB_BYTES_MAX or chunk.offset != len(parts):
+            future.set_exception(BlobUnavailable(f"blob {chunk.sha256.hex()[:12]} is not to be had"))
+            return
+        parts += chunk.data
+        if len(parts) >= chunk.total:
+            future.set_result(bytes(parts))

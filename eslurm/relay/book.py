@@ -1,0 +1,74 @@
+"""The address book: which endpoint serves a node number, by revision (design 3.16).
+
+The controller's book is the truth; satellites and agents hold copies and pull what they lack. Invariant:
+a copy at revision R has every change up to R; an interrupted pull leaves the revision as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from eslurm.v1 import link_pb2
+
+ENTRIES_PER_ITEM = 4_000
+
+
+class Entry(NamedTuple):
+    """Where a node is, and since which revision of the book."""
+
+    name: str
+    endpoint: str
+    incarnation: int
+    revision: int
+
+
+class AddressBook:
+    """A copy of the book, or on the controller the book itself."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._entries: dict[int, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find_endpoint(self, number: int) -> str | None:
+        """Where the node's process listens; None when the book does not have it."""
+        entry = self._entries.get(number)
+        return entry.endpoint or None if entry is not None else None
+
+    def put(self, revision: int, entries: Iterable[tuple[int, str, str, int]]) -> None:
+        """Record changes as (number, name, endpoint, incarnation) under a new revision; for the controller."""
+        for number, name, endpoint, incarnation in entries:
+            self._entries[number] = Entry(name, endpoint, incarnation, revision)
+        self.revision = max(self.revision, revision)
+
+    def apply(self, book: link_pb2.Book) -> bool:
+        """Take in a part of a pull; True when the copy has reached a new revision."""
+        if getattr(book, "from") > self.revision or book.revision < self.revision:
+            return False
+        for entry in book.entries:
+            self._entries[entry.number] = Entry(entry.name, entry.endpoint, entry.incarnation, book.revision)
+        if book.more or book.revision == self.revision:
+            return False
+        self.revision = book.revision
+        return True
+
+    def since(self, revision: int) -> Iterator[link_pb2.Item]:
+        """The items that bring a copy from `revision` to this book's."""
+        changed = [(number, entry) for number, entry in self._entries.items() if entry.revision > revision]
+        for at in range(0, max(1, len(changed)), ENTRIES_PER_ITEM):
+            part = changed[at : at + ENTRIES_PER_ITEM]
+            book = link_pb2.Book(
+                revision=self.revision,
+                entries=[
+                    link_pb2.BookEntry(
+                        number=number, name=entry.name, endpoint=entry.endpoint, incarnation=entry.incarnation
+                    )
+                    for number, entry in part
+                ],
+                more=at + ENTRIES_PER_ITEM < len(changed),
+            )
+            setattr(book, "from", min(revision, self.revision))
+            yield link_pb2.Item(book=book)

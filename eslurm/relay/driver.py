@@ -1,0 +1,272 @@
+"""Carries the relay's actions to links and what arrives there back to the relay; keeps its timer.
+
+One per process: satellite, agent, controller. Invariants: the relay is only ever called on the event loop and never
+from within one of its own calls; a send that cannot be made is told to the relay, so its list is adopted at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from eslurm.core.tree.messages import (
+    Action,
+    Broadcast,
+    BroadcastId,
+    Leg,
+    Peer,
+    Reply,
+    RunLocal,
+    SendAck,
+    SendBroadcast,
+    SendReply,
+    Suspect,
+)
+from eslurm.core.tree.relay import Relay
+from eslurm.core.tree.results import Outcome, Results, merge
+from eslurm.ports.link import Link, LinkError, Links
+from eslurm.relay.envelopes import ack_item, broadcast_item, read_ack, read_broadcast, read_reply, reply_item
+from eslurm.v1 import link_pb2
+
+log = logging.getLogger(__name__)
+
+ATTACHED_BROADCASTS_MAX = 2_048
+UNADDRESSED_MAX = 65_536
+
+Attachments = tuple[link_pb2.Blob, ...]
+
+
+class _Caller:
+    """A broadcast begun by this process itself."""
+
+    __slots__ = ("on_results", "results")
+
+    def __init__(self, on_results: Callable[[Results], None]) -> None:
+        self.on_results = on_results
+        self.results = Results()
+
+
+class RelayDriver:
+    """`find_endpoint` is the address book; `run_local` does a command for nodes of this process.
+
+    Give it items with `on_item`, links with `on_up` and `on_down`, local outcomes with `on_local_result`.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        links: Links,
+        find_endpoint: Callable[[int], str | None],
+        run_local: Callable[[RunLocal], None],
+        on_suspect: Callable[[Suspect], None] | None = None,
+    ) -> None:
+        self.relay = relay
+        self._links = links
+        self._find_endpoint = find_endpoint
+        self._run_local = run_local
+        self._on_suspect = on_suspect
+        self._loop = asyncio.get_running_loop()
+        self._peers: dict[str, list[Link]] = {}
+        self._attached: OrderedDict[BroadcastId, Attachments] = OrderedDict()
+        self._undelivered: dict[str, list[SendBroadcast]] = {}
+        self._unaddressed: list[SendBroadcast] = []
+        self._dials: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
+        self._closed = False
+
+    def now_us(self) -> int:
+        """The relay's clock: microseconds of the event loop."""
+        return int(self._loop.time() * 1_000_000)
+
+    # ---- own broadcasts ----
+
+    def start(
+        self,
+        broadcast: Broadcast,
+        legs: Sequence[Leg],
+        on_results: Callable[[Results], None],
+        attachments: Attachments = (),
+    ) -> None:
+        """Begin a broadcast of this process. `on_results` is called once, at the deadline at the latest.
+
+        Nodes that are not in the results are unreached.
+
+        Without legs this process itself is the root of the tree.
+        """
+        caller = _Caller(on_results)
+        self._attach(broadcast.broadcast_id, attachments)
+        if legs:
+            actions = self.relay.start(caller, broadcast, legs, self.now_us())
+        else:
+            actions = self.relay.on_broadcast(caller, broadcast, self.now_us())
+        self._perform(actions)
+
+    # ---- from links ----
+
+    def on_up(self, link: Link) -> None:
+        """A link to a peer process is there."""
+        self._peers.setdefault(link.peer.process, []).append(link)
+
+    def on_down(self, link: Link) -> None:
+        """A link ended; the relay hears of it when it was the last to that process."""
+        process = link.peer.process
+        links = self._peers.get(process, [])
+        if link in links:
+            links.remove(link)
+        if not links and self._peers.pop(process, None) is not None:
+            self._perform(self.relay.on_link_down(process, self.now_us()))
+
+    def on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
+        """Raises `EnvelopeError`."""
+        broadcast = read_broadcast(message)
+        self._attach(broadcast.broadcast_id, tuple(message.attachments))
+        self._perform(self.relay.on_broadcast(link.peer.process, broadcast, self.now_us()))
+
+    def on_ack(self, link: Link, message: link_pb2.BroadcastAck) -> None:
+        """Raises `EnvelopeError`."""
+        self._perform(self.relay.on_ack(link.peer.process, read_ack(message), self.now_us()))
+
+    def on_reply(self, link: Link, message: link_pb2.BroadcastReply) -> None:
+        """Raises `EnvelopeError`."""
+        self._perform(self.relay.on_reply(link.peer.process, read_reply(message), self.now_us()))
+
+    # ---- from this process ----
+
+    def on_local_result(self, broadcast_id: BroadcastId, nodes: Sequence[int], outcome: Outcome) -> None:
+        """Local nodes have done their part."""
+        self._perform(self.relay.on_local_result(broadcast_id, nodes, outcome, self.now_us()))
+
+    def on_book(self) -> None:
+        """The address book has grown: send what had no address."""
+        waiting, self._unaddressed = self._unaddressed, []
+        for send in waiting:
+            self._send(send)
+
+    async def close(self) -> None:
+        """Stop the timer and the dials."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        dials = list(self._dials)
+        for dial in dials:
+            dial.cancel()
+        await asyncio.gather(*dials, return_exceptions=True)
+
+    # ---- performing ----
+
+    def _perform(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case SendBroadcast():
+                    self._send(action)
+                case SendAck(source, ack):
+                    if not isinstance(source, _Caller):
+                        self._tell(source, ack_item(ack))
+                    elif ack.refused:
+                        log.error("own broadcast %s refused: %s", ack.broadcast_id, ack.refused)
+                        self._loop.call_soon(source.on_results, source.results)
+                case SendReply(source, reply):
+                    if isinstance(source, _Caller):
+                        self._answer(source, reply)
+                    else:
+                        self._tell(source, reply_item(reply))
+                case RunLocal():
+                    # Not at once: its outcomes come back into the relay, which is still speaking.
+                    self._loop.call_soon(self._run_local, action)
+                case Suspect():
+                    log.info(
+                        "broadcast %s: node %d is suspect: %s", action.broadcast_id, action.node, action.why
+                    )
+                    if self._on_suspect is not None:
+                        self._on_suspect(action)
+        self._set_timer()
+
+    def _tell(self, source: Peer, item: link_pb2.Item) -> None:
+        links = self._peers.get(source) if isinstance(source, str) else None
+        if links:
+            links[-1].send(item)
+
+    def _answer(self, caller: _Caller, reply: Reply) -> None:
+        caller.results = merge((caller.results, reply.results))
+        if reply.final:
+            self._loop.call_soon(caller.on_results, caller.results)
+
+    def _send(self, send: SendBroadcast) -> None:
+        endpoint = self._find_endpoint(send.to_node)
+        if endpoint is None:
+            self._park(send)
+            return
+        link = self._links.find(endpoint)
+        if link is not None:
+            self._deliver(link, send)
+            return
+        waiting = self._undelivered.get(endpoint)
+        if waiting is not None:
+            waiting.append(send)
+            return
+        self._undelivered[endpoint] = [send]
+        dial = self._loop.create_task(self._dial(endpoint), name=f"relay to {endpoint}")
+        self._dials.add(dial)
+        dial.add_done_callback(self._dials.discard)
+
+    def _park(self, send: SendBroadcast) -> None:
+        # The book may be on its way; if it is not, the relay loses patience as with any silent child.
+        if len(self._unaddressed) < UNADDRESSED_MAX:
+            self._unaddressed.append(send)
+
+    async def _dial(self, endpoint: str) -> None:
+        try:
+            link = await self._links.get(endpoint)
+        except LinkError as error:
+            for send in self._undelivered.pop(endpoint):
+                self._refuse(send, str(error))
+            return
+        except BaseException:
+            self._undelivered.pop(endpoint, None)
+            raise
+        for send in self._undelivered.pop(endpoint):
+            self._deliver(link, send)
+
+    def _deliver(self, link: Link, send: SendBroadcast) -> None:
+        attachments = self._attached.get(send.broadcast.broadcast_id, ())
+        if not link.send(broadcast_item(send.broadcast, attachments)):
+            self._loop.call_soon(self._refuse, send, "the link has just ended")
+
+    def _refuse(self, send: SendBroadcast, why: str) -> None:
+        if not self._closed:
+            broadcast = send.broadcast
+            heads = broadcast.nodes[:1]
+            self._perform(self.relay.on_refused(broadcast.broadcast_id, heads, why, self.now_us()))
+
+    def _attach(self, broadcast_id: BroadcastId, attachments: Attachments) -> None:
+        if attachments:
+            self._attached[broadcast_id] = attachments
+            while len(self._attached) > ATTACHED_BROADCASTS_MAX:
+                self._attached.popitem(last=False)
+
+    # ---- time ----
+
+    def _set_timer(self) -> None:
+        due_us = self.relay.next_timer_us()
+        if self._timer is not None:
+            if due_us is not None and self._timer_us <= due_us:
+                # It fires early at worst, and is then set anew: cheaper than one timer per message.
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_us is not None and not self._closed:
+            self._timer_us = due_us
+            self._timer = self._loop.call_at(due_us / 1_000_000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_us = self.now_us()
+        # Only a call at the relay's own due time says how late this process runs.
+        due_us = self.relay.next_timer_us()
+        if due_us is not None and due_us <= now_us + 1_000:
+            self._perform(self.relay.on_timer(max(now_us, due_us)))
+        else:
+            self._set_timer()
