@@ -46,6 +46,8 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
     """Address for satellites and for remote clients (gRPC)."""
     store_url: str = ""
     """SQLAlchemy URL of the job store; empty: SQLite in the state directory."""
+    metrics_listen: str = ""
+    """Address for Prometheus to scrape /metrics at; empty: none."""
     inbox_max: Count = 20_000
     """Most requests that may wait to be decided; beyond it clients are told to come again."""
 

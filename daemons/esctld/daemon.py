@@ -12,12 +12,14 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from prometheus_client import start_http_server
 
+from esctld import housekeeping
 from esctld.conductor import Conductor
 from esctld.dispatcher import Dispatcher
 from esctld.fanout import Fanout, Satellites
@@ -44,6 +46,7 @@ from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
+from eslurm.rpc.options import split_endpoint
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
@@ -190,12 +193,16 @@ class Controller:
         stack.push_async_callback(self._door.stop)
         stack.push_async_callback(self._stop_admitting)
         self._conductor.resume()
+        if self._options.config.controller.metrics_listen:
+            stack.callback(self._serve_metrics(self._options.config.controller.metrics_listen))
         tasks = [
             asyncio.create_task(work, name=name)
             for name, work in (
                 ("planner", self._planner.run()),
                 ("ticks", self._conductor.tick()),
                 ("heartbeats", self._conductor.beat()),
+                ("pruning", housekeeping.prune(self._store, self._dispatcher.state)),
+                ("gauges", housekeeping.gauge(self.metrics, self._dispatcher.state)),
             )
         ]
         stack.push_async_callback(_end_tasks, tasks)
@@ -209,6 +216,19 @@ class Controller:
                 # A loop that ends by itself is broken: better no controller than half of one.
                 await task
                 raise RuntimeError(f"{task.get_name()} has ended")
+
+    def _serve_metrics(self, listen: str) -> Callable[[], None]:
+        """Prometheus' own little server on a thread of its own; returns how to end it."""
+        host, port = split_endpoint(listen)
+        server, thread = start_http_server(port, host, self.metrics.registry)
+
+        def end() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        log.info("metrics at http://%s/metrics", listen)
+        return end
 
     async def _stop_admitting(self) -> None:
         self._gate.stop_admitting("the controller is stopping: try again in a moment")
