@@ -46,6 +46,7 @@ from eslurm.rpc.signing import BadSignature, Keyring
 from eslurm.rpc.unix_door import UnixDoor
 from eslurm.v1 import link_pb2
 from esnoded.launch import Launcher, step_id
+from esnoded.scripts import Scripts
 from esnoded.shell import Shell, now_us, step_end
 from esnoded.spool import Spool
 from esnoded.stepd.client import SupervisorClient
@@ -88,7 +89,13 @@ class NodeDaemon:
         self._book = AddressBook()
         self._pulled = 0
         self._epoch = 0
-        self._driver = RelayDriver(Relay(), self._table, self._find_endpoint, self._run_local)
+        self._driver = RelayDriver(
+            Relay(),
+            self._table,
+            self._find_endpoint,
+            self._run_local,
+            is_behind=lambda: self._pulled > self._book.revision,
+        )
         first = zlib.crc32(options.nodes[0].encode())
         self._uplink = Uplink(self._table, options.satellites, options.controller, first, self._on_uplink)
         self._loader = LinkLoader(lambda: self._uplink.link)
@@ -177,16 +184,19 @@ class NodeDaemon:
             offers=[NodeOffer(name, uids[name], options.total) for name in options.nodes],
             has_blob=lambda digest: self._blobs.cache.find(digest) is not None,
         )
-        launcher = Launcher(options.state_dir / "attempts", door)
-        shell = Shell(agent, spool, runner, launcher, self._blobs, self)
+        scripts = Scripts(options.state_dir / "scripts")
+        shell = Shell(agent, spool, runner, Launcher(scripts, door), scripts, self._blobs, self)
         steps = await runner.list_steps()
         live = [(step_id(step.key), step.at_us) for step in steps if isinstance(step, StepStarted)]
         ended = [(step_id(step.key), step_end(step)) for step in steps if isinstance(step, StepEnded)]
         self._shell = shell
         self._driver.relay.add_local(state.numbers[name] for name in options.nodes if name in state.numbers)
+        scripts.adopt(
+            (key, record.launch.user.uid, record.launch.script_hash)
+            for key, record in state.prepared.items()
+            if record.start
+        )
         shell.perform(restore(agent, state, live, ended, now_us()))
-        held = {(number, *key) for number, node in agent.roster.by_number.items() for key in node.attempts}
-        launcher.discard_others(held)
         return shell
 
     def _on_step_ended(self, ended: StepEnded, early: list[StepEnded]) -> None:

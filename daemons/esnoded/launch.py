@@ -1,38 +1,32 @@
 """From what the controller asks (`JobLaunch`, `LaunchStep`) to what the step runner needs (`StepSpec`).
 
-Owns the attempts' directories with their scripts. Invariant: building a spec has no effect beyond its attempt's
-directory, and may be repeated.
+Invariant: building a spec has no effect but that its script is held as a file, and may be repeated.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import OrderedDict
 from pathlib import Path
 
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.agent.actions import RunBatch, RunTasks, StepId
-from eslurm.core.wire import JobLaunch
 from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepSpec
+from esnoded.scripts import Scripts
 
 STEP_ENVIRONMENTS_MAX = 64
-SCRIPT = "script"
 
 
 class Launcher:
     """Builds specs. `door` is the socket at which a job's commands reach the controller."""
 
-    def __init__(self, directory: Path, door: Path) -> None:
-        self._directory = directory
+    def __init__(self, scripts: Scripts, door: Path) -> None:
+        self._scripts = scripts
         self._door = str(door)
-        self._euid = os.geteuid()
         self._step_environments: OrderedDict[tuple[int, int, int], StepEnvironment] = OrderedDict()
-        directory.mkdir(mode=0o711, exist_ok=True)
 
     def batch_spec(self, action: RunBatch, node_name: str, script: bytes, environment: bytes) -> StepSpec:
-        """The batch script as a step; its file is written. Raises OSError: the node's fault, not the job's."""
+        """The batch script as a step; its file is held for the attempt. Raises OSError: the node's fault, not the job's."""
         launch = action.launch
         env = batch_environment(launch, _decode(environment))
         env["ESLURM_SOCKET"] = self._door
@@ -44,6 +38,9 @@ class Launcher:
             array_job_id=launch.array_job_id,
             array_task=launch.array_task,
         )
+        step, user = action.step, launch.user
+        attempt = (step.node, step.job_id, step.attempt)
+        path = self._scripts.hold(attempt, user.uid, user.gid, launch.script_hash, script)
         output = launch.output or default_output(launch.array_task >= 0)
         return StepSpec(
             key=step_key(action.step),
@@ -51,7 +48,7 @@ class Launcher:
             uid=launch.user.uid,
             gid=launch.user.gid,
             groups=launch.user.groups,
-            argv=(self._write_script(action.step, launch, script), *launch.arguments),
+            argv=(path, *launch.arguments),
             env=env,
             cwd=launch.work_dir,
             stdin=expand_pattern(launch.input, fields) if launch.input else "/dev/null",
@@ -85,42 +82,6 @@ class Launcher:
             first_task=action.first_task,
             task_env=shared.of_tasks(action.step.node),
         )
-
-    def discard(self, node: int, job_id: int, attempt: int) -> None:
-        """The attempt is over: its files go. What cannot be removed stays until the agent's next start."""
-        place = self._place(node, job_id, attempt)
-        try:
-            os.unlink(f"{place}/{SCRIPT}")
-            os.rmdir(place)
-        except OSError:
-            shutil.rmtree(place, ignore_errors=True)
-
-    def discard_others(self, held: set[tuple[int, int, int]]) -> None:
-        """At a start: remove the files of attempts that are not among these (node, job, attempt)."""
-        for entry in self._directory.iterdir():
-            numbers = entry.name.split(".")
-            if not (len(numbers) == 3 and all(number.isdecimal() for number in numbers)):
-                continue
-            job_id, attempt, node = map(int, numbers)
-            if (node, job_id, attempt) not in held:
-                shutil.rmtree(entry, ignore_errors=True)
-
-    def _place(self, node: int, job_id: int, attempt: int) -> str:
-        return f"{self._directory}/{job_id}.{attempt}.{node}"
-
-    def _write_script(self, step: StepId, launch: JobLaunch, script: bytes) -> str:
-        place = self._place(step.node, step.job_id, step.attempt)
-        path = f"{place}/{SCRIPT}"
-        os.makedirs(place, mode=0o711, exist_ok=True)
-        # The same step may be asked for twice: a script is never written over while it may be running.
-        fresh = f"{path}.new"
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
-        with os.fdopen(fd, "wb") as file:
-            if launch.user.uid != self._euid:
-                os.fchown(fd, launch.user.uid, launch.user.gid)
-            file.write(script)
-        os.rename(fresh, path)
-        return path
 
     def _step_environment(self, action: RunTasks, environment: bytes) -> StepEnvironment:
         """Built once per step: many nodes of this process may have a part in it."""

@@ -37,6 +37,7 @@ from eslurm.core.wire import Report
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepRunner, StepRunnerError, StepSpec
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from esnoded.launch import Launcher, step_id, step_key
+from esnoded.scripts import Scripts
 from esnoded.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Shell:
         spool: Spool,
         runner: StepRunner,
         launcher: Launcher,
+        scripts: Scripts,
         blobs: BlobExchange,
         ways: Ways,
     ) -> None:
@@ -93,7 +95,7 @@ class Shell:
             SignalStep: self._signal,
             AcknowledgeSteps: self._acknowledge,
             Contact: self._contact,
-            Discard: lambda action: launcher.discard(action.node, action.job_id, action.attempt),
+            Discard: lambda action: scripts.release((action.node, action.job_id, action.attempt)),
             FetchBlobs: lambda action: self._spawn(self._fetch(action.hashes)),
             Numbered: lambda action: ways.on_numbered(action.name, action.number),
             Refusal: lambda action: log.error("node %s was refused: %s", action.name, action.why),

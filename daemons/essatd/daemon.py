@@ -65,7 +65,13 @@ class Satellite:
         self._server = LinkServer(self._local, keyring, self._table)
         self._controllers: dict[str, Link] = {}
         self._book = AddressBook()
-        self._driver = RelayDriver(Relay(root=True), self._table, self._find_endpoint, _serves_no_nodes)
+        self._driver = RelayDriver(
+            Relay(root=True),
+            self._table,
+            self._find_endpoint,
+            _serves_no_nodes,
+            is_behind=lambda: self._pulled > self._book.revision,
+        )
         self._pulled = 0
         self._loader = LinkLoader(self._controller)
         self._blobs = BlobExchange(CACHE_BYTES_MAX, self._loader.load)

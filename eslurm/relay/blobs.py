@@ -102,7 +102,7 @@ class BlobExchange:
             try:
                 data = await self.get(digest)
             except BlobUnavailable as error:
-                log.warning("a blob cannot be served: %s", error)
+                log.warning("a blob cannot be served: %s", str(error))
                 link.send(link_pb2.Item(blob_chunk=link_pb2.BlobChunk(sha256=digest, missing=True)))
                 continue
             try:

@@ -51,6 +51,8 @@ class _Caller:
 class RelayDriver:
     """`find_endpoint` is the address book; `run_local` does a command for nodes of this process.
 
+    `is_behind` says that a newer book is on its way: a failed dial then waits for it.
+
     Give it items with `on_item`, links with `on_up` and `on_down`, local outcomes with `on_local_result`.
     """
 
@@ -61,12 +63,14 @@ class RelayDriver:
         find_endpoint: Callable[[int], str | None],
         run_local: Callable[[RunLocal], None],
         on_suspect: Callable[[Suspect], None] | None = None,
+        is_behind: Callable[[], bool] | None = None,
     ) -> None:
         self.relay = relay
         self._links = links
         self._find_endpoint = find_endpoint
         self._run_local = run_local
         self._on_suspect = on_suspect
+        self._is_behind = is_behind
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, list[Link]] = {}
         self._attached: OrderedDict[BroadcastId, Attachments] = OrderedDict()
@@ -169,6 +173,9 @@ class RelayDriver:
                         log.error("own broadcast %s refused: %s", ack.broadcast_id, ack.refused)
                         self._loop.call_soon(source.on_results, source.results)
                 case SendReply(source, reply):
+                    if reply.final:
+                        # A late copy brings its own; keeping them would cost more than they weigh.
+                        self._attached.pop(reply.broadcast_id, None)
                     if isinstance(source, _Caller):
                         self._answer(source, reply)
                     else:
@@ -222,13 +229,22 @@ class RelayDriver:
             link = await self._links.get(endpoint)
         except LinkError as error:
             for send in self._undelivered.pop(endpoint):
-                self._refuse(send, str(error))
+                self._on_undeliverable(send, endpoint, str(error))
             return
         except BaseException:
             self._undelivered.pop(endpoint, None)
             raise
         for send in self._undelivered.pop(endpoint):
             self._deliver(link, send)
+
+    def _on_undeliverable(self, send: SendBroadcast, endpoint: str, why: str) -> None:
+        """Nobody listens there. The node may have moved: look again, now or when the book has come."""
+        if self._find_endpoint(send.to_node) != endpoint:
+            self._send(send)
+        elif self._is_behind is not None and self._is_behind():
+            self._park(send)
+        else:
+            self._refuse(send, why)
 
     def _deliver(self, link: Link, send: SendBroadcast) -> None:
         attachments = self._attached.get(send.broadcast.broadcast_id, ())

@@ -59,7 +59,7 @@ def _check_attempt(agent: Agent, attempt: Attempt) -> list[str]:
         breaches.append(f"{stage.value} with nothing left to end")
     if attempt.ends and stage is not Stage.ENDING:
         breaches.append(f"{stage.value} with ends to answer")
-    if attempt.starts and stage not in (Stage.FETCHING, Stage.STARTING):
+    if attempt.starts and stage not in (Stage.FETCHING, Stage.STARTING, Stage.ENDING):
         breaches.append(f"{stage.value} with starts to answer")
     if attempt.live & {BATCH_STEP} and stage is Stage.PREPARED:
         breaches.append("prepared with a live batch step")

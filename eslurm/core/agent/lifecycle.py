@@ -104,7 +104,9 @@ class Lifecycle:
             self._desk.answer(waiter.ref, node.number, gone_outcome(started))
             return
         attempt.revision = max(attempt.revision, waiter.revision)
-        self._refuse_starts(attempt, "the attempt was ended")
+        if BATCH_STEP not in attempt.live:
+            # Otherwise the script runs or is about to: to say that it never will would be a lie.
+            self._refuse_starts(attempt, "the attempt was ended")
         self._tasks.refuse_waiting(attempt, "the attempt was ended")
         if attempt.stage is Stage.ENDED:
             self._desk.answer(waiter.ref, node.number, gone_outcome(True))
@@ -195,6 +197,7 @@ class Lifecycle:
             self._answer_starts(attempt)
         elif attempt.started_us == 0:
             attempt.started_us = at_us
+            self._answer_starts(attempt)
         if attempt.stage is Stage.ENDING:
             # The order to end it may have overtaken its launch.
             self._desk.emit(TerminateStep(step, attempt.grace_s, "ended"))
@@ -251,11 +254,14 @@ class Lifecycle:
             heapq.heappop(self._deferred)
         return self._deferred[0][0] if self._deferred else None
 
-    def on_end_committed(self, node: LocalNode, job_id: int, number: int) -> None:
-        """The controller knows how the batch step ended: a tombstone is all that is kept."""
+    def on_end_committed(self, node: LocalNode, job_id: int, number: int, revision: int) -> None:
+        """The controller knows how the batch step ended, by `revision`: a tombstone is all that is kept."""
         attempt = node.attempts.get((job_id, number))
         if attempt is None or attempt.stage is not Stage.ENDED:
             return
+        if attempt.launch is None:
+            # Its launch, whose revision the spool lost, is older than the commit of its end.
+            attempt.revision = max(attempt.revision, revision)
         self._bury(attempt)
         self._desk.emit(AcknowledgeSteps((StepId(job_id, number, BATCH_STEP, node.number),)))
 
@@ -346,9 +352,11 @@ class Lifecycle:
 
     def _answer_started(self, attempt: Attempt, waiter: Waiter) -> None:
         """A start of what is, or was, already started."""
-        if attempt.stage in (Stage.STARTING, Stage.FETCHING):
+        if attempt.stage in (Stage.STARTING, Stage.FETCHING) or (
+            attempt.stage is Stage.ENDING and BATCH_STEP in attempt.live and not attempt.started_us
+        ):
             attempt.starts.append(waiter)
-        elif attempt.stage is Stage.ENDING:
+        elif attempt.stage is Stage.ENDING and not attempt.batch_was_started:
             self._desk.settle(waiter, attempt.node, failed("the attempt was ended"))
         else:
             self._desk.settle(waiter, attempt.node, started_outcome(attempt.started_us))
@@ -432,4 +440,6 @@ class Lifecycle:
         fence.bury((node, *key), revision, started)
         tombstone = fence.tombstones.get((node, *key))
         if tombstone is not None:
-            self._desk.write(Buried(node, *key, owner, tombstone.revision, tombstone.started))
+            revision, started = tombstone.revision, tombstone.started
+        # Below the floor it is needed all the same: the spool still says that the attempt is prepared.
+        self._desk.write(Buried(node, *key, owner, revision, started))

@@ -140,7 +140,7 @@ class Agent:
                 node = self.roster.by_number[body.node]
                 self._reports.settle(node, body)
                 if isinstance(body, StepEnded):
-                    self.lifecycle.on_end_committed(node, body.job_id, body.attempt)
+                    self.lifecycle.on_end_committed(node, body.job_id, body.attempt, ack.revision)
         return self._done(now_us)
 
     def on_link_up(self, now_us: int, owner: str = "", epoch: int = 0) -> list[Action]:
@@ -213,12 +213,21 @@ class Agent:
         by_number = self.roster.by_number
         served = [number for number in nodes if number in by_number]
         self.desk.answer_many(ref, served, OK)
+        self._offer_lost(command, served)
         if len(served) < len(nodes):
             strangers = [number for number in nodes if number not in by_number]
             self.desk.answer_many(ref, strangers, failed("the node is not served here"))
         busy = tuple(number for number in served if by_number[number].attempts)
         if busy:
             self.desk.emit(Contact(busy))
+
+    def _offer_lost(self, command: Command, served: Sequence[int]) -> None:
+        """No incarnation is named for nodes that the controller has given up: they register anew."""
+        named = zip(served, self._incarnations(command, served), strict=True)
+        lost = [self.roster.by_number[number] for number, incarnation in named if incarnation == 0]
+        given_up = [node for node in lost if node.registered and node.owner == command.owner]
+        if given_up:
+            self.roster.offer(given_up)
 
     def _on_effect(
         self, nodes: Sequence[int], command: Command, ref: Ref, now_us: int, answer_by_us: int

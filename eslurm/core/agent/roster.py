@@ -97,8 +97,14 @@ class Roster:
         node = self.by_name[name]
         if reply is None:
             self._retries[name] = now_us + RETRY_STALE_US
+        elif not reply.refused and node.number not in (-1, reply.number):
+            # Numbers are for ever: what runs here is known to the runner under the old one.
+            why = f"it is number {node.number} here and {reply.number} there: this is another cluster's state"
+            self._desk.emit(Refusal(name, why))
+            self._retries[name] = now_us + RETRY_REFUSED_US
         elif reply.owner and reply.epoch > self._desk.fence(reply.owner).epoch:
             # The offer did not name the epoch, so it cannot have fenced off what older ones sent.
+            self._number(node, reply)
             self.see_epoch(reply.owner, reply.epoch)
         elif reply.refused:
             self._desk.emit(Refusal(name, reply.refused))
@@ -121,9 +127,7 @@ class Roster:
         return min(self._retries.values(), default=None)
 
     def _accept(self, node: LocalNode, reply: RegistrationReply) -> None:
-        if node.number != reply.number:
-            self.set_number(node, reply.number)
-            self._desk.write(NumberGiven(node.offer.name, reply.number))
+        self._number(node, reply)
         self._desk.owner = reply.owner
         node.registered = True
         node.registration_seq = 0
@@ -131,8 +135,14 @@ class Roster:
         node.epoch = reply.epoch
         node.owner = reply.owner
         self._reports.on_registered(node)
-        self._desk.emit(Numbered(node.offer.name, node.number))
         self.on_accepted(node)
+
+    def _number(self, node: LocalNode, reply: RegistrationReply) -> None:
+        """Learn the node's number as soon as it is said: commands may overtake the reply to the next offer."""
+        if node.number < 0 <= reply.number:
+            self.set_number(node, reply.number)
+            self._desk.write(NumberGiven(node.offer.name, reply.number))
+            self._desk.emit(Numbered(node.offer.name, node.number))
 
     def _held(self, node: LocalNode) -> list[HeldAttempt]:
         held = []

@@ -1,0 +1,94 @@
+"""The relay's messages survive the wire, and the address book its pulls."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eslurm.core.tree.messages import Ack, Broadcast, Reply
+from eslurm.core.tree.results import OK, failed, from_mapping, unreached
+from eslurm.relay.book import ENTRIES_PER_ITEM, AddressBook
+from eslurm.relay.envelopes import (
+    EnvelopeError,
+    ack_item,
+    broadcast_item,
+    read_ack,
+    read_broadcast,
+    read_reply,
+    reply_item,
+)
+from eslurm.v1 import link_pb2
+
+NODES = st.lists(st.integers(0, 1 << 31), max_size=20, unique=True).map(tuple)
+OUTCOMES = st.sampled_from([OK, failed("no"), failed("never"), unreached("silent")])
+
+
+def over_the_wire(item: link_pb2.Item) -> link_pb2.Item:
+    return link_pb2.Item.FromString(item.SerializeToString())
+
+
+@given(NODES, st.integers(0, 1 << 62), st.binary(max_size=50))
+def test_a_broadcast_keeps_its_order(nodes: tuple[int, ...], number: int, command: bytes) -> None:
+    broadcast = Broadcast(number, nodes, 16, 1_000, "prepare", command, 3)
+    blob = link_pb2.Blob(sha256=b"h", data=b"d")
+    message = over_the_wire(broadcast_item(broadcast, (blob,))).broadcast
+    assert read_broadcast(message) == broadcast
+    assert message.attachments[0].data == b"d"
+
+
+@given(NODES, st.dictionaries(st.integers(0, 99), OUTCOMES), st.booleans())
+def test_replies_and_acknowledgements_come_through(
+    heads: tuple[int, ...], outcomes: dict[int, object], final: bool
+) -> None:
+    reply = Reply(5, heads, from_mapping(outcomes), final)  # type: ignore[arg-type]
+    assert read_reply(over_the_wire(reply_item(reply)).broadcast_reply) == reply
+    ack = Ack(5, heads, "busy" if final else "")
+    assert read_ack(over_the_wire(ack_item(ack)).broadcast_ack) == ack
+
+
+def test_what_means_nothing_is_refused() -> None:
+    with pytest.raises(EnvelopeError, match="node list"):
+        read_broadcast(link_pb2.Broadcast(nodes=link_pb2.NodeList(start=[1], length=[1, 2])))
+    with pytest.raises(EnvelopeError, match="maybe"):
+        read_reply(link_pb2.BroadcastReply(outcomes=[link_pb2.Outcome(status="maybe")]))
+    with pytest.raises(EnvelopeError, match="run starts"):
+        nodes = link_pb2.NodeList(start=[1], length=[])
+        read_reply(link_pb2.BroadcastReply(outcomes=[link_pb2.Outcome(status="ok", nodes=nodes)]))
+    with pytest.raises(TypeError, match="cannot travel"):
+        ack_item(Ack(b"bytes", (1,)))
+
+
+def entries(numbers: range, port: int = 1) -> list[tuple[int, str, str, int]]:
+    return [(number, f"cn{number}", f"127.0.0.1:{port}", 1) for number in numbers]
+
+
+def test_a_copy_follows_the_book_by_differences() -> None:
+    book, copy = AddressBook(), AddressBook()
+    book.put(1, entries(range(5)))
+    for item in book.since(copy.revision):
+        copy.apply(over_the_wire(item).book)
+    assert copy.revision == 1 and copy.find_endpoint(4) == "127.0.0.1:1"
+    book.put(2, entries(range(2), port=2))
+    (difference,) = book.since(copy.revision)
+    assert len(difference.book.entries) == 2
+    assert copy.apply(difference.book) and not copy.apply(difference.book)
+    assert copy.find_endpoint(1) == "127.0.0.1:2" and copy.find_endpoint(9) is None
+
+
+def test_an_interrupted_pull_leaves_the_revision_as_it_was() -> None:
+    book, copy = AddressBook(), AddressBook()
+    book.put(7, entries(range(ENTRIES_PER_ITEM + 1)))
+    first, last = book.since(0)
+    assert not copy.apply(first.book) and copy.revision == 0
+    assert copy.apply(last.book) and copy.revision == 7 and len(copy) == ENTRIES_PER_ITEM + 1
+
+
+def test_a_difference_from_a_later_state_is_not_taken() -> None:
+    book, copy = AddressBook(), AddressBook()
+    book.put(3, entries(range(1)))
+    book.put(4, entries(range(1, 2)))
+    (difference,) = book.since(3)
+    assert not copy.apply(difference.book) and len(copy) == 0
+    empty = next(iter(AddressBook().since(0)))
+    assert not copy.apply(empty.book)
