@@ -1,0 +1,283 @@
+"""`eslurm`: a personal cluster on this machine.
+
+Only parsing and rendering: what the commands do is in `up`, `supervise`, `status`, `down`, `demo`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from escli import exits
+from escli.cluster import settings
+from escli.cluster.down import take_down
+from escli.cluster.errors import ClusterError
+from escli.cluster.interrupts import Interrupts
+from escli.cluster.layout import Layout, check, choose, locked, supervising
+from escli.cluster.plan import PROGRAMS, Programs
+from escli.cluster.settings import Wishes
+from escli.cluster.status import describe, look
+from escli.cluster.stop import Stopped, stop_all
+from escli.cluster.supervise import Watch
+from escli.cluster.up import TIMEOUT_S, Running, bring_up
+from eslurm import __version__
+
+COMMAND = "eslurm"
+
+
+def main(argv: Sequence[str] | None = None, programs: Programs = PROGRAMS) -> int:
+    """Entry point; returns the exit code (see `escli.exits`). `programs` are the daemons to start."""
+    try:
+        code = commands.main(
+            list(sys.argv[1:] if argv is None else argv),
+            prog_name=COMMAND,
+            standalone_mode=False,
+            obj=programs,
+        )
+        sys.stdout.flush()
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        tell(
+            f"{error.format_message().rstrip('.')}: see `{context.command_path if context else COMMAND} --help`"
+        )
+        return exits.USAGE
+    except click.Abort:
+        tell("interrupted")
+        return exits.INTERRUPTED
+    except ClusterError as error:
+        tell(error.text)
+        for line in error.tail:
+            sys.stderr.write(f"    {line}\n")
+        return error.code
+    except BrokenPipeError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+        return exits.BROKEN_PIPE
+    return code if isinstance(code, int) else exits.OK
+
+
+def tell(line: str) -> None:
+    """A line beside the result, on standard error."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{COMMAND}: {line}\n")
+    sys.stderr.flush()
+
+
+def say(text: str) -> None:
+    """A line of the result."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def to_json(value: Any) -> str:
+    """One JSON object, indented."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+
+
+@click.group(
+    help="A personal cluster on this machine: controller, satellites and nodes of your own, without root.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=False,
+)
+@click.version_option(__version__, message=f"{COMMAND} (eslurm) %(version)s")
+def commands() -> None:
+    """The group; its help is above."""
+
+
+def _common(function: Callable[..., int]) -> Callable[..., int]:
+    """The options that several commands have."""
+    function = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(function)
+    return click.option(
+        "--state-dir",
+        metavar="DIR",
+        help="Where the cluster keeps everything (default: $ESLURM_STATE_DIR, or ~/.local/state/eslurm).",
+    )(function)
+
+
+def _count(option: str, short: str, highest: int, lowest: int, text: str) -> Callable[[Any], Any]:
+    names = [option, *([short] if short else [])]
+    return click.option(*names, type=click.IntRange(lowest, highest), metavar="N", help=text)
+
+
+@commands.command()
+@_count("--nodes", "-n", settings.NODES_MAX, 1, f"Virtual nodes (default {settings.NODES_DEFAULT}).")
+@_count("--cores", "", 4096, 1, "Cores of each node (default: the machine's, shared out).")
+@_count("--satellites", "", settings.PROCESSES_MAX, 1, f"Satellites (default {settings.SATELLITES_DEFAULT}).")
+@_count(
+    "--agents",
+    "",
+    settings.PROCESSES_MAX,
+    1,
+    f"Processes that serve the nodes (default {settings.AGENTS_DEFAULT}).",
+)
+@_count("--port-base", "", 65535, 1024, "Use the ports from N on (default: free ones, remembered).")
+@click.option(
+    "--timeout", type=click.FloatRange(1, 3600), default=TIMEOUT_S, metavar="S", help="Patience in seconds."
+)
+@click.option("--detach", "-d", is_flag=True, help="Return when the cluster is up, instead of watching it.")
+@_common
+@click.pass_obj
+def up(
+    programs: Programs,
+    nodes: int | None,
+    cores: int | None,
+    satellites: int | None,
+    agents: int | None,
+    port_base: int | None,
+    timeout: float,
+    detach: bool,
+    state_dir: str | None,
+    as_json: bool,
+) -> int:
+    """Start the cluster, or what is missing of it; Ctrl-C stops it.
+
+    The first time, the options say what it is like and are kept in DIR/eslurm.toml; after that they only have to
+    agree with it. Jobs survive `down` and the next `up`.
+    """
+    layout = choose(state_dir, os.environ)
+    wishes = Wishes(nodes, cores, satellites, agents, port_base)
+    with Interrupts() as interrupts:
+        running = bring_up(layout, wishes, programs, interrupts, tell, timeout)
+        say(to_json(_summary(running)) if as_json else _greeting(running, detach))
+        if detach or not running.started:
+            return exits.OK
+        with supervising(layout) as is_first:
+            if not is_first:
+                tell("another `eslurm up` watches this cluster; this one returns")
+                return exits.OK
+            if Watch(layout, programs, interrupts, tell).run():
+                tell("the cluster was stopped by another command")
+                return exits.OK
+            tell("stopping the cluster (again: at once)")
+            with locked(layout):
+                stopped = stop_all(layout, layout.get_record(), hurry=interrupts.is_hurried())
+        tell(_stopped_text(stopped, layout))
+    return exits.OK
+
+
+def _summary(running: Running) -> dict[str, Any]:
+    return {
+        "cluster": running.record.cluster,
+        "state_dir": str(running.layout.directory),
+        "socket": str(running.layout.socket),
+        "already_running": not running.started,
+        "started": running.started,
+        "daemons": [
+            {"name": daemon.name, "kind": daemon.kind, "pid": daemon.identity.pid, "listen": daemon.listen}
+            for daemon in running.record.daemons
+        ],
+    }
+
+
+def _greeting(running: Running, detach: bool) -> str:
+    config, layout = running.config, running.layout
+    if not running.started:
+        note = ""
+        if running.edited:
+            note = f"\n{layout.config_file} was changed since it started: `eslurm down` and `eslurm up` apply that."
+        return f"Cluster {running.record.cluster} is already running ({layout.directory}).{note}"
+    nodes = ",".join(section.names for section in config.nodes)
+    cores = "/".join(dict.fromkeys(str(section.cores) for section in config.nodes))
+    each = "1 core" if cores == "1" else f"{cores} cores"
+    lines = [f"Cluster {running.record.cluster} is up: nodes {nodes} with {each} each."]
+    if choose(None, os.environ).directory != layout.directory:
+        lines.append(f"  export ESLURM_STATE_DIR={layout.directory}   # first, so that the commands find it")
+    named = os.environ.get("ESLURM_SOCKET", "")
+    if named and named != str(layout.socket):
+        lines.append(f"  unset ESLURM_SOCKET   # it names another cluster: {named}")
+    lines += [
+        "  essubmit --wrap hostname     submit a job",
+        "  esqueue, esinfo, esacct      look at jobs, nodes, and what has run",
+        "  eslurm status                how the daemons do",
+        "  eslurm down                  stop; jobs are kept for the next `eslurm up`",
+    ]
+    if not detach:
+        lines.append("This command watches the daemons. Ctrl-C stops the cluster.")
+    return "\n".join(lines)
+
+
+@commands.command()
+@_common
+def status(state_dir: str | None, as_json: bool) -> int:
+    """Show the daemons and the nodes. Exit code: 0 up, 1 degraded, 3 down."""
+    layout = choose(state_dir, os.environ)
+    record = check(layout)
+    if record is None:
+        raise ClusterError(f"no cluster in {layout.directory}: `eslurm up` makes one", exits.UNREACHABLE)
+    found = look(layout, record)
+    say(to_json(found) if as_json else describe(found).rstrip("\n"))
+    return {"up": exits.OK, "degraded": exits.FAILED, "down": exits.UNREACHABLE}[found.state]
+
+
+@commands.command(short_help="Stop the cluster; --purge removes it.")
+@click.option("--keep-jobs/--kill-jobs", default=False, help="Leave running jobs alone (default: end them).")
+@click.option(
+    "--purge", is_flag=True, help="Then remove the state directory: jobs, accounting, logs, everything."
+)
+@_common
+def down(keep_jobs: bool, purge: bool, state_dir: str | None, as_json: bool) -> int:
+    """Stop the cluster. What waits in the queue waits for the next `up`; running jobs are ended and start anew then."""
+    if keep_jobs and purge:
+        raise click.UsageError("--purge: cannot go with --keep-jobs: jobs need the directory")
+    layout = choose(state_dir, os.environ)
+    with Interrupts() as interrupts:
+        stopped = take_down(
+            layout, keep_jobs=keep_jobs, purge=purge, tell=tell, hurry=interrupts.is_hurried()
+        )
+    if as_json:
+        say(to_json({"state_dir": str(layout.directory), "purged": purge, "stopped": stopped}))
+    elif stopped is None:
+        say(f"No cluster in {layout.directory}; nothing to stop.")
+    else:
+        say(_stopped_text(stopped, layout, purge))
+    return exits.OK
+
+
+def _stopped_text(stopped: Stopped, layout: Layout, purged: bool = False) -> str:
+    if purged:
+        return f"The cluster is down and {layout.directory} is removed."
+    parts = [f"{stopped.daemons} daemons"]
+    if stopped.supervisors:
+        parts.append(f"{stopped.supervisors} step supervisors")
+    if stopped.job_processes:
+        parts.append(f"{stopped.job_processes} processes of jobs")
+    if not any((stopped.daemons, stopped.supervisors, stopped.job_processes)):
+        return "The cluster was down already."
+    return f"The cluster is down ({', '.join(parts)} ended); its jobs are kept in {layout.directory}."
+
+
+@commands.command()
+@click.option(
+    "--output", metavar="DIR", help="Where the picture and the jobs' output go (default: build/demo)."
+)
+def demo(output: str | None) -> int:
+    """A whole cluster for a minute: start it, run examples/mandelbrot on 16 nodes, stop it."""
+    from escli.cluster.demo import run_demo
+
+    return run_demo(output)
+
+
+@commands.command(
+    short_help="The cluster's logic in virtual time, against faults.",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def sim(words: tuple[str, ...]) -> int:
+    """Run the cluster's own logic in virtual time against seeded faults (see `eslurm sim --help`)."""
+    from eslurm.sim import command
+
+    try:
+        return command.main(words)
+    except SystemExit as ended:  # Its parser has said all there is to say.
+        return ended.code if isinstance(ended.code, int) else exits.USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Which daemons a configuration means, with their command lines.
+
+Invariant: a node stays with the agent process that served it first, because its spool lies in that process's
+directory; new nodes get new processes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from escli.cluster import ports
+from escli.cluster.errors import unusable
+from escli.cluster.layout import Layout
+from escli.cluster.record import AgentRecord
+from eslurm.compat.hostlist import expand, fold
+from eslurm.config import Config
+
+KINDS = ("esctld", "essatd", "esnoded")
+"""In the order of their start."""
+
+Programs = Mapping[str, Sequence[str]]
+"""How each kind of daemon is called: the first words of its command line."""
+
+PROGRAMS: Programs = {kind: (sys.executable, "-m", kind) for kind in KINDS}
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A daemon as it is to run. `arguments` follow the program; the ready descriptor's option follows them."""
+
+    name: str
+    kind: str
+    listen: str
+    arguments: tuple[str, ...]
+    state_dir: Path | None = None
+
+
+def daemons_of(layout: Layout, config: Config, agents: Sequence[AgentRecord]) -> list[Planned]:
+    """All daemons of the cluster, in the order of their start."""
+    controller = config.controller.listen
+    satellites = [satellite.listen for satellite in config.satellite]
+    arguments: tuple[str, ...]
+    common = ("--cluster", config.cluster.name, "--key-file", str(_key_file(layout, config)))
+    planned = [
+        Planned(
+            "esctld",
+            "esctld",
+            controller,
+            ("--config", str(layout.config_file), "--state-dir", str(layout.directory)),
+        )
+    ]
+    for number, satellite in enumerate(config.satellite, 1):
+        # Named by position: what a satellite is called in the configuration need not be fit for a file.
+        name = f"sat{number}"
+        home = layout.state_of(name)
+        arguments = (
+            *common,
+            *("--name", satellite.name, "--listen", satellite.listen),
+            *("--controllers", controller, "--state-dir", str(home)),
+        )
+        planned.append(Planned(name, "essatd", satellite.listen, arguments, home))
+    for agent in agents:
+        home = layout.state_of(agent.name)
+        cores, memory_mib = _size_of(config, agent)
+        arguments = (
+            *common,
+            *("--nodes", agent.nodes, "--satellites", ",".join(satellites)),
+            *("--controller", controller, "--listen", agent.listen, "--state-dir", str(home)),
+            *("--cores", str(cores), "--memory-mib", str(memory_mib)),
+        )
+        planned.append(Planned(agent.name, "esnoded", agent.listen, arguments, home))
+    return planned
+
+
+def _key_file(layout: Layout, config: Config) -> Path:
+    return layout.directory / config.cluster.key_file
+
+
+def _size_of(config: Config, agent: AgentRecord) -> tuple[int, int]:
+    """Cores and memory of the agent's nodes, which are all alike."""
+    mine = set(expand(agent.nodes, "nodes"))
+    for section in config.nodes:
+        if mine & set(expand(section.names, "nodes.names")):
+            return section.cores, section.memory_mib
+    raise AssertionError(f"{agent.name} serves no configured node")
+
+
+def assign_nodes(config: Config, known: Sequence[AgentRecord], wanted: int) -> tuple[AgentRecord, ...]:
+    """The agents for the configured nodes: those known keep theirs, nodes new to all get new agents without a port.
+
+    A new cluster gets `wanted` agents, but at most one for each node and at least one for each group of nodes.
+    Raises `ClusterError` when an agent's nodes have become unlike each other.
+    """
+    group_of = {
+        name: index
+        for index, section in enumerate(config.nodes)
+        for name in expand(section.names, "nodes.names")
+    }
+    agents = []
+    left = dict(group_of)
+    for agent in known:
+        names = [name for name in expand(agent.nodes, "nodes") if name in left]
+        if len({_shape(config, left.pop(name)) for name in names}) > 1:
+            raise unusable(
+                f"nodes: {agent.nodes} share one agent process ({agent.name}) and must have the same cores and memory: "
+                "make them alike again"
+            )
+        if names:
+            agents.append(AgentRecord(agent.name, fold(names), agent.listen))
+    number = max([int(agent.name.removeprefix("agent")) for agent in known], default=0)
+    for names in _blocks(left, 1 if known else wanted):
+        number += 1
+        agents.append(AgentRecord(f"agent{number}", fold(names), ""))
+    return tuple(agents)
+
+
+def _shape(config: Config, group: int) -> tuple[int, int]:
+    section = config.nodes[group]
+    return section.cores, section.memory_mib
+
+
+def _blocks(group_of: Mapping[str, int], wanted: int) -> list[list[str]]:
+    """Neighbouring nodes of one group, in about `wanted` blocks of about equal size."""
+    groups: dict[int, list[str]] = {}
+    for name, group in group_of.items():
+        groups.setdefault(group, []).append(name)
+    blocks = []
+    for names in groups.values():
+        count = max(1, min(len(names), round(wanted * len(names) / len(group_of))))
+        bounds = [len(names) * part // count for part in range(count + 1)]
+        blocks += [names[first:last] for first, last in itertools.pairwise(bounds)]
+    return blocks
+
+
+def with_ports(agents: Sequence[AgentRecord], fresh: Sequence[int]) -> tuple[AgentRecord, ...]:
+    """The agents with `fresh` ports for those that have none."""
+    left = iter(fresh)
+    return tuple(
+        agent if agent.listen else AgentRecord(agent.name, agent.nodes, ports.address(next(left)))
+        for agent in agents
+    )

@@ -1,0 +1,186 @@
+"""The configuration and the key of a personal cluster: written once, then the user's.
+
+Invariant: an existing `eslurm.toml` is never rewritten but for the ports that `--port-base` asks for; an option
+that contradicts it is refused. The key is readable by its owner only, from its first byte on.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from escli.cluster import ports
+from escli.cluster.errors import ClusterError, unusable
+from escli.cluster.layout import Layout
+from eslurm.compat.hostlist import expand
+from eslurm.config import Config, ConfigError, parse_config, read_config
+
+NODES_DEFAULT = 4
+SATELLITES_DEFAULT = 2
+AGENTS_DEFAULT = 2
+NODES_MAX = 4096
+PROCESSES_MAX = 64
+_KEY_BYTES = 32
+_MEMORY_MIN_MIB = 64
+
+_TEXT = """\
+# The configuration of this personal cluster, written by `eslurm up`. Edit it while the cluster is down: `eslurm up`
+# reads it and keeps what you write. Every key: docs/reference/configuration.md.
+
+[cluster]
+name = "{cluster}"
+operators = [{uid}]
+
+[controller]
+listen = "{controller}"
+{satellites}
+[[nodes]]
+names = "{nodes}"
+cores = {cores}
+memory_mib = {memory_mib}
+
+[[partition]]
+name = "main"
+default = true
+"""
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """What the command line asks for; None leaves it to the configuration, or to the defaults of a new cluster."""
+
+    nodes: int | None = None
+    cores: int | None = None
+    satellites: int | None = None
+    agents: int | None = None
+    port_base: int | None = None
+
+
+def cluster_name(uid: int) -> str:
+    """A name that no other cluster has."""
+    try:
+        user = re.sub(r"[^A-Za-z0-9]", "", pwd.getpwuid(uid).pw_name)[:32]
+    except KeyError:
+        user = ""
+    return f"{user or 'user'}-{secrets.token_hex(3)}"
+
+
+def write_key(path: Path) -> None:
+    """Draw the key that all daemons share, unless there is one."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return
+    with open(fd, "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(_KEY_BYTES) + "\n")
+
+
+def compose(cluster: str, nodes: int, cores: int | None, uid: int, chosen: Sequence[int]) -> str:
+    """The configuration of a new cluster; `chosen` are the ports of the controller and the satellites."""
+    sections = [
+        f'\n[[satellite]]\nname = "sat{number}"\nlisten = "{ports.address(port)}"\n'
+        for number, port in enumerate(chosen[1:], 1)
+    ]
+    return _TEXT.format(
+        cluster=cluster,
+        uid=uid,
+        controller=ports.address(chosen[0]),
+        satellites="".join(sections),
+        nodes=node_names(nodes),
+        cores=cores or max(1, (os.cpu_count() or 1) // nodes),
+        memory_mib=max(_MEMORY_MIN_MIB, _machine_memory_mib() // nodes),
+    )
+
+
+def node_names(count: int) -> str:
+    """`cn[01-16]`: numbers of equal width, so that they sort."""
+    width = max(2, len(str(count)))
+    return f"cn[{1:0{width}}-{count:0{width}}]" if count > 1 else f"cn{1:0{width}}"
+
+
+def _machine_memory_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+
+def load_config(layout: Layout, cluster: str) -> Config:
+    """The configuration of an existing cluster, checked to be this one's. Raises `ClusterError`."""
+    try:
+        config = read_config(layout.config_file)
+    except ConfigError as error:
+        raise unusable(str(error)) from None
+    if config.cluster.name != cluster:
+        raise unusable(
+            f"{layout.config_file}: cluster.name: is {config.cluster.name}, but this directory is of cluster {cluster}: "
+            "put the name back, or use another directory (--state-dir)"
+        )
+    return config
+
+
+def check_agreement(layout: Layout, config: Config, agents: int, wishes: Wishes) -> None:
+    """Raise `ClusterError` when an option asks for another cluster than the one that is here."""
+    nodes = sum(count_names(section.names) for section in config.nodes)
+    cores = sorted({section.cores for section in config.nodes})
+    for option, wanted, here in (
+        ("--nodes", wishes.nodes, [nodes]),
+        ("--cores", wishes.cores, cores),
+        ("--satellites", wishes.satellites, [len(config.satellite)]),
+        ("--agents", wishes.agents, [agents]),
+    ):
+        if wanted is not None and [wanted] != here:
+            has = ", ".join(map(str, here))
+            raise unusable(
+                f"{option}: {wanted} is not what the cluster in {layout.directory} has ({has}): leave the option out, "
+                f"{_way_to_change(option, layout)}, or begin anew elsewhere (--state-dir) or here (eslurm down --purge)"
+            )
+
+
+def _way_to_change(option: str, layout: Layout) -> str:
+    if option == "--agents":
+        return "keep the agents as they are"
+    return f"edit {layout.config_file} while the cluster is down"
+
+
+def count_names(names: str) -> int:
+    """How many nodes a folded list names."""
+    return len(expand(names, "nodes.names"))
+
+
+def move_ports(layout: Layout, config: Config, chosen: list[int]) -> Config:
+    """Give the controller and the satellites other ports, leaving everything else in the file as it is."""
+    text = layout.config_file.read_text(encoding="utf-8")
+    before = [config.controller.listen, *(satellite.listen for satellite in config.satellite)]
+    after = [ports.address(port) for port in chosen]
+    moved = dict(zip(before, after, strict=True))
+    lines = [_with_other_address(line, moved) for line in text.splitlines(keepends=True)]
+    changed = parse_config("".join(lines).encode(), str(layout.config_file))
+    got = [changed.controller.listen, *(satellite.listen for satellite in changed.satellite)]
+    if got != after:
+        raise ClusterError(
+            f"{layout.config_file}: the ports could not be changed: set the `listen` lines by hand to "
+            f"{', '.join(after)}"
+        )
+    replace_file(layout.config_file, "".join(lines))
+    return changed
+
+
+def _with_other_address(line: str, moved: dict[str, str]) -> str:
+    found = re.match(r"""(\s*listen\s*=\s*)(["'])([^"']*)\2(.*)""", line, re.DOTALL)
+    if found is None or found[3] not in moved:
+        return line
+    return f"{found[1]}{found[2]}{moved[found[3]]}{found[2]}{found[4]}"
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a whole file in the place of the one that is there; readable by its owner only."""
+    fresh = path.with_suffix(".toml.new")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)

@@ -1,0 +1,219 @@
+"""`eslurm up`: a state directory and its daemons become a running cluster.
+
+Invariant: everything is checked before anything is changed, and daemons that this run started are ended again when
+the rest does not come up; what ran before goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from escli import exits
+from escli.cluster import controller, ports, settings
+from escli.cluster.errors import ClusterError, unusable
+from escli.cluster.interrupts import Interrupts
+from escli.cluster.layout import Layout, check, locked, make
+from escli.cluster.plan import KINDS, Planned, Programs, assign_nodes, daemons_of, with_ports
+from escli.cluster.record import FORMAT, AgentRecord, ClusterRecord
+from escli.cluster.settings import Wishes
+from escli.cluster.start import log_tail, start_all
+from escli.cluster.stop import alive_daemons, take_back
+from eslurm import __version__
+from eslurm.config import Config, parse_config
+
+TIMEOUT_S = 60.0
+_POLL_S = 0.1
+
+Tell = Callable[[str], None]
+"""Where progress goes: one line at a time."""
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A cluster that is up. `started` names the daemons that this run started: none when it was up already."""
+
+    layout: Layout
+    record: ClusterRecord
+    config: Config
+    started: tuple[str, ...]
+    edited: bool = False
+    """Whether the configuration was changed after the controller had read it."""
+
+
+def bring_up(
+    layout: Layout,
+    wishes: Wishes,
+    programs: Programs,
+    interrupts: Interrupts,
+    tell: Tell,
+    timeout_s: float = TIMEOUT_S,
+) -> Running:
+    """Make the cluster if it is new, and start what does not run. Raises `ClusterError`, `Interrupted`.
+
+    1. look 2. lock 3. look again, make or read 4. see what is missing 5. start it, stage by stage 6. wait for the nodes
+    """
+    check(layout)
+    make(layout)
+    with locked(layout, timeout_s):
+        record = check(layout)
+        if record is None:
+            record, config = _create(layout, wishes)
+        else:
+            record, config = _reopen(layout, record, wishes)
+        planned = daemons_of(layout, config, record.agents)
+        alive = {daemon.name for daemon in alive_daemons(record)}
+        missing = [daemon for daemon in planned if daemon.name not in alive]
+        if not missing:
+            return Running(layout, record, config, (), _is_edited(layout, record))
+        _check_ports(missing)
+        record = _start(layout, record, missing, programs, interrupts, tell, timeout_s)
+    return Running(layout, record, config, tuple(daemon.name for daemon in missing))
+
+
+def _create(layout: Layout, wishes: Wishes) -> tuple[ClusterRecord, Config]:
+    uid = os.getuid()
+    agents = settings.AGENTS_DEFAULT if wishes.agents is None else wishes.agents
+    name = settings.cluster_name(uid)
+    record = ClusterRecord(FORMAT, __version__, name, uid, time.time_ns() // 1000, agents)
+    return _furnish(layout, record, wishes)
+
+
+def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[ClusterRecord, Config]:
+    """Write key and configuration of a cluster that has none. All that can fail comes before the first write."""
+    nodes = wishes.nodes or settings.NODES_DEFAULT
+    satellites = settings.SATELLITES_DEFAULT if wishes.satellites is None else wishes.satellites
+    agents = min(nodes, record.agents_wanted)
+    chosen = ports.choose(1 + satellites + agents, wishes.port_base)
+    text = settings.compose(record.cluster, nodes, wishes.cores, record.owner_uid, chosen[: 1 + satellites])
+    config = parse_config(text.encode(), str(layout.config_file))
+    assigned = with_ports(assign_nodes(config, (), agents), chosen[1 + satellites :])
+    # The record first: from here on the directory is known to be a cluster's.
+    layout.save(record)
+    settings.write_key(layout.key_file)
+    settings.replace_file(layout.config_file, text)
+    record = msgspec.structs.replace(record, agents=assigned)
+    layout.save(record)
+    return record, config
+
+
+def _reopen(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[ClusterRecord, Config]:
+    alive = alive_daemons(record)
+    if alive and record.version != __version__:
+        raise ClusterError(
+            f"{layout.directory}: eslurm {record.version} runs here, this is {__version__}: stop it first (eslurm down)"
+        )
+    if not record.agents:
+        # An earlier run got no further than the first line of the record.
+        return _furnish(layout, record, wishes)
+    config = settings.load_config(layout, record.cluster)
+    settings.check_agreement(layout, config, record.agents_wanted, wishes)
+    if not config.nodes:
+        raise unusable(f"{layout.config_file}: nodes: there are none: add a [[nodes]] section")
+    agents = assign_nodes(config, record.agents, record.agents_wanted)
+    base = wishes.port_base
+    if base is not None and base != ports.port_of(config.controller.listen):
+        if alive:
+            raise unusable("--port-base: the cluster is up: stop it first (eslurm down)")
+        count = 1 + len(config.satellite)
+        chosen = ports.choose(count + len(agents), base)
+        config = settings.move_ports(layout, config, chosen[:count])
+        agents = with_ports([AgentRecord(agent.name, agent.nodes, "") for agent in agents], chosen[count:])
+    agents = _with_free_ports(config, agents)
+    changed = msgspec.structs.replace(record, version=__version__, agents=agents)
+    if changed != record:
+        layout.save(changed)
+    return changed, config
+
+
+def _with_free_ports(config: Config, agents: tuple[AgentRecord, ...]) -> tuple[AgentRecord, ...]:
+    """The agents, new ones with ports that nobody here has."""
+    known = [agent.listen for agent in agents]
+    known += [config.controller.listen, *(satellite.listen for satellite in config.satellite)]
+    fresh = ports.choose(known.count(""), None, [ports.port_of(listen) for listen in known])
+    return with_ports(agents, fresh)
+
+
+def _is_edited(layout: Layout, record: ClusterRecord) -> bool:
+    started = record.find("esctld")
+    return started is not None and layout.config_file.stat().st_mtime_ns // 1000 > started.started_us
+
+
+def _check_ports(missing: Sequence[Planned]) -> None:
+    for daemon in missing:
+        if not ports.is_free(daemon.listen):
+            port = ports.port_of(daemon.listen)
+            raise ClusterError(
+                f"{daemon.name}: port {port} is in use by another program: end that (ss -ltnp 'sport = :{port}' names "
+                "it), or move the cluster: eslurm down; eslurm up --port-base N"
+            )
+
+
+def _start(
+    layout: Layout,
+    record: ClusterRecord,
+    missing: Sequence[Planned],
+    programs: Programs,
+    interrupts: Interrupts,
+    tell: Tell,
+    timeout_s: float,
+) -> ClusterRecord:
+    names = {daemon.name for daemon in missing}
+    try:
+        for kind in KINDS:
+            group = [daemon for daemon in missing if daemon.kind == kind]
+            record = start_all(
+                layout,
+                record,
+                group,
+                programs,
+                interrupts,
+                timeout_s,
+                lambda name, seconds: tell(f"{name} is ready ({seconds:.1f} s)"),
+            )
+        _await_nodes(layout, record, interrupts, tell, timeout_s)
+    except ClusterError:
+        # What was spawned last is in the saved record only.
+        take_back(layout, layout.get_record(), names)
+        raise
+    return record
+
+
+def _await_nodes(
+    layout: Layout, record: ClusterRecord, interrupts: Interrupts, tell: Tell, timeout_s: float
+) -> None:
+    """Until every node has registered. Raises `ClusterError` after `timeout_s`."""
+    deadline_s = time.monotonic() + timeout_s
+    told = -1
+    while True:
+        reply = controller.ping(layout.socket)
+        if reply is not None:
+            if reply.nodes_up != told and reply.nodes:
+                told = reply.nodes_up
+                tell(f"{told} of {reply.nodes} nodes are up")
+            if reply.nodes_up >= reply.nodes > 0:
+                return
+        dead = sorted(set(_names(record)) - {daemon.name for daemon in alive_daemons(record)})
+        if dead:
+            log = layout.log_of(dead[0])
+            raise ClusterError(f"{dead[0]} has ended; the end of its log, {log}:", tail=log_tail(log))
+        if time.monotonic() > deadline_s:
+            raise _not_all_nodes(layout, reply, timeout_s)
+        interrupts.wait((), _POLL_S)
+
+
+def _names(record: ClusterRecord) -> list[str]:
+    return [daemon.name for daemon in record.daemons]
+
+
+def _not_all_nodes(layout: Layout, reply: object, timeout_s: float) -> ClusterError:
+    if reply is None:
+        return ClusterError(
+            f"the controller did not answer within {timeout_s:g} s: see {layout.log_of('esctld')}",
+            exits.FAILED,
+        )
+    return ClusterError(
+        f"not all nodes came up within {timeout_s:g} s (--timeout gives them more): see the logs in {layout.logs}"
+    )
