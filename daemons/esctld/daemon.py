@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import random
 import secrets
@@ -59,7 +60,10 @@ from eslurm.v1 import controller_pb2 as pb
 log = logging.getLogger("esctld")
 
 OWNER = "main"
-BLOB_CACHE_BYTES_MAX = 16 * 1024 * 1024
+BLOB_CACHE_BYTES_MAX = 4 * 1024 * 1024
+"""Enough for what is launched as it comes; of a long queue the store brings each blob back when its turn comes."""
+COLLECT_EVERY = (10_000, 20, 20)
+"""The collector's thresholds: records form no cycles, so it is there for what asyncio and errors leave behind."""
 DRAIN_S = 5.0
 STOP_GRACE_S = 1.0
 
@@ -128,7 +132,7 @@ class Controller:
         self._principals = Principals()
         self._planner = Planner(self.metrics)
         self._conductor = Conductor(state, book, self._local, self._planner)
-        satellites = Satellites()
+        self._satellites = satellites = Satellites()
         self._links = ControllerLinks(state, book, satellites, self._principals, self._conductor.beat_soon)
         self._table = LinkTable(self._local, keyring, self._links, random.Random())
         self._link_server = LinkServer(self._local, keyring, self._table)
@@ -171,9 +175,13 @@ class Controller:
     def _satellite_infos(self) -> list[pb.SatelliteInfo]:
         return [
             pb.SatelliteInfo(
-                name=link.peer.process.rpartition(".")[0], endpoint=link.peer.endpoint, state="RUNNING"
+                name=linked.process.rpartition(".")[0],
+                endpoint=linked.endpoint,
+                state="RUNNING",
+                since_us=linked.since_us,
+                broadcasts=linked.broadcasts,
             )
-            for link in self._links.linked.values()
+            for linked in self._satellites
         ]
 
     # ---- serving and stopping ----
@@ -195,6 +203,7 @@ class Controller:
         self._conductor.resume()
         if self._options.config.controller.metrics_listen:
             stack.callback(self._serve_metrics(self._options.config.controller.metrics_listen))
+        _spare_collector()
         tasks = [
             asyncio.create_task(work, name=name)
             for name, work in (
@@ -251,6 +260,13 @@ class Controller:
         except TimeoutError:
             log.error("the inbox could not be emptied in %g s", DRAIN_S)
         self._principals.close()
+
+
+def _spare_collector() -> None:
+    """What exists now lives as long as the process: walking it again and again would stall the loop."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_EVERY)
 
 
 async def _end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -26,7 +26,7 @@ log = logging.getLogger("esctld.dispatcher")
 
 BATCH_WEIGHT_MAX = 256
 """Most messages (or jobs in them) decided in one batch: bounds how long the loop is held."""
-RECENT_ANSWERS_MAX = 50_000
+RECENT_ANSWERS_MAX = 4_096
 """Answers kept in memory by request id; older ones are looked up in the store by calls marked as a retry."""
 RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -77,7 +77,9 @@ class Dispatcher:
         self._requests: deque[_Entry] = deque()
         self._events: deque[_Entry] = deque()
         self._wake = asyncio.Event()
-        self._recent: OrderedDict[bytes, asyncio.Future[BatchAnswer]] = OrderedDict()
+        # What is being decided (the inbox bounds it), and what was answered lately.
+        self._under_way: dict[bytes, asyncio.Future[BatchAnswer]] = {}
+        self._recent: OrderedDict[bytes, BatchAnswer] = OrderedDict()
         self._available = True
         self._stopping = False
         self._moved = asyncio.Event()
@@ -96,7 +98,7 @@ class Dispatcher:
 
         Raises `InboxFull` or `NotNow`, both before anything has happened.
         """
-        if request_id and (known := self._recent.get(request_id)) is not None:
+        if request_id and (known := self._find_answer(request_id)) is not None:
             return known
         if not self._available or self._stopping:
             raise NotNow
@@ -105,12 +107,18 @@ class Dispatcher:
             raise InboxFull
         answer: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
         if request_id:
-            self._recent[request_id] = answer
-            while len(self._recent) > RECENT_ANSWERS_MAX:
-                self._recent.popitem(last=False)
+            self._under_way[request_id] = answer
         self._requests.append(_Entry(message, _setter(answer), request_id, blobs))
         self._wake.set()
         return answer
+
+    def _find_answer(self, request_id: bytes) -> asyncio.Future[BatchAnswer] | None:
+        under_way = self._under_way.get(request_id)
+        if under_way is not None or request_id not in self._recent:
+            return under_way
+        answered: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
+        answered.set_result(self._recent[request_id])
+        return answered
 
     async def moved(self) -> None:
         """Wait until another batch has been committed."""
@@ -192,11 +200,22 @@ class Dispatcher:
         self.view.advance(batch.touched, self.state.revision, batch.now_us)
         self._on_committed(batch)
         for entry, answer in zip(entries, batch.answers, strict=True):
+            if entry.request_id:
+                self._remember(entry.request_id, answer)
             if entry.done is not None:
                 entry.done(answer)
         if batch.facts:
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()
+
+    def _remember(self, request_id: bytes, answer: BatchAnswer) -> None:
+        del self._under_way[request_id]
+        if isinstance(answer, Refused):
+            # Its traceback holds the whole message it refused.
+            answer.__traceback__ = None
+        self._recent[request_id] = answer
+        if len(self._recent) > RECENT_ANSWERS_MAX:
+            self._recent.popitem(last=False)
 
 
 def _setter(answer: asyncio.Future[BatchAnswer]) -> Done:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from eslurm.core.cluster import SECOND_US, State
@@ -54,39 +54,58 @@ _STATUS = {Status.OK: "ok", Status.FAILED: "failed", Status.UNREACHED: "unreache
 Outcomes = tuple[NodeOutcome, ...]
 
 
+class Linked:
+    """A satellite that is linked: where it listens, since when, and how many broadcasts it was given."""
+
+    __slots__ = ("broadcasts", "endpoint", "process", "since_us")
+
+    def __init__(self, process: str, endpoint: str) -> None:
+        self.process = process
+        self.endpoint = endpoint
+        self.since_us = time.time_ns() // 1000
+        self.broadcasts = 0
+
+
 class Satellites:
     """The satellites that are linked now, in turn (E-09)."""
 
     def __init__(self) -> None:
-        self._endpoints: dict[int, str] = {}
+        self._linked: dict[int, Linked] = {}
         self._numbers: dict[str, int] = {}
         self._next = SATELLITE_NUMBER_FIRST
         self._turn = 0
 
+    def __iter__(self) -> Iterator[Linked]:
+        return iter(self._linked.values())
+
     def add(self, process: str, endpoint: str) -> None:
         """A satellite process is linked."""
+        self.remove(process)
         self._numbers[process] = self._next
-        self._endpoints[self._next] = endpoint
+        self._linked[self._next] = Linked(process, endpoint)
         self._next += 1
 
     def remove(self, process: str) -> None:
         """Its link has ended."""
         number = self._numbers.pop(process, None)
         if number is not None:
-            del self._endpoints[number]
+            del self._linked[number]
 
     def endpoint(self, number: int) -> str | None:
         """Where a satellite listens."""
-        return self._endpoints.get(number)
+        linked = self._linked.get(number)
+        return linked.endpoint if linked is not None else None
 
     def take(self, count: int) -> list[int]:
         """Up to `count` satellites, the next ones in turn."""
-        alive = list(self._endpoints)
+        alive = list(self._linked)
         if not alive:
             return []
         first = self._turn % len(alive)
         chosen = (alive[first:] + alive[:first])[:count]
         self._turn += len(chosen)
+        for number in chosen:
+            self._linked[number].broadcasts += 1
         return chosen
 
 

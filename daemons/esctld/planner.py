@@ -21,6 +21,10 @@ from eslurm.telemetry.metrics import ControllerMetrics
 LIMITS = PlanLimits(placements_max=256, examined_max=2_000)
 REPLAN_S = 30.0
 """Seconds after which a queue that nothing else moves is planned again: promises grow old."""
+PAUSE_SHARE = 2.0
+PAUSE_MAX_S = 0.1
+"""After each cycle the loop belongs to others for so many times as long as it took, at most so many seconds: a long
+queue that changes all the time would keep the planner busy with nothing new."""
 
 
 class Planner:
@@ -30,6 +34,7 @@ class Planner:
         self._metrics = metrics
         self._wake = asyncio.Event()
         self._plan: Plan | None = None
+        self._spent_s = 0.0
         self._dispatcher: Dispatcher | None = None
 
     def attach(self, dispatcher: Dispatcher) -> None:
@@ -73,6 +78,7 @@ class Planner:
                 self._dispatcher.post(message, lambda answer, done=done: _finish(done))  # type: ignore[misc]
                 # The next cycle sees these placements on the ledger, not in the queue.
                 await done
+            await asyncio.sleep(min(self._spent_s * PAUSE_SHARE, PAUSE_MAX_S))
             self.look()
 
     async def _cycle(self, dispatcher: Dispatcher) -> Plan:
@@ -91,6 +97,7 @@ class Planner:
             spent += time.perf_counter() - started
             await asyncio.sleep(0)
         self._metrics.plan.observe(spent)
+        self._spent_s = spent
         self._plan = plan
         return plan
 

@@ -24,9 +24,9 @@ REASONS = {
 
 
 def task_list(tasks: Ranges, limit: int) -> str:
-    """An array's waiting tasks as people write them: 0-15%4."""
+    """An array's waiting tasks as people write them: 0-15%4; empty when none waits."""
     text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in tasks)
-    return f"{text}%{limit}" if limit else text
+    return f"{text}%{limit}" if limit and text else text
 
 
 def job_info(state: State, job: Job, why: Why | None) -> pb.JobInfo:

@@ -70,6 +70,8 @@ class SpecReader:
     def __init__(self, user: Principal, config: ClusterConfig) -> None:
         self._user = user
         self._config = config
+        self._components: dict[bytes, tuple[Request, ...]] = {}
+        self._texts: dict[str, str] = {}
         self.blobs = BlobCollector()
 
     def read(self, job: pb.JobRequest) -> JobSpec:
@@ -78,13 +80,13 @@ class SpecReader:
             raise _refuse(f"--chdir: '{job.work_dir}' is not an absolute path")
         priority = job.priority if job.HasField("priority") else None
         return JobSpec(
-            name=_text("--job-name", job.name, 256) or "job",
+            name=self._shared(_text("--job-name", job.name, 256)) or "job",
             user=self._user,
             partition=_text("--partition", job.partition, 63),
-            components=tuple(_component(part) for part in job.components) or (Request(),),
+            components=self._read_components(job),
             script_hash=self._script(job),
             environment_hash=self._environment(job),
-            work_dir=_text("--chdir", job.work_dir),
+            work_dir=self._shared(_text("--chdir", job.work_dir)),
             time_limit_s=job.time_limit_s if job.HasField("time_limit_s") else 0,
             output=_text("--output", job.output),
             error=_text("--error", job.error),
@@ -101,6 +103,21 @@ class SpecReader:
             comment=_text("--comment", job.comment),
             umask=job.umask & 0o777,
         )
+
+    def _shared(self, text: str) -> str:
+        """One string for all jobs of the call that say the same."""
+        return self._texts.setdefault(text, text)
+
+    def _read_components(self, job: pb.JobRequest) -> tuple[Request, ...]:
+        if not job.components:
+            return _ONE_CORE
+        if len(job.components) > 1:
+            return tuple(_component(part) for part in job.components)
+        encoded = job.components[0].SerializeToString()
+        known = self._components.get(encoded)
+        if known is None:
+            known = self._components[encoded] = (_component(job.components[0]),)
+        return known
 
     def _script(self, job: pb.JobRequest) -> bytes:
         if job.script_hash:
@@ -130,6 +147,9 @@ class SpecReader:
                 "are possible: export fewer variables"
             )
         return self.blobs.put(job.environment)
+
+
+_ONE_CORE = (Request(),)
 
 
 def _component(part: pb.ResourceRequest) -> Request:

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from esctld import requests
+from esctld.accounting import account
 from esctld.dispatcher import Dispatcher, InboxFull, NotNow
 from esctld.planner import Planner
-from esctld.replies import attempt_info
 from esctld.views import Queries
 from eslurm import __version__
 from eslurm.core.job.dependency import settled_verdict
@@ -33,10 +33,11 @@ from eslurm.core.messages import (
     SubmitJobs,
     Submitted,
 )
+from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.step.model import StepState
 from eslurm.ports.door import Caller, DoorError, Status
-from eslurm.ports.store import AccountingQuery, BlobRow, Store
+from eslurm.ports.store import BlobRow, Store
 from eslurm.relay.blobs import BlobCache
 from eslurm.v1 import controller_pb2 as pb
 
@@ -200,9 +201,9 @@ class ControllerService:
             build=__version__,
             now_us=time.time_ns() // 1000,
             nodes=len(view.nodes),
-            nodes_up=sum(node.state.value == "UP" for node in view.nodes.values()),
-            jobs_pending=state.pending_count,
-            jobs_running=state.active_count,
+            nodes_up=sum(node.state is NodeState.UP for node in view.nodes.values()),
+            jobs_pending=view.pending_count,
+            jobs_running=view.active_count,
             started_us=self._started_us,
         )
 
@@ -240,18 +241,7 @@ class ControllerService:
         return pb.ConfigReply(revision=state.config_revision, json=shown)
 
     async def _accounting(self, request: pb.AccountingRequest, caller: Caller) -> pb.AccountingReply:
-        query = AccountingQuery(
-            user=request.user,
-            job_ids=[ref.job_id for ref in request.jobs],
-            since_us=request.since_us,
-            until_us=request.until_us,
-            states=list(request.states),
-            limit=min(request.limit or 1000, 10_000),
-            after=(request.page >> 32, request.page & 0xFFFF_FFFF) if request.page else None,
-        )
-        page = await self._store.accounting(self._owner, query)
-        after = (page.next[0] << 32 | page.next[1]) if page.next is not None else 0
-        return pb.AccountingReply(attempts=[attempt_info(row) for row in page.attempts], next_page=after)
+        return await account(self._store, self._owner, request)
 
     async def _wait_step(self, request: pb.WaitStepRequest, caller: Caller) -> pb.StepReply:
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)

@@ -47,6 +47,7 @@ def main(argv: list[str] | None = None) -> None:
         key=key,
         state_dir=state_dir.resolve(),
         listen=arguments.listen,
+        controller_socket=arguments.controller_socket,
     )
 
     async def body() -> None:
@@ -82,6 +83,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--key-file", required=True, type=Path, help="file with the cluster's secret")
     parser.add_argument("--state-dir", required=True, type=Path, help="where spool, scripts and sockets are")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port to listen at; port 0 takes any")
+    parser.add_argument(
+        "--controller-socket",
+        type=Path,
+        default=None,
+        help="the controller's socket on this host, for commands inside jobs; default: this agent's own",
+    )
     parser.add_argument("--cores", required=True, type=int, help="cores that each node offers")
     parser.add_argument("--memory-mib", required=True, type=int, help="memory that each node offers")
     parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")

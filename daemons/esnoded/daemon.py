@@ -63,7 +63,10 @@ ANSWER_MARGIN_US = 300_000
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
-    """What the command line says. `total` is what each node offers."""
+    """What the command line says. `total` is what each node offers.
+
+    With `controller_socket` (a controller on this host) the commands of jobs go there, not through this agent.
+    """
 
     cluster: str
     nodes: tuple[str, ...]
@@ -73,6 +76,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     key: bytes
     state_dir: Path
     listen: str
+    controller_socket: Path | None = None
 
 
 class NodeDaemon:
@@ -130,7 +134,7 @@ class NodeDaemon:
         uplink: asyncio.Task[None] | None = None
         try:
             self._local.endpoint = await rpc.listen(options.listen)
-            shell = await self._restore(spool, runner, door.path)
+            shell = await self._restore(spool, runner, options.controller_socket or door.path)
             for ended in early:
                 shell.on_runner_ended(ended)
             await rpc.start()

@@ -69,7 +69,8 @@ def daemons_of(layout: Layout, config: Config, agents: Sequence[AgentRecord]) ->
         arguments = (
             *common,
             *("--nodes", agent.nodes, "--satellites", ",".join(satellites)),
-            *("--controller", controller, "--listen", agent.listen, "--state-dir", str(home)),
+            *("--controller", controller, "--controller-socket", str(layout.socket)),
+            *("--listen", agent.listen, "--state-dir", str(home)),
             *("--cores", str(cores), "--memory-mib", str(memory_mib)),
         )
         planned.append(Planned(agent.name, "esnoded", agent.listen, arguments, home))
