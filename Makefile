@@ -22,7 +22,7 @@ STAGE = sh scripts/stage.sh
 # The layers are read from the sources, whether or not an installation points at them.
 SOURCES = .:daemons:cli
 
-.PHONY: help venv demo test check format lint types layers proto proto-check bench sim lock clean
+.PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench sim lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
@@ -31,6 +31,7 @@ help:
 	@echo 'make format       formats the code and applies safe lint fixes'
 	@echo 'make lint         style and formatting only; also: types, layers'
 	@echo 'make proto        generates eslurm/v1 from proto/; proto-check only compares'
+	@echo 'make docs         generates docs/states.md and docs/reference/configuration.md; docs-check only compares'
 	@echo 'make bench        measurements as JSON lines (QUICK=1: within a minute; BENCH="names")'
 	@echo 'make sim          the simulator over SEEDS=$(SEEDS) seeds'
 	@echo 'make venv         the environment in VENV=$(VENV), and nothing else'
@@ -54,6 +55,7 @@ check: $(READY)
 	@$(STAGE) types $(MAKE) types
 	@$(STAGE) layers $(MAKE) layers
 	@$(STAGE) proto $(MAKE) proto-check
+	@$(STAGE) docs $(MAKE) docs-check
 	@$(STAGE) test $(MAKE) test
 
 format: $(READY)
@@ -77,6 +79,12 @@ proto: $(READY)
 
 proto-check: $(READY)
 	@$(BIN)/python scripts/proto.py --check
+
+docs: $(READY)
+	@$(BIN)/python scripts/docs.py
+
+docs-check: $(READY)
+	@$(BIN)/python scripts/docs.py --check
 
 bench: $(READY)
 	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run $(BENCH)

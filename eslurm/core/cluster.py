@@ -8,7 +8,7 @@ restart rebuilds all of them from the stored rows). `touched` collects the keys 
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from eslurm.core.config import ClusterConfig, Partition
@@ -37,6 +37,8 @@ class Touched:
         self.nodes: set[int] = set()
         self.steps: set[tuple[int, int]] = set()
         self.ended: list[tuple[Job, Attempt | None]] = []
+        # Jobs that changed and were forgotten since: their last records are still to be written.
+        self.forgotten: list[Job] = []
         self.settings = False
 
 
@@ -52,6 +54,7 @@ class State:
         self.now_us = 0
         self.next_id = 1
         self.lease_end = 1
+        self.next_number = 0
         self.jobs: dict[int, Job] = {}
         self.nodes: dict[int, Node] = {}
         self.steps: dict[tuple[int, int], Step] = {}
@@ -60,11 +63,13 @@ class State:
         self.partitions: dict[str, Partition] = {}
         self.partition_nodes: dict[str, tuple[int, ...]] = {}
         self.partition_views: dict[str, PartitionView] = {}
+        self.removed: set[int] = set()
         self.ledger = Ledger(Topology(()))
         self.queue = PendingQueue()
         self.dependents: dict[int, set[int]] = {}
         self.same_name: dict[tuple[int, str], set[int]] = {}
         self.tasks_of: dict[int, set[int]] = {}
+        self.tasks_pending: dict[int, set[int]] = {}
         self.jobs_on: dict[int, set[int]] = {}
         self.owed: dict[int, int] = {}
         self.step_owed: dict[int, tuple[int, int]] = {}
@@ -72,10 +77,13 @@ class State:
         self.pending_count = 0
         self.active_count = 0
         self.timers: list[Timer] = []
-        self.finished: deque[int] = deque()
+        self.finished: OrderedDict[int, None] = OrderedDict()
         self.generation = 0
         self.plan_wanted = False
         self.touched = Touched()
+        # What a plan that is being made does not know yet: the generation of each change.
+        self.changed: dict[int, int] = {}
+        self.configured = 0
         # Memories of the current configuration.
         self.feasible: dict[tuple[str, Request], str] = {}
         self.empty: Ledger | None = None
@@ -99,7 +107,15 @@ class State:
         return None
 
     def node_names(self, numbers: Iterator[int] | list[int] | tuple[int, ...]) -> list[str]:
-        return [self.nodes[number].name for number in numbers]
+        """Names for people; a node that has left the configuration is named by its number."""
+        nodes = self.nodes
+        return [nodes[number].name if number in nodes else f"#{number}" for number in numbers]
+
+    def named_nodes(self) -> set[int]:
+        """Nodes that some attempt still names, whether or not it holds anything there."""
+        return {
+            span.node for job in self.jobs.values() for attempt in attempts_of(job) for span in attempt.spans
+        }
 
     def startable(self, job: Job) -> int:
         """How many attempts of this record could start now by its own rules: 1, or an array's tasks within its limit."""
@@ -126,6 +142,7 @@ class State:
         old = self.jobs.get(new.job_id)
         self.jobs[new.job_id] = new
         self.touched.jobs.add(new.job_id)
+        self._index_tasks(new)
         self._index_queue(old, new)
         self._index_holdings(old, new)
         self._index_owed(old, new)
@@ -148,7 +165,11 @@ class State:
     def drop_job(self, job_id: int) -> None:
         """Forget a finished job."""
         job = self.jobs.pop(job_id)
+        if job_id in self.touched.jobs:
+            self.touched.forgotten.append(job)
         self.touched.jobs.add(job_id)
+        self.finished.pop(job_id, None)
+        self.changed.pop(job_id, None)
         if job.array_job_id:
             siblings = self.tasks_of.get(job.array_job_id)
             if siblings is not None:
@@ -162,14 +183,24 @@ class State:
         self.nodes[new.number] = new
         self.numbers[new.name] = new.number
         self.touched.nodes.add(new.number)
-        if new.number in self.ledger.topology.positions and (old is None or is_usable(old) != is_usable(new)):
+        if (
+            new.number in self.ledger.topology.positions
+            and new.number not in self.removed
+            and (old is None or is_usable(old) != is_usable(new))
+        ):
             self.ledger.set_usable(new.number, is_usable(new))
             self.want_plan()
-        if new.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN) and (
-            old is None or old.state is not new.state
-        ):
-            at_us = new.since_us + int(self.config.node_lost_after_s * SECOND_US)
-            heapq.heappush(self.timers, (at_us, "lost", new.number))
+        self.next_number = max(self.next_number, new.number + 1)
+        if old is None or old.state is not new.state or old.since_us != new.since_us:
+            self._arm_loss(new)
+
+    def _arm_loss(self, node: Node) -> None:
+        if node.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
+            heapq.heappush(self.timers, (self.lost_at_us(node), "lost", node.number))
+
+    def lost_at_us(self, node: Node) -> int:
+        """When a silent node is given up."""
+        return node.since_us + int(self.config.node_lost_after_s * SECOND_US)
 
     def drop_node(self, number: int) -> None:
         """Remove a node that is no longer configured and holds nothing."""
@@ -211,11 +242,27 @@ class State:
             )
             for partition in config.partitions
         }
+        for job_id in self.queue_ids():
+            job = self.jobs[job_id]
+            if job.avoid:
+                self.queue.replace(self._pending(job, self.startable(job)))
         self.ledger = self._fresh_ledger()
+        for node in self.nodes.values():
+            self._arm_loss(node)
         self.feasible.clear()
         self.empty = None
         self.touched.settings = True
         self.want_plan()
+        self.configured = self.generation
+
+    def queue_ids(self) -> list[int]:
+        """The jobs that only the planner keeps waiting, in planning order."""
+        return [entry[2] for entry in self.queue.first(len(self.queue))]
+
+    def note_change(self, job_id: int) -> None:
+        """What is being planned for this job is planned for another one."""
+        self.want_plan()
+        self.changed[job_id] = self.generation
 
     def want_plan(self) -> None:
         """Something changed that may let a job start."""
@@ -225,7 +272,7 @@ class State:
     def push_forget(self, job: Job) -> None:
         at_us = job.ended_us + int(self.config.finished_retention_s * SECOND_US)
         heapq.heappush(self.timers, (at_us, "forget", job.job_id))
-        self.finished.append(job.job_id)
+        self.finished[job.job_id] = None
 
     # ---- indexes ----
 
@@ -242,10 +289,10 @@ class State:
             views.append(NodeView(node.number, node.name, node.total, is_usable(node), groups))
         # A node that left the configuration stays as long as something is held on it.
         configured = {node_config.name for node_config in self.config.nodes}
-        for number in sorted(self.jobs_on):
+        self.removed = {number for number, node in self.nodes.items() if node.name not in configured}
+        for number in sorted(self.removed):
             node = self.nodes[number]
-            if node.name not in configured:
-                views.append(NodeView(number, node.name, node.total, False))
+            views.append(NodeView(number, node.name, node.total, False))
         ledger = Ledger(Topology(views))
         for job in self.jobs.values():
             for attempt in attempts_of(job):
@@ -266,7 +313,7 @@ class State:
                 self.want_plan()
         elif new.job_id in self.queue:
             self.queue.remove(new.job_id)
-        if new.is_array and old is not None and old.tasks_running != new.tasks_running:
+        if new.is_array and old is not None and bool(task_slots(old)) != bool(task_slots(new)):
             self._refresh_waiting_tasks(new.job_id)
         self.pending_count += (new.state is JobState.PENDING) - (
             old is not None and old.state is JobState.PENDING
@@ -297,7 +344,7 @@ class State:
 
     def _refresh_waiting_tasks(self, array_id: int) -> None:
         """The array's limit has more or less room: tasks that wait for another attempt feel it too."""
-        for task_id in self.tasks_of.get(array_id, ()):
+        for task_id in sorted(self.tasks_pending.get(array_id, ())):
             task = self.jobs[task_id]
             if not waits(task):
                 continue
@@ -307,6 +354,17 @@ class State:
                 self.want_plan()
             elif not room and task_id in self.queue:
                 self.queue.remove(task_id)
+
+    def _index_tasks(self, new: Job) -> None:
+        """Tasks that wait for another attempt: few, where an array's tasks may be many."""
+        if not new.array_job_id:
+            return
+        if new.state is JobState.PENDING:
+            self.tasks_pending.setdefault(new.array_job_id, set()).add(new.job_id)
+        elif (waiting := self.tasks_pending.get(new.array_job_id)) is not None:
+            waiting.discard(new.job_id)
+            if not waiting:
+                del self.tasks_pending[new.array_job_id]
 
     def _index_holdings(self, old: Job | None, new: Job) -> None:
         before = attempts_of(old) if old is not None else ()

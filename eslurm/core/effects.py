@@ -7,6 +7,7 @@ dead one owed; nodes recognise the repeated identity.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 
 import msgspec
@@ -59,28 +60,70 @@ def owed(state: State) -> list[Effect]:
     return [effect for revision in revisions if (effect := find_owed(state, revision)) is not None]
 
 
-def find_owed(state: State, revision: int) -> Effect | None:
-    """The owed effect of that revision, for the nodes that have not answered yet; None if it is settled."""
-    if (key := state.step_owed.get(revision)) is not None:
-        return _step_effect(state, *key)
+class Owing(enum.Enum):
+    """What an attempt owes to its nodes under one revision."""
+
+    LAUNCH = "launch"
+    START = "start"
+    RELEASE = "release"
+    STOP = "stop"
+
+
+def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None:
+    """Who owes what under that revision; None if it is settled, or a step's."""
     job_id = state.owed.get(revision)
     if job_id is None:
         return None
     job = state.get_job(job_id)
-    body: Body
     for attempt in attempts_of(job):
         if attempt.phase is AttemptPhase.PREPARING and attempt.placed_revision == revision:
-            body = Prepare(job_launch(state, job, attempt), start=len(attempt.spans) == 1)
-            return Effect(revision, _ordered(attempt, attempt.waiting), body)
+            return job, attempt, Owing.LAUNCH
         if attempt.phase is AttemptPhase.STARTING and attempt.owed_revision == revision:
-            return Effect(revision, (attempt.first,), Start(job_id, attempt.number))
+            return job, attempt, Owing.START
         if attempt.phase is AttemptPhase.RELEASING and attempt.owed_revision == revision:
-            body = End(job_id, attempt.number, STRAY_GRACE_S, "released")
-            return Effect(revision, _ordered(attempt, attempt.held), body)
+            return job, attempt, Owing.RELEASE
         if attempt.stop is not None and attempt.stop_revision == revision:
-            body = End(job_id, attempt.number, state.config.kill_grace_s, attempt.stop.cause.value)
-            return Effect(revision, _ordered(attempt, attempt.held), body)
+            return job, attempt, Owing.STOP
     return None
+
+
+def owed_nodes(state: State, revision: int) -> frozenset[int]:
+    """The nodes to which it is still owed; empty if it is settled."""
+    if (key := state.step_owed.get(revision)) is not None:
+        return state.steps[key].waiting
+    found = find_owing(state, revision)
+    if found is None:
+        return frozenset()
+    _, attempt, owing = found
+    match owing:
+        case Owing.LAUNCH:
+            return attempt.waiting
+        case Owing.START:
+            return frozenset((attempt.first,))
+        case _:
+            return attempt.held
+
+
+def find_owed(state: State, revision: int) -> Effect | None:
+    """The owed effect of that revision, for the nodes that have not answered yet; None if it is settled."""
+    if (key := state.step_owed.get(revision)) is not None:
+        return _step_effect(state, *key)
+    found = find_owing(state, revision)
+    if found is None:
+        return None
+    job, attempt, owing = found
+    body: Body
+    match owing:
+        case Owing.LAUNCH:
+            body = Prepare(job_launch(state, job, attempt), start=len(attempt.spans) == 1)
+        case Owing.START:
+            body = Start(job.job_id, attempt.number)
+        case Owing.RELEASE:
+            body = End(job.job_id, attempt.number, STRAY_GRACE_S, "released")
+        case Owing.STOP:
+            assert attempt.stop is not None
+            body = End(job.job_id, attempt.number, state.config.kill_grace_s, attempt.stop.cause.value)
+    return Effect(revision, _ordered(attempt, owed_nodes(state, revision)), body)
 
 
 def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:

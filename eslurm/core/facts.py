@@ -2,7 +2,7 @@
 
 Each is typed and versioned (`VERSION`); fields are only appended, with defaults, and a change of meaning
 gets a new version plus an upcast in `UPCASTS`, so new code reads an old log. A fact carries everything that
-`apply` needs besides its revision and time.
+`apply` needs besides its revision and time, all of it immutable: the collector need not look at it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eslurm.core.job.states import JobState
 from eslurm.core.node.states import NodeState
 
 
-class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Common ground of all facts."""
 
     VERSION: ClassVar[int] = 1
@@ -96,12 +96,13 @@ class JobSubmitted(FactBase, frozen=True, tag=True):
 
 
 class JobChanged(FactBase, frozen=True, tag=True):
-    """A user or administrator changed what was asked."""
+    """A user or administrator changed what was asked. `was_named` is the old name if that changed (`singleton`)."""
 
     job_id: int
     spec: JobSpec
     priority: int
     not_before_us: int
+    was_named: str = ""
 
 
 class JobHeld(FactBase, frozen=True, tag=True):
@@ -206,7 +207,11 @@ class NodesReleased(FactBase, frozen=True, tag=True):
 
 
 class JobFinished(FactBase, frozen=True, tag=True):
-    """A job without a live attempt reaches its final state (cancelled while waiting, dependency never met)."""
+    """A job without a live attempt reaches its final state (cancelled while waiting, dependency never met).
+
+    A job that is giving resources back before another attempt, and an array with live tasks, reach it when those
+    have ended.
+    """
 
     job_id: int
     state: JobState

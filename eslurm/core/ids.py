@@ -11,7 +11,7 @@ JOB_ID_MAX = 2**31 - 1
 
 def take_ids(state: State, count: int) -> tuple[list[facts.Fact], range]:
     """The next `count` ids, and the lease fact that must come first when the current block is too short."""
-    first = state.next_id
+    first = max(state.next_id, state.config.job_id_first)
     end = first + count
     if end > JOB_ID_MAX:
         raise Refused(RefusalCode.EXHAUSTED, "all job ids are used; start a new cluster with an empty store")

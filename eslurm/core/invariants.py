@@ -6,10 +6,12 @@ everything, indexes included (tests and simulation after each fact, production i
 
 from __future__ import annotations
 
-from eslurm.core.cluster import State, attempts_of, is_usable, owed_revisions, waits
+from eslurm.core.cluster import State, attempts_of, is_usable, name_key, owed_revisions, waits
 from eslurm.core.job import ranges
 from eslurm.core.job.model import Job
-from eslurm.core.job.states import FINAL, AttemptPhase, JobState
+from eslurm.core.job.states import ACTIVE, FINAL, AttemptPhase, JobState
+from eslurm.core.node.states import NodeState
+from eslurm.core.step.model import StepState
 
 
 class InvariantViolation(AssertionError):
@@ -50,8 +52,6 @@ def check_job(state: State, job: Job) -> None:
 
 def _check_array(state: State, job: Job, name: str) -> None:
     assert job.tasks_left is not None and job.spec.array is not None
-    limit = job.spec.array.limit
-    _require(not limit or job.tasks_running <= limit, f"{name} runs {job.tasks_running} tasks, limit {limit}")
     live = sum(
         state.jobs[task].attempt is not None
         for task in state.tasks_of.get(job.job_id, ())
@@ -110,14 +110,68 @@ def check(state: State) -> None:
         _require(booked == sorted(held.get(number, [])), f"node {node.name}: the ledger holds {booked}")
         usable = bool(state.ledger.usable >> position & 1)
         _require(
-            usable == is_usable(node) or node.name not in _configured(state),
-            f"node {node.name} usable: {usable}",
+            usable == (is_usable(node) and number not in state.removed), f"node {node.name} usable: {usable}"
         )
-    queued = {entry[2] for entry in state.queue.first(len(state.queue))}
+    queued = set(state.queue_ids())
     _require(queued <= state.jobs.keys(), f"the queue holds unknown jobs {queued - state.jobs.keys()}")
     pending = sum(job.state is JobState.PENDING for job in state.jobs.values())
     _require(pending == state.pending_count, f"{pending} jobs wait, counted {state.pending_count}")
+    active = sum(job.state in ACTIVE for job in state.jobs.values())
+    _require(active == state.active_count, f"{active} jobs are active, counted {state.active_count}")
+    _check_names(state)
+    _check_steps(state)
+    _check_timers(state)
 
 
-def _configured(state: State) -> set[str]:
-    return {node.name for node in state.config.nodes}
+def _check_names(state: State) -> None:
+    """The indexes by which jobs find each other."""
+    dependents: dict[int, set[int]] = {}
+    same_name: dict[tuple[int, str], set[int]] = {}
+    tasks_of: dict[int, set[int]] = {}
+    tasks_pending: dict[int, set[int]] = {}
+    for job_id, job in state.jobs.items():
+        for dependency in job.open:
+            dependents.setdefault(dependency.job_id, set()).add(job_id)
+        if job.array_job_id:
+            tasks_of.setdefault(job.array_job_id, set()).add(job_id)
+            if job.state is JobState.PENDING:
+                tasks_pending.setdefault(job.array_job_id, set()).add(job_id)
+        elif job.state not in FINAL:
+            same_name.setdefault(name_key(job.spec), set()).add(job_id)
+    _require(dependents == state.dependents, "the index of dependents disagrees with the jobs")
+    _require(same_name == state.same_name, "the index of names disagrees with the jobs")
+    _require(tasks_of == state.tasks_of, "the index of array tasks disagrees with the jobs")
+    _require(tasks_pending == state.tasks_pending, "the index of waiting tasks disagrees with the jobs")
+
+
+def _check_steps(state: State) -> None:
+    """Steps live only inside a live attempt."""
+    steps_of: dict[int, set[int]] = {}
+    step_owed: dict[int, tuple[int, int]] = {}
+    for (job_id, number), step in state.steps.items():
+        job = state.jobs.get(job_id)
+        live = job is not None and job.attempt is not None and job.attempt.number == step.attempt
+        _require(live, f"step {job_id}.{number} outlives its attempt {step.attempt}")
+        steps_of.setdefault(job_id, set()).add(number)
+        if step.state is StepState.LAUNCHING:
+            step_owed[step.revision] = (job_id, number)
+    _require(steps_of == state.steps_of, "the index of steps disagrees with the steps")
+    _require(step_owed == state.step_owed, "the index of owed step launches disagrees with the steps")
+
+
+def _check_timers(state: State) -> None:
+    """Whatever ends by itself has a timer set for it."""
+    timers = set(state.timers)
+    for node in state.nodes.values():
+        if node.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
+            silent = (state.lost_at_us(node), "lost", node.number) in timers
+            # One that held nothing when its timer fired is not lost, only unknown.
+            idle = node.state is NodeState.UNKNOWN and state.lost_at_us(node) <= state.now_us
+            _require(silent or idle, f"node {node.name} is {node.state.value} for ever")
+    kept = set(state.finished)
+    for job in state.jobs.values():
+        if job.not_before_us and job.state not in FINAL:
+            due = (job.not_before_us, "due", job.job_id) in timers
+            _require(due, f"job {job.job_id} waits for a time that no timer is set for")
+        if job.state in FINAL and not job.residues and not job.is_array:
+            _require(job.job_id in kept, f"job {job.job_id} has ended and stays in memory for ever")

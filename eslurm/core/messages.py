@@ -57,7 +57,7 @@ class JobRef(msgspec.Struct, frozen=True, order=True):
 class CancelJobs(msgspec.Struct, frozen=True):
     """End jobs, or only signal them (`signal > 0`). Answer: `Changed`.
 
-    An empty `jobs` selects by user, name, partition or state.
+    An empty `jobs` selects by user, name, partition or state; with a state, of an array only what is in that state.
     """
 
     by: Principal
@@ -88,7 +88,7 @@ class RequeueJobs(msgspec.Struct, frozen=True):
 
 
 class UpdateJob(msgspec.Struct, frozen=True):
-    """Change a pending job's (or shorten a running job's) parameters; None leaves one as it is. Answer: `Changed`."""
+    """Change a pending job's parameters; None leaves one as it is. Answer: `Changed`."""
 
     by: Principal
     job: JobRef

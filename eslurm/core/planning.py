@@ -14,12 +14,13 @@ from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
 from eslurm.core.job.model import Job, JobSpec, Span
 from eslurm.core.messages import PlanMade
-from eslurm.core.plan.cycle import plan_at_once, plan_cycle
-from eslurm.core.plan.mapping import Placement, revalidate
+from eslurm.core.plan.cycle import plan_cycle
+from eslurm.core.plan.mapping import Placement, choose, revalidate
+from eslurm.core.plan.need import compile_need
 from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.promise import Promise
-from eslurm.core.plan.queue import Pending, PendingQueue
+from eslurm.core.plan.promise import Promise, earliest_start
 from eslurm.core.plan.snapshot import Snapshot
+from eslurm.core.resources.ledger import Overdue
 
 
 def plan_slices(
@@ -27,6 +28,7 @@ def plan_slices(
 ) -> Generator[None, None, Plan]:
     """One cycle over the state as it is now, to be driven in slices. Clears `plan_wanted`."""
     state.plan_wanted = False
+    state.changed.clear()
     snapshot = Snapshot.take(
         state.ledger,
         state.partition_views,
@@ -41,14 +43,16 @@ def plan_slices(
 def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fact]:
     """Each placement that still holds becomes an attempt; an array's gives its next task a record."""
     found: list[facts.Fact] = []
-    ledger = state.ledger if message.generation == state.generation else None
-    scratch = state.ledger.fork() if ledger is None else None
+    if message.generation < state.configured:
+        # Planned on other nodes and partitions: the next cycle is already wanted.
+        return found
+    scratch = state.ledger.fork() if message.generation != state.generation else None
     taken: dict[int, int] = {}
     new_tasks = 0
     drafts: list[tuple[Job, Placement, int]] = []
     for placement in message.placements:
         job = state.find_job(placement.job_id)
-        if job is None or not waits(job):
+        if job is None or not waits(job) or state.changed.get(job.job_id, 0) > message.generation:
             continue
         group = job.job_id if job.is_array else job.array_job_id
         if not _has_room(state, job, taken.get(group, 0)):
@@ -97,18 +101,17 @@ def earliest_start_us(state: State, spec: JobSpec, now_us: int) -> int | None:
 
     For questions of people (`--test-only`): it costs one search over the ledger.
     """
-    pending = Pending(
-        job_id=0,
-        request=spec.components[0],
-        partition=spec.partition,
-        time_limit_us=spec.time_limit_s * SECOND_US,
-        submitted_us=now_us,
-    )
-    queue = PendingQueue((pending,))
-    snapshot = Snapshot.take(
-        state.ledger, state.partition_views, queue, generation=state.generation, now_us=now_us
-    )
-    plan = plan_at_once(snapshot)
-    if plan.placements:
+    partition = state.partition_views.get(spec.partition)
+    if partition is None or not partition.up:
+        return None
+    need = compile_need(spec.components[0], partition, state.ledger.topology)
+    if choose(state.ledger, need) is not None:
         return now_us
-    return plan.why(0).planned_start_us
+    overdue = Overdue(now_us, PlanLimits().overdue_grace_us)
+    search = earliest_start(state.ledger, need, 0, spec.time_limit_s * SECOND_US, overdue)
+    while True:
+        try:
+            next(search)
+        except StopIteration as finished:
+            promise: Promise | None = finished.value
+            return promise.start_us if promise is not None else None

@@ -15,6 +15,7 @@ from eslurm.core.cluster import State, Touched
 from eslurm.core.decide import Answer, decide
 from eslurm.core.effects import Effect, effect_of
 from eslurm.core.job.dependency import affected, reconsider
+from eslurm.core.job.states import FINAL
 from eslurm.core.messages import (
     Changed,
     JobProblem,
@@ -101,6 +102,8 @@ class Reactor:
 
     def _apply_all(self, found: list[facts.Fact], batch: Batch) -> None:
         for fact in found:
+            if _overtaken(self.state, fact):
+                continue
             waiting = self._apply(fact, batch)
             while waiting:
                 # Each job is looked at when its turn comes: what it waits for may have moved on by then.
@@ -133,7 +136,7 @@ class Reactor:
             if isinstance(answer, RegistrationReply):
                 replies.setdefault(report.process, []).append(answer)
         return tuple(
-            ReportAck(process, tuple(numbers), tuple(replies.get(process, ())))
+            ReportAck(process, tuple(numbers), tuple(replies.get(process, ())), self.state.revision)
             for process, numbers in seqs.items()
         )
 
@@ -157,3 +160,10 @@ class Reactor:
             if due is None:
                 return
             self._apply_all(due, batch)
+
+
+def _overtaken(state: State, fact: facts.Fact) -> bool:
+    """Whether what another fact of the same message led to has already brought the job to its end."""
+    if not isinstance(fact, facts.JobFinished):
+        return False
+    return state.get_job(fact.job_id).state in FINAL

@@ -12,6 +12,7 @@ import msgspec
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Job, StepEnd
+from eslurm.core.job.states import AttemptPhase
 from eslurm.core.node.model import Node
 from eslurm.core.step.model import Step
 
@@ -26,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     epoch: int
     next_id: int
     lease_end: int
+    next_number: int = 0
 
 
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -64,7 +66,14 @@ def decode_accounted(blob: bytes) -> Accounted:
 
 def settings_of(state: State) -> Settings:
     """The state's scalars as one record."""
-    return Settings(state.config, state.config_revision, state.epoch, state.next_id, state.lease_end)
+    return Settings(
+        state.config,
+        state.config_revision,
+        state.epoch,
+        state.next_id,
+        state.lease_end,
+        state.next_number,
+    )
 
 
 def restore(
@@ -91,6 +100,7 @@ def restore(
         state.epoch = scalars.epoch
         state.next_id = scalars.next_id
         state.lease_end = scalars.lease_end
+        state.next_number = max(state.next_number, scalars.next_number)
     # Arrays first: their tasks look at their limits.
     records = sorted(
         (_jobs.decode(blob) for blob in jobs), key=lambda job: (job.array_job_id != 0, job.job_id)
@@ -98,7 +108,17 @@ def restore(
     for job in records:
         state.put_job(job)
     for blob in steps:
-        state.put_step(_steps.decode(blob))
+        step = _steps.decode(blob)
+        # The store keeps the steps of earlier attempts too: for accounting.
+        if _is_live(state, step):
+            state.put_step(step)
     state.take_touched()
     state.plan_wanted = True
     return state
+
+
+def _is_live(state: State, step: Step) -> bool:
+    job = state.find_job(step.job_id)
+    if job is None or job.attempt is None:
+        return False
+    return job.attempt.number == step.attempt and job.attempt.phase is not AttemptPhase.RELEASING

@@ -16,20 +16,23 @@ from eslurm.core.node.states import NodeState
 
 def next_timer_us(state: State) -> int | None:
     """When the next timer is due, if any is set (it may turn out to be stale)."""
+    if len(state.finished) > state.config.finished_jobs_max:
+        return state.now_us
     return state.timers[0][0] if state.timers else None
 
 
 def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
     """The facts of the next due timer (perhaps none); None when no timer is due."""
     if len(state.finished) > state.config.finished_jobs_max:
-        return _forget(state, state.finished.popleft(), now_us)
+        job_id, _ = state.finished.popitem(last=False)
+        return _forget(state, job_id, now_us)
     if not state.timers or state.timers[0][0] > now_us:
         return None
-    at_us, kind, key = heapq.heappop(state.timers)
+    _, kind, key = heapq.heappop(state.timers)
     if kind == "due":
         return _due(state, key, now_us)
     if kind == "lost":
-        return _lost(state, key, at_us, now_us)
+        return _lost(state, key, now_us)
     return _forget(state, key, now_us)
 
 
@@ -40,11 +43,12 @@ def _due(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
     return [facts.JobDue(job_id)]
 
 
-def _lost(state: State, number: int, at_us: int, now_us: int) -> list[facts.Fact]:
+def _lost(state: State, number: int, now_us: int) -> list[facts.Fact]:
     node = state.nodes.get(number)
     if node is None or node.state not in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
         return []
-    if node.since_us + int(state.config.node_lost_after_s * SECOND_US) > now_us:
+    if state.lost_at_us(node) > now_us:
+        # Another timer was set when its silence began anew or the configuration changed.
         return []
     if node.state is NodeState.UNKNOWN and number not in state.jobs_on:
         return []
@@ -59,6 +63,4 @@ def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
         # Its tasks are forgotten first.
         heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))
         return []
-    while state.finished and state.finished[0] not in state.jobs:
-        state.finished.popleft()
     return [facts.JobsForgotten((job_id,))]

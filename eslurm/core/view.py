@@ -26,6 +26,8 @@ class View:
         self.steps: dict[tuple[int, int], Step] = dict(state.steps)
         self.revision = state.revision
         self.now_us = state.now_us
+        self.pending_count = state.pending_count
+        self.active_count = state.active_count
 
     def advance(self, touched: Touched, revision: int, now_us: int) -> None:
         """The batch that ended with `revision` is durable."""
@@ -34,6 +36,8 @@ class View:
         _refresh(self.steps, self._state.steps, touched.steps)
         self.revision = revision
         self.now_us = now_us
+        self.pending_count = self._state.pending_count
+        self.active_count = self._state.active_count
 
 
 def _refresh(view: dict[K, V], current: dict[K, V], keys: set[K]) -> None:

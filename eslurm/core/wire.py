@@ -230,8 +230,9 @@ class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defau
 
 
 class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """The controller has committed what these reports said; the agent forgets them."""
+    """The controller has committed what these reports said, by `revision`; the agent forgets them."""
 
     process: str
     seqs: tuple[int, ...]
     registrations: tuple[RegistrationReply, ...] = ()
+    revision: int = 0

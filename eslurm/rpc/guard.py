@@ -7,6 +7,7 @@ CancelledError that leaked out of something it waited for included (the client w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -51,6 +52,8 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def __init__(self, authenticator: Authenticator | None = None) -> None:
         self._authenticator = authenticator
+        # Every handler under way: gRPC itself waits for none of them to clean up.
+        self.handlers: set[asyncio.Task[Any]] = set()
 
     async def intercept_service(
         self,
@@ -63,13 +66,26 @@ class Guard(grpc.aio.ServerInterceptor):
             return None
         path = handler_call_details.method
         if path in LINK_PATHS:
-            return grpc.stream_stream_rpc_method_handler(_mapped(handler.stream_stream))
+            return grpc.stream_stream_rpc_method_handler(self._tracked(_mapped(handler.stream_stream)))
         if path in BY_PATH and handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
-                self._guarded(handler.unary_unary), handler.request_deserializer, handler.response_serializer
+                self._tracked(self._guarded(handler.unary_unary)),
+                handler.request_deserializer,
+                handler.response_serializer,
             )
         log.error("%s has a handler, but no entry in the method table: refused", path)
         return grpc.unary_unary_rpc_method_handler(_refuse)
+
+    def _tracked(self, behaviour: _Behaviour) -> Any:
+        async def tracked(request: Any, context: _Context) -> Any:
+            task = asyncio.current_task()
+            # Until the task ends, not the handler: after it gRPC still sends the status.
+            if task is not None and task not in self.handlers:
+                self.handlers.add(task)
+                task.add_done_callback(self.handlers.discard)
+            return await behaviour(request, context)
+
+        return tracked
 
     def _guarded(self, behaviour: _Behaviour) -> Any:
         mapped = _mapped(behaviour)

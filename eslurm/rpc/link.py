@@ -25,7 +25,7 @@ from eslurm.rpc.options import (
     FRAME_BYTES_TARGET,
     LinkSettings,
 )
-from eslurm.rpc.streams import Stream, StreamLost
+from eslurm.rpc.streams import GONE, Stream, StreamLost
 from eslurm.v1 import link_pb2
 
 log = logging.getLogger(__name__)
@@ -184,6 +184,9 @@ class GrpcLink:
         self._control.cancel()
         if self._release is not None:
             await self._release()
+        # Whoever still holds the link must not hold its connection: gRPC closes it when the last call is collected.
+        self._control = self._bulk.stream = GONE
+        self._open_bulk = self._release = None
         self.finished.set()
 
     # ---- writing ----
@@ -238,6 +241,9 @@ class GrpcLink:
             self.abort(lane + "a frame that cannot be decoded")
         else:
             self._on_lost(lane + "the peer ended the stream")
+        finally:
+            # A logged error of the sink holds this frame, and a held stream keeps its connection open.
+            del stream
 
     def _on_lost(self, reason: str) -> None:
         self.abort(reason if self._farewell is None else self._farewell)

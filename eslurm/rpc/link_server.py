@@ -62,7 +62,7 @@ class LinkServer:
     @property
     def links(self) -> list[GrpcLink]:
         """The accepted links that live."""
-        return list(self._links.values())
+        return [link for link in self._links.values() if not link.closed.is_set()]
 
     def stop_admitting(self, reason: str) -> None:
         """Refuse new links from now on."""
@@ -71,7 +71,7 @@ class LinkServer:
     async def close_links(self, reason: str) -> None:
         """End all accepted links in good order and wait until they are gone (bounded by the close grace)."""
         self.stop_admitting(reason)
-        links = self.links
+        links = list(self._links.values())
         for link in links:
             link.close(reason)
         for link in links:
@@ -112,8 +112,9 @@ class LinkServer:
             peer = await self._meet(stream, session)
         except LinkRefused as error:
             self.counters.hellos_refused += 1
-            log.warning("link refused: %s", error)
-            reply = link_pb2.HelloReply(refused=str(error))
+            reason = str(error)
+            log.warning("link refused: %s", reason)
+            reply = link_pb2.HelloReply(refused=reason)
             await stream.write(first_frame(link_pb2.Item(hello_reply=reply)))
             return None
         return GrpcLink(stream, peer, session, self._local, self._sink, self._settings, self.counters)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import grpc
+import grpc.aio
 import msgspec
 
 from eslurm.ports.link import Link, LinkError, LinkSink, LinkUnreachable
@@ -59,30 +60,30 @@ class LinkTable:
         self._settings = settings or TableSettings()
         self._link_settings = link_settings or LinkSettings()
         self._credentials = credentials
-        self._by_endpoint: dict[str, GrpcLink] = {}
-        self._by_process: dict[str, GrpcLink] = {}
+        # Several links to one process are rare (both sides dialled at once); the newest is the last.
+        self._by_endpoint: dict[str, list[GrpcLink]] = {}
+        self._by_process: dict[str, list[GrpcLink]] = {}
         self._dialled: dict[GrpcLink, str] = {}
         self._dialling: dict[str, asyncio.Task[GrpcLink]] = {}
         self._backoff: dict[str, _Backoff] = {}
         self._dial_slots = asyncio.Semaphore(self._settings.dials_max)
         self._closing = ""
+        self._holds_grpc = False
 
     # ---- finding ----
 
     def find(self, endpoint: str) -> GrpcLink | None:
         """The live link to the process at `endpoint`, dialled by either side, if there is one now."""
-        link = self._by_endpoint.get(endpoint)
-        return None if link is None or link.closed.is_set() else link
+        return _newest_live(self._by_endpoint.get(endpoint, ()))
 
     def find_process(self, process: str) -> GrpcLink | None:
         """The live link to a process by its identity."""
-        link = self._by_process.get(process)
-        return None if link is None or link.closed.is_set() else link
+        return _newest_live(self._by_process.get(process, ()))
 
     @property
     def links(self) -> list[GrpcLink]:
         """One live link per peer process."""
-        return [link for link in self._by_process.values() if not link.closed.is_set()]
+        return [link for links in self._by_process.values() if (link := _newest_live(links)) is not None]
 
     async def get(self, endpoint: str) -> GrpcLink:
         """The live link to `endpoint`, dialled if need be; concurrent callers share one dial.
@@ -118,6 +119,7 @@ class LinkTable:
             )
 
     async def _dial(self, endpoint: str) -> GrpcLink:
+        self._hold_grpc()
         async with self._dial_slots:
             # The peer may have dialled us while we waited for our turn.
             link = self.find(endpoint)
@@ -132,10 +134,17 @@ class LinkTable:
                 self.counters,
                 self._credentials,
             )
-        self._by_endpoint[endpoint] = link
+        self._enter(endpoint, link)
         self._dialled[link] = endpoint
         self._evict()
         return link
+
+    def _hold_grpc(self) -> None:
+        # With the last of its objects gRPC stops, and that blocks the loop until every write to a peer that does
+        # not read was given up (5 s): in a process that only dials, the end of one link would be an outage.
+        if not self._holds_grpc:
+            self._holds_grpc = True
+            grpc.aio.init_grpc_aio()
 
     def _on_dialled(self, endpoint: str, task: asyncio.Task[GrpcLink]) -> None:
         del self._dialling[endpoint]
@@ -179,12 +188,12 @@ class LinkTable:
         assert isinstance(link, GrpcLink)
         endpoint = link.peer.endpoint
         if endpoint:
-            earlier = self._by_endpoint.get(endpoint)
-            if earlier is not None and earlier.peer.process != link.peer.process:
-                earlier.abort("the peer restarted")
-            self._by_endpoint[endpoint] = link
+            for earlier in self._by_endpoint.get(endpoint, ()):
+                if earlier.peer.process != link.peer.process:
+                    earlier.abort("the peer restarted")
+            self._enter(endpoint, link)
             self._backoff.pop(endpoint, None)
-        self._by_process[link.peer.process] = link
+        self._by_process.setdefault(link.peer.process, []).append(link)
         self._sink.on_up(link)
 
     def on_down(self, link: Link, reason: str) -> None:
@@ -192,11 +201,14 @@ class LinkTable:
         assert isinstance(link, GrpcLink)
         dialled_at = self._dialled.pop(link, "")
         for endpoint in {link.peer.endpoint, dialled_at}:
-            if self._by_endpoint.get(endpoint) is link:
-                del self._by_endpoint[endpoint]
-        if self._by_process.get(link.peer.process) is link:
-            del self._by_process[link.peer.process]
+            _drop(self._by_endpoint, endpoint, link)
+        _drop(self._by_process, link.peer.process, link)
         self._sink.on_down(link, reason)
+
+    def _enter(self, endpoint: str, link: GrpcLink) -> None:
+        links = self._by_endpoint.setdefault(endpoint, [])
+        if link not in links:
+            links.append(link)
 
     async def close(self, reason: str) -> None:
         """End all dialled links in good order; no dial succeeds afterwards. Accepted ones end with their server."""
@@ -209,3 +221,18 @@ class LinkTable:
             link.close(reason)
         for link in links:
             await link.finished.wait()
+        if self._holds_grpc:
+            self._holds_grpc = False
+            grpc.aio.shutdown_grpc_aio()
+
+
+def _newest_live(links: Sequence[GrpcLink]) -> GrpcLink | None:
+    return next((link for link in reversed(links) if not link.closed.is_set()), None)
+
+
+def _drop(index: dict[str, list[GrpcLink]], key: str, link: GrpcLink) -> None:
+    links = index.get(key)
+    if links is not None and link in links:
+        links.remove(link)
+        if not links:
+            del index[key]

@@ -5,6 +5,7 @@ Invariant: every handler runs behind the `Guard`; `stop` waits for the handlers'
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import grpc
@@ -27,6 +28,7 @@ class RpcServer:
         calls_max: int = 16_384,
         message_bytes_max: int = CONTROL_FRAME_BYTES_MAX,
     ) -> None:
+        self._guard = guard
         self._server = grpc.aio.server(
             handlers=handlers,
             interceptors=(guard,),
@@ -56,8 +58,11 @@ class RpcServer:
         await self._server.start()
 
     async def stop(self, grace_s: float) -> None:
-        """Take no new calls, give those under way `grace_s`, then cancel them.
+        """Take no new calls, give those under way `grace_s`, then cancel them and wait for their clean-up.
 
-        The owner has drained its gate and closed its links before: gRPC waits for nobody's clean-up.
+        The owner has drained its gate and closed its links before.
         """
         await self._server.stop(grace_s)
+        handlers = self._guard.handlers
+        if handlers:
+            await asyncio.wait(handlers, timeout=max(grace_s, 1.0))

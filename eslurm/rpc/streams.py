@@ -103,3 +103,22 @@ class AcceptedStream:
 
     def cancel(self) -> None:
         return
+
+
+class _GoneStream:
+    """Stands where a stream was, so that the stream can be collected."""
+
+    async def read(self) -> bytes | None:
+        raise StreamLost("the link has ended")
+
+    async def write(self, frame: bytes) -> None:
+        raise StreamLost("the link has ended")
+
+    async def end_writing(self) -> bool:
+        return False
+
+    def cancel(self) -> None:
+        return
+
+
+GONE: Stream = _GoneStream()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import State
+from eslurm.core.cluster import State, task_slots
 from eslurm.core.job import ranges
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import (
@@ -62,7 +62,7 @@ def _corresponds(fact: facts.JobSubmitted) -> bool:
 def apply_changed(state: State, fact: facts.JobChanged) -> None:
     job = state.get_job(fact.job_id)
     state.put_job(replace(job, spec=fact.spec, priority=fact.priority, not_before_us=fact.not_before_us))
-    state.want_plan()
+    state.note_change(fact.job_id)
 
 
 def apply_held(state: State, fact: facts.JobHeld) -> None:
@@ -90,18 +90,15 @@ def apply_dependencies(state: State, fact: facts.DependenciesChanged) -> None:
 
 def apply_tasks_released(state: State, fact: facts.TasksReleased) -> None:
     job = state.get_job(fact.job_id)
-    ready = job.tasks_ready or ()
-    for number in ranges.iterate(fact.tasks):
-        ready = ranges.add(ready, number)
-    state.put_job(replace(job, tasks_ready=ready))
+    state.put_job(replace(job, tasks_ready=ranges.union(job.tasks_ready or (), fact.tasks)))
     state.want_plan()
 
 
 def apply_tasks_dropped(state: State, fact: facts.TasksDropped) -> None:
     job = state.get_job(fact.job_id)
-    left, failed = job.tasks_left or (), job.tasks_failed
-    for number in ranges.iterate(fact.tasks):
-        left, failed = ranges.remove(left, number), ranges.add(failed, number)
+    dropped = ranges.intersection(job.tasks_left or (), fact.tasks)
+    left = ranges.difference(job.tasks_left or (), dropped)
+    failed = ranges.union(job.tasks_failed, dropped)
     _put_array(
         state, replace(job, tasks_left=left, tasks_failed=failed, exit_text=fact.text or job.exit_text)
     )
@@ -131,7 +128,6 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
             state=moved(job, JobState.LAUNCHING),
             attempt=attempt,
             attempts=fact.attempt,
-            avoid=frozenset(),
             outcome=None,
             exit_code=0,
             exit_signal=0,
@@ -146,7 +142,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
 def _split_task(state: State, fact: facts.JobPlaced) -> Job:
     """Give one waiting task of an array a record of its own."""
     array = state.get_job(fact.array_job_id)
-    assert array.tasks_left is not None
+    assert array.tasks_left is not None and task_slots(array) > 0
     state.next_id = max(state.next_id, fact.job_id + 1)
     state.touched.settings = True
     state.put_job(
@@ -154,7 +150,6 @@ def _split_task(state: State, fact: facts.JobPlaced) -> Job:
             array,
             tasks_left=ranges.remove(array.tasks_left, fact.task),
             tasks_running=array.tasks_running + 1,
-            started_us=array.started_us or state.now_us,
         )
     )
     return Job(
@@ -202,8 +197,17 @@ def apply_started(state: State, fact: facts.AttemptStarted) -> None:
             attempt=attempt,
             started_us=fact.started_us,
             launch_failures=0,
+            avoid=frozenset(),
         )
     )
+    _note_start(state, job, fact.started_us)
+
+
+def _note_start(state: State, task: Job, started_us: int) -> None:
+    """An array has started with its first task."""
+    array = state.find_job(task.array_job_id) if task.array_job_id else None
+    if array is not None and started_us and not array.started_us:
+        state.put_job(replace(array, started_us=started_us))
 
 
 def apply_stop(state: State, fact: facts.StopRequested) -> None:
@@ -241,7 +245,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         exit_text=fact.text or (end.text if end is not None else ""),
         started_us=started_us,
         ended_us=ended_us,
-        avoid=frozenset(fact.avoid),
+        avoid=job.avoid.union(fact.avoid),
         not_before_us=fact.not_before_us,
         launch_failures=job.launch_failures + (1 if fact.avoid and fact.outcome is JobState.PENDING else 0),
     )
@@ -252,6 +256,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
     elif not held:
         job = replace(job, attempt=None)
     _put_settled(state, job)
+    _note_start(state, job, started_us)
 
 
 def apply_released(state: State, fact: facts.NodesReleased) -> None:
@@ -314,28 +319,33 @@ def _put_array(state: State, array: Job) -> None:
     total = ranges.count(array.spec.array.tasks)
     settled = ranges.count(array.tasks_ok) + ranges.count(array.tasks_failed)
     if settled == total and array.state is JobState.PENDING:
-        if not array.tasks_failed:
-            outcome = JobState.COMPLETED
-        else:
-            outcome = JobState.CANCELLED if array.exit_text and not array.tasks_ok else JobState.FAILED
+        outcome = array.outcome or _array_outcome(array)
         array = replace(array, state=moved(array, outcome), outcome=outcome, ended_us=state.now_us, open=())
         state.touched.ended.append((array, None))
     state.put_job(array)
     state.want_plan()
 
 
+def _array_outcome(array: Job) -> JobState:
+    if not array.tasks_failed:
+        return JobState.COMPLETED
+    return JobState.CANCELLED if array.exit_text and not array.tasks_ok else JobState.FAILED
+
+
 def apply_finished(state: State, fact: facts.JobFinished) -> None:
     job = state.get_job(fact.job_id)
-    job = replace(
-        job,
-        state=moved(job, fact.state),
-        outcome=fact.state,
-        exit_text=fact.text,
-        ended_us=state.now_us,
-        open=(),
-        not_before_us=0,
-        tasks_left=() if job.is_array else None,
-    )
+    job = replace(job, outcome=fact.state, exit_text=fact.text, open=(), not_before_us=0)
+    if job.is_array:
+        assert job.tasks_left is not None
+        failed = ranges.union(job.tasks_failed, job.tasks_left)
+        _put_array(state, replace(job, tasks_left=(), tasks_failed=failed))
+        return
+    if job.attempt is not None:
+        # Its nodes are still giving back what the attempt held; it will not wait for another one.
+        state.touched.ended.append((job, job.attempt))
+        state.put_job(job)
+        return
+    job = replace(job, state=moved(job, fact.state), ended_us=state.now_us)
     state.touched.ended.append((job, None))
     state.put_job(job)
     if job.array_job_id and (array := state.find_job(job.array_job_id)) is not None:

@@ -80,8 +80,9 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
             return _waiting_for(state, fact.job_id)
         case facts.TasksDropped() | facts.TasksReleased():
             return [fact.job_id, *_waiting_for(state, fact.job_id)]
-        case facts.JobPlaced():
-            return sorted(state.dependents.get(fact.array_job_id, ())) if fact.array_job_id else []
+        case facts.JobChanged(was_named=str(name)) if name:
+            twins = state.same_name.get((fact.spec.user.uid, name), ())
+            return [fact.job_id, *([min(twins)] if twins else [])]
         case _:
             return []
 
@@ -93,6 +94,8 @@ def _waiting_for(state: State, job_id: int) -> list[int]:
     found = set(state.dependents.get(job_id, ()))
     if job.array_job_id:
         found |= state.dependents.get(job.array_job_id, set())
+        # The array is what other jobs know, by its own name.
+        job = state.find_job(job.array_job_id) or job
     if job.state in FINAL and (twins := state.same_name.get(name_key(job.spec))):
         found.add(min(twins))
     return sorted(found)
@@ -115,30 +118,32 @@ def reconsider(state: State, job_id: int) -> list[facts.Fact]:
         (still_open if verdict == WAIT else met).append(dependency)
     if not met:
         return []
-    return [facts.DependenciesChanged(job_id, tuple(still_open), delayed_until_us(state, met))]
+    until_us = delayed_until_us(state, met)
+    return [facts.DependenciesChanged(job_id, tuple(still_open), until_us if until_us > state.now_us else 0)]
 
 
 def _corresponding(state: State, job: Job) -> list[facts.Fact]:
     """`aftercorr` between arrays: tasks whose counterpart ended well may start, the others never will."""
+    targets = [
+        target
+        for dependency in job.open
+        if dependency.kind == "aftercorr"
+        and (target := state.find_job(dependency.job_id)) is not None
+        and target.is_array
+    ]
+    if not targets or not job.tasks_left:
+        return []
     found: list[facts.Fact] = []
-    for dependency in job.open:
-        target = state.find_job(dependency.job_id)
-        if (
-            dependency.kind != "aftercorr"
-            or target is None
-            or not job.tasks_left
-            or target.spec.array is None
-        ):
-            continue
-        ready = ranges.intersection(job.tasks_left, target.tasks_ok)
-        ready = ranges.difference(ready, job.tasks_ready or ())
+    ready = job.tasks_left
+    for target in targets:
+        assert target.spec.array is not None
+        ready = ranges.intersection(ready, target.tasks_ok)
         hopeful = ranges.difference(target.spec.array.tasks, target.tasks_failed)
         if target.state in FINAL:
             hopeful = target.tasks_ok
-        dropped = ranges.difference(job.tasks_left, hopeful)
-        if ready:
-            found.append(facts.TasksReleased(job.job_id, ready))
-        if dropped:
-            text = f"dependency aftercorr:{dependency.job_id} can never be met"
+        if dropped := ranges.difference(job.tasks_left, hopeful):
+            text = f"dependency aftercorr:{target.job_id} can never be met"
             found.append(facts.TasksDropped(job.job_id, dropped, text))
+    if ready := ranges.difference(ready, job.tasks_ready or ()):
+        found.append(facts.TasksReleased(job.job_id, ready))
     return found

@@ -1,6 +1,7 @@
 """A job as the cluster remembers it: what was asked (`JobSpec`), where it stands (`Job`), what runs (`Attempt`).
 
-Records are immutable; `core.apply` replaces them. Nothing else in the program changes a job.
+Records are immutable; `core.apply` replaces them. Nothing else in the program changes a job. They hold only
+immutable values, so they can form no cycles: `gc=False` keeps the collector from walking all of them.
 
 A job is a tuple of components (normally one). Each try to run it is an *attempt*, which holds an
 *allocation*: a set of spans, one per component and node. An array is one record plus exceptions:
@@ -21,7 +22,7 @@ Vector: TypeAlias = tuple[int, ...]
 NO_LIMIT = 0
 
 
-class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Who asked, as the door established it. `via` is `socket`, `agent` or `token`."""
 
     name: str
@@ -31,7 +32,7 @@ class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     via: str = "socket"
 
 
-class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One condition on another job. All of a job's dependencies must hold.
 
     `kind` is one of after, afterany, afterok, afternotok, aftercorr, singleton (`job_id` 0).
@@ -44,14 +45,14 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     settled: str = ""
 
 
-class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """The tasks of an array, and how many may run at once (0: all)."""
 
     tasks: Ranges
     limit: int = 0
 
 
-class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Everything the user said, normalised at the door; never changes except by an explicit update fact.
 
     Hashes are SHA-256 of blobs in the store: neither scripts nor environments live in memory.
@@ -82,7 +83,7 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     umask: int = 0o022
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """What one component holds on one node from the attempt's start until it is given back.
 
     `lent` spans are guests on resources whose owner keeps the span (invariants count use, not ownership).
@@ -95,7 +96,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     lent: bool = False
 
 
-class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Somebody wants the attempt to end: why, who, and since when."""
 
     cause: StopCause
@@ -104,7 +105,7 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     signal: int = 0
 
 
-class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """How a step ended, as its supervisor saw it."""
 
     exit_code: int
@@ -118,7 +119,7 @@ class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     max_rss_kib: int = 0
 
 
-class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One try to run a job, from placement until every node gave its resources back.
 
     `number` counts from 1 within the job. `placed_revision` identifies the launch effect; `owed_revision`
@@ -148,7 +149,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
         return self.spans[0].node
 
 
-class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A job's current record.
 
     `hold` is "", user, admin or system (launches failed too often), with `reason_text` for people. `open` are the

@@ -9,13 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from eslurm.core import facts
-from eslurm.core.cluster import State, attempts_of
-from eslurm.core.effects import find_owed
+from eslurm.core.cluster import State
+from eslurm.core.effects import Owing, find_owing
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import AttemptPhase, JobState
 from eslurm.core.job.stopping import ended, outcome_of, stopped_outcome
 from eslurm.core.messages import EffectDone
-from eslurm.core.wire import End, Gone, LaunchStep, NodeGone, Prepare, Start, Started, StepEnded
+from eslurm.core.wire import Gone, NodeGone, Started, StepEnded
 
 _started = msgspec.msgpack.Decoder(Started)
 _gone = msgspec.msgpack.Decoder(Gone)
@@ -23,34 +23,19 @@ _gone = msgspec.msgpack.Decoder(Gone)
 
 def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts.Fact]:
     """An owed effect's broadcast came back. Answers to effects that are settled meanwhile say nothing new."""
-    effect = find_owed(state, message.revision)
-    if effect is None:
+    if message.revision in state.step_owed:
+        return _on_step_launched(state, message)
+    found = find_owing(state, message.revision)
+    if found is None:
         return []
-    match effect.body:
-        case Prepare() if effect.body.start:
-            job, attempt = _by_revision(state, message.revision)
-            return _on_started(state, job, attempt, message, now_us)
-        case Prepare():
-            job, attempt = _by_revision(state, message.revision)
+    job, attempt, owing = found
+    match owing:
+        case Owing.LAUNCH if len(attempt.spans) > 1:
             return _on_prepared(state, job, attempt, message, now_us)
-        case Start():
-            job, attempt = _by_revision(state, message.revision)
+        case Owing.LAUNCH | Owing.START:
             return _on_started(state, job, attempt, message, now_us)
-        case End():
-            job, attempt = _by_revision(state, message.revision)
-            return _on_end_answered(state, job, attempt, message, now_us)
-        case LaunchStep():
-            return _on_step_launched(state, message)
         case _:
-            return []
-
-
-def _by_revision(state: State, revision: int) -> tuple[Job, Attempt]:
-    job = state.get_job(state.owed[revision])
-    for attempt in attempts_of(job):
-        if revision in (attempt.placed_revision, attempt.owed_revision, attempt.stop_revision):
-            return job, attempt
-    raise AssertionError(f"job {job.job_id} owes nothing under revision {revision}")
+            return _on_end_answered(state, job, attempt, message, now_us)
 
 
 def _on_started(

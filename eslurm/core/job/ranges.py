@@ -61,6 +61,17 @@ def remove(ranges: Ranges, number: int) -> Ranges:
     return (*ranges[:at], *parts, *ranges[at + 1 :])
 
 
+def union(left: Ranges, right: Ranges) -> Ranges:
+    """The numbers in either set."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted((*left, *right)):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
 def intersection(left: Ranges, right: Ranges) -> Ranges:
     """The numbers in both sets."""
     found: list[tuple[int, int]] = []

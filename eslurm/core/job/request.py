@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Request(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Request(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """The resources of one component. Fields are only ever appended.
 
     `nodes_min == 0` leaves the number of nodes to the planner (as few as fit the tasks).

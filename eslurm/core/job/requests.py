@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import State
+from eslurm.core.cluster import State, name_key
 from eslurm.core.config import Partition
 from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
@@ -56,9 +56,12 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> Decision:
         )
     lease, ids = take_ids(state, len(message.specs))
     found: list[facts.Fact] = list(lease)
+    names: set[tuple[int, str]] = set()
     for job_id, spec in zip(ids, message.specs, strict=True):
         spec = checked(state, spec)
-        still_open, not_before_us = _open_dependencies(state, spec, job_id)
+        _check_priority(state, spec)
+        still_open, not_before_us = _open_dependencies(state, spec, job_id, names)
+        names.add(name_key(spec))
         due_us = max(spec.begin_us, not_before_us)
         priority = PRIORITY_DEFAULT if spec.priority is None else spec.priority
         found.append(facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0))
@@ -75,14 +78,6 @@ def checked(state: State, spec: JobSpec) -> JobSpec:
             f"--time: {limit_s} s is more than partition {partition.name} allows "
             f"({partition.time_limit_max_s} s): ask for less or use another partition",
         )
-    if spec.priority is not None:
-        if not 0 <= spec.priority <= PRIORITY_MAX:
-            raise Refused(RefusalCode.INVALID, f"--priority: {spec.priority} is not within 0..{PRIORITY_MAX}")
-        if spec.priority > PRIORITY_DEFAULT and not is_operator(state, spec.user):
-            raise Refused(
-                RefusalCode.DENIED,
-                f"--priority: only operators may go above {PRIORITY_DEFAULT}: use a lower number",
-            )
     if spec.array is not None and ranges.count(spec.array.tasks) > state.config.array_tasks_max:
         raise Refused(
             RefusalCode.INVALID,
@@ -122,7 +117,22 @@ def _feasible(state: State, partition: str, request: Request) -> None:
         raise Refused(RefusalCode.INFEASIBLE, known)
 
 
-def _open_dependencies(state: State, spec: JobSpec, job_id: int) -> tuple[tuple[Dependency, ...], int]:
+def _check_priority(state: State, spec: JobSpec) -> None:
+    if spec.priority is None:
+        return
+    if not 0 <= spec.priority <= PRIORITY_MAX:
+        raise Refused(RefusalCode.INVALID, f"--priority: {spec.priority} is not within 0..{PRIORITY_MAX}")
+    if spec.priority > PRIORITY_DEFAULT and not is_operator(state, spec.user):
+        raise Refused(
+            RefusalCode.DENIED,
+            f"--priority: only operators may go above {PRIORITY_DEFAULT}: use a lower number",
+        )
+
+
+def _open_dependencies(
+    state: State, spec: JobSpec, job_id: int, names: set[tuple[int, str]]
+) -> tuple[tuple[Dependency, ...], int]:
+    """`names` are those of the jobs before it in the same message, which the state does not know yet."""
     still_open: list[Dependency] = []
     met: list[Dependency] = []
     for dependency in spec.dependencies:
@@ -135,6 +145,8 @@ def _open_dependencies(state: State, spec: JobSpec, job_id: int) -> tuple[tuple[
         if not known:
             raise Refused(RefusalCode.INVALID, f"--dependency: job {dependency.job_id} does not exist")
         verdict = judge(state, dependency, spec, job_id)
+        if dependency.kind == "singleton" and name_key(spec) in names:
+            verdict = WAIT
         if verdict == NEVER:
             raise Refused(
                 RefusalCode.INVALID,
@@ -203,33 +215,39 @@ def _with_tasks(state: State, job: Job) -> list[Job]:
 def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
     """End jobs, or send them a signal."""
     refs = message.jobs or _selected(state, message)
+    wanted = "" if message.jobs else message.state.upper()
     cancelled: set[int] = set()
 
     def change(job: Job, task: int) -> list[facts.Fact]:
         if message.signal:
-            return _signal(state, job, message.signal, message.by.name)
+            return _signal(state, job, task, message.signal, message.by.name)
         if task >= 0:
             return [facts.TasksDropped(job.job_id, ((task, task),), f"cancelled by {message.by.name}")]
         if job.state in FINAL:
             raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} has already ended ({job.state.value})")
         found: list[facts.Fact] = []
         for record in _with_tasks(state, job):
-            if record.job_id not in cancelled:
+            if record.job_id not in cancelled and wanted in ("", record.state.value):
                 cancelled.add(record.job_id)
-                found += _cancel(state, record, message.by.name, now_us)
+                found += _cancel(state, record, message.by.name, now_us, alone=bool(wanted))
         return found
 
     return _for_each(state, message.by, refs, change)
 
 
-def _cancel(state: State, job: Job, by: str, now_us: int) -> list[facts.Fact]:
-    if job.state is JobState.PENDING:
+def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> list[facts.Fact]:
+    """`alone`: of an array only the tasks without a record of their own."""
+    if job.is_array and job.tasks_running and alone:
+        left = job.tasks_left or ()
+        return [facts.TasksDropped(job.job_id, left, f"cancelled by {by}")] if left else []
+    if job.state is JobState.PENDING and job.outcome is None:
         return [facts.JobFinished(job.job_id, JobState.CANCELLED, f"cancelled by {by}")]
     return stop(state, job, StopCause.CANCEL, now_us, by) if job.state in ACTIVE else []
 
 
-def _signal(state: State, job: Job, signal: int, by: str) -> list[facts.Fact]:
-    running = [record for record in _with_tasks(state, job) if record.state is JobState.RUNNING]
+def _signal(state: State, job: Job, task: int, signal: int, by: str) -> list[facts.Fact]:
+    records = _with_tasks(state, job) if task < 0 else []
+    running = [record for record in records if record.state is JobState.RUNNING]
     if not running:
         raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to signal")
     found: list[facts.Fact] = []
@@ -270,14 +288,21 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
             raise Refused(
                 RefusalCode.CONFLICT, f"job {job.job_id} is {job.state.value}: only waiting jobs can be held"
             )
-        if not message.release:
-            owner = job.spec.user.uid == message.by.uid
-            return [facts.JobHeld(job.job_id, "user" if owner else "admin", f"held by {message.by.name}")]
-        if job.hold == "admin" and not operator:
-            raise Refused(
-                RefusalCode.DENIED, f"job {job.job_id} was held by an administrator: ask one to release it"
-            )
-        return [facts.JobHeld(job.job_id, "")] if job.hold else []
+        # An array's tasks that wait for another attempt are held and released with it.
+        waiting = [record for record in _with_tasks(state, job) if record.state is JobState.PENDING]
+        if message.release:
+            if any(record.hold == "admin" for record in waiting) and not operator:
+                raise Refused(
+                    RefusalCode.DENIED,
+                    f"job {job.job_id} was held by an administrator: ask one to release it",
+                )
+            return [facts.JobHeld(record.job_id, "") for record in waiting if record.hold]
+        hold = "user" if job.spec.user.uid == message.by.uid else "admin"
+        return [
+            facts.JobHeld(record.job_id, hold, f"held by {message.by.name}")
+            for record in waiting
+            if record.hold not in (hold, "admin")
+        ]
 
     return _for_each(state, message.by, message.jobs, change)
 
@@ -286,7 +311,11 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
     """End the live attempts; the jobs wait again."""
 
     def change(job: Job, task: int) -> list[facts.Fact]:
-        live = [record for record in _with_tasks(state, job) if record.state in ACTIVE]
+        live = [
+            record
+            for record in _with_tasks(state, job)
+            if record.state in (JobState.LAUNCHING, JobState.RUNNING)
+        ]
         if not live or task >= 0:
             raise Refused(
                 RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to requeue"
@@ -309,12 +338,21 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> Decision:
                 RefusalCode.CONFLICT,
                 f"job {job.job_id} is {job.state.value}: only waiting jobs can be changed",
             )
-        if message.priority is not None and message.priority > job.priority and not operator:
-            raise Refused(RefusalCode.DENIED, "priority: only operators may raise it")
+        if message.priority is not None:
+            if not 0 <= message.priority <= PRIORITY_MAX:
+                raise Refused(
+                    RefusalCode.INVALID, f"priority: {message.priority} is not within 0..{PRIORITY_MAX}"
+                )
+            if message.priority > job.priority and not operator:
+                raise Refused(RefusalCode.DENIED, "priority: only operators may raise it")
+        if message.array_limit is not None and not job.is_array:
+            raise Refused(RefusalCode.INVALID, f"ArrayTaskThrottle: job {job.job_id} is no array")
         spec = checked(state, _changed_spec(job.spec, message))
         priority = job.priority if message.priority is None else message.priority
         due_us = job.not_before_us if message.begin_us is None else message.begin_us
-        return [facts.JobChanged(job.job_id, spec, priority, due_us if due_us > now_us else 0)]
+        was_named = job.spec.name if spec.name != job.spec.name else ""
+        due_us = due_us if due_us > now_us else 0
+        return [facts.JobChanged(job.job_id, spec, priority, due_us, was_named)]
 
     return _for_each(state, message.by, (message.job,), change)
 
@@ -326,13 +364,19 @@ def _changed_spec(spec: JobSpec, message: UpdateJob) -> JobSpec:
         if (value := getattr(message, name)) is not None
     }
     request = spec.components[0]
-    if message.nodes_min is not None:
-        request = replace(
-            request, nodes_min=message.nodes_min, nodes_max=message.nodes_max or message.nodes_min
-        )
+    if message.nodes_min is not None or message.nodes_max is not None:
+        low = request.nodes_min if message.nodes_min is None else message.nodes_min
+        high = low if message.nodes_max is None else message.nodes_max
+        if not 0 <= low <= high:
+            raise Refused(RefusalCode.INVALID, f"--nodes: {low}-{high} is no range: give MIN-MAX")
+        request = replace(request, nodes_min=low, nodes_max=high)
     changes["components"] = (request, *spec.components[1:])
     if message.array_limit is not None:
-        if spec.array is None:
-            raise Refused(RefusalCode.INVALID, "ArrayTaskThrottle: this job is no array")
+        assert spec.array is not None
+        if message.array_limit < 0:
+            raise Refused(
+                RefusalCode.INVALID,
+                f"ArrayTaskThrottle: {message.array_limit} is below zero: 0 lets all tasks run",
+            )
         changes["array"] = replace(spec.array, limit=message.array_limit)
     return replace(spec, **changes)

@@ -33,18 +33,17 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.LAUNCHING: "placed on nodes",
         JobState.CANCELLED: "cancelled while waiting, or its dependency can never be met",
         JobState.COMPLETED: "an array whose last task has ended, all well",
-        JobState.FAILED: "an array whose last task has ended, at least one not well; or launch tries exhausted",
+        JobState.FAILED: "an array whose last task has ended, at least one not well",
     },
     JobState.LAUNCHING: {
         JobState.RUNNING: "the script's first process exists",
         JobState.COMPLETING: "ended, cancelled, or could not be prepared: nodes are giving resources back",
-        JobState.PENDING: "could not be launched and every node confirmed that nothing runs",
     },
     JobState.RUNNING: {
         JobState.COMPLETING: "the script ended, or its node was lost",
     },
     JobState.COMPLETING: {
-        JobState.PENDING: "requeued: every node gave its resources back",
+        JobState.PENDING: "requeued and every node gave its resources back, or it could not be launched",
         JobState.COMPLETED: "exit code 0",
         JobState.FAILED: "a non-zero exit code or a signal",
         JobState.CANCELLED: "cancelled by its user or an administrator",

@@ -11,6 +11,14 @@ from eslurm.core.job.model import Attempt, Job, StepEnd, Stop
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 
 BACKOFF_MAX_S = 60.0
+WEIGHT = {
+    StopCause.NODE_LOST: 0,
+    StopCause.LAUNCH_FAILED: 0,
+    StopCause.PREEMPT: 1,
+    StopCause.REQUEUE: 1,
+    StopCause.CANCEL: 2,
+}
+"""Which cause decides the outcome when an attempt is told to end twice: people over machines, an end over a requeue."""
 
 
 def requeue_or_fail(job: Job) -> JobState:
@@ -82,7 +90,7 @@ def stop(state: State, job: Job, cause: StopCause, now_us: int, by: str) -> list
                 state, job, attempt, now_us, outcome=outcome, text=f"{cause.value} by {by}", residue=residue
             )
         ]
-    if attempt.stop is not None and (attempt.stop.cause is cause or attempt.stop.cause is StopCause.CANCEL):
+    if attempt.stop is not None and WEIGHT[attempt.stop.cause] >= WEIGHT[cause]:
         return []
     return [facts.StopRequested(job.job_id, attempt.number, Stop(cause, now_us, by))]
 

@@ -10,6 +10,8 @@ from eslurm.core.job.states import IllegalTransition
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import TRANSITIONS, NodeState
 
+SESSIONS_KEPT = 8
+
 
 def moved(node: Node, state: NodeState) -> NodeState:
     """`state`, if the table allows the node to go there."""
@@ -30,8 +32,9 @@ def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
         else:
             node = replace(state.nodes[number], total=node_config.total)
         state.put_node(node)
+    named = state.named_nodes()
     for node in list(state.nodes.values()):
-        if node.name not in configured and node.number not in state.jobs_on:
+        if node.name not in configured and node.number not in named:
             state.drop_node(node.number)
     state.set_config(fact.config, state.revision)
 
@@ -48,10 +51,14 @@ def apply_epoch(state: State, fact: facts.EpochBegan) -> None:
 
 def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
     node = state.nodes[fact.number]
+    past = node.sessions_past if node.epoch == fact.epoch else ()
+    if node.epoch == fact.epoch and node.session != fact.session:
+        past = (node.session, *past)[:SESSIONS_KEPT]
     state.put_node(
         replace(
             node,
             state=moved(node, NodeState.UP),
+            sessions_past=past,
             since_us=state.now_us,
             node_uid=fact.node_uid,
             boot_id=fact.boot_id,

@@ -20,21 +20,40 @@ from eslurm.core.messages import (
 )
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import NodeState
-from eslurm.core.resources.vector import fits
+from eslurm.core.resources.vector import fits, subtract
 from eslurm.core.wire import HeldAttempt, Registration, RegistrationReply
 
 STALE_EPOCH = "stale epoch"
+SUPERSEDED = "a later registration of this node has been accepted"
 
 
 def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
-    """A configuration that differs becomes a fact; new nodes get the next free numbers."""
+    """A configuration that differs becomes a fact; new nodes get numbers that no node has had before.
+
+    Raises `Refused` if it takes from a node what a job holds there.
+    """
     config = message.config
     if config == state.config:
         return []
-    next_number = max(state.nodes, default=-1) + 1
+    next_number = state.next_number
+    for node_config in config.nodes:
+        number = state.numbers.get(node_config.name)
+        if number is not None and not fits(_held_on(state, number), node_config.total):
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"node {node_config.name}: its jobs hold {_held_on(state, number)}, more than {node_config.total}: "
+                f"drain it and change it when they have ended",
+            )
     added = [node.name for node in config.nodes if node.name not in state.numbers]
     numbers = tuple((name, next_number + at) for at, name in enumerate(added))
     return [facts.ConfigAccepted(config, numbers)]
+
+
+def _held_on(state: State, number: int) -> tuple[int, ...]:
+    position = state.ledger.topology.positions.get(number)
+    if position is None or number not in state.jobs_on:
+        return ()
+    return subtract(state.ledger.topology.totals[position], state.ledger.free_on(position))
 
 
 def on_epoch(state: State, message: EpochStarted) -> list[facts.Fact]:
@@ -65,6 +84,9 @@ def on_registration(
     ):
         found = _back(node) if node.state is not NodeState.UP else []
         return found, _reply(state, node, node.incarnation)
+    if registration.session in node.sessions_past and registration.session != node.session:
+        # A late copy: what it says it holds is no longer what the node holds.
+        return [], RegistrationReply(name, number, refused=SUPERSEDED)
     if _is_twin(state, node, registration):
         return [], RegistrationReply(
             name, number, refused=f"another live agent serves node {name}: stop it first"
@@ -110,8 +132,9 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
     for job_id in sorted(state.jobs_on.get(node.number, ())):
         job = state.get_job(job_id)
         for attempt in attempts_of(job):
-            known.add((job_id, attempt.number))
-            if vanished(attempt, node.number, held.get((job_id, attempt.number))):
+            if node.number in attempt.held:
+                known.add((job_id, attempt.number))
+            if vanished(attempt, node.number, held.get((job_id, attempt.number)), rebooted):
                 found += node_gone(state, job, attempt, node.number, now_us, why)
     for key, entry in held.items():
         if key not in known and entry.stage != "tombstone":
@@ -119,10 +142,11 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
     return found
 
 
-def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None) -> bool:
+def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted: bool) -> bool:
     """Whether the node's inventory proves that the attempt's part there is over.
 
-    A launch that the node never confirmed may still be on its way: it is sent again, not given up.
+    A launch that the node never confirmed may still be on its way: it is sent again, not given up, unless it may have
+    run its script before a reboot that erased all trace of it.
     A tombstone with no outcome behind it means that the node ended it and has told so before.
     """
     if number not in attempt.held:
@@ -130,7 +154,8 @@ def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None) -> bool:
     if entry is not None and entry.stage != "tombstone":
         return False
     if attempt.phase is AttemptPhase.PREPARING:
-        return number not in attempt.waiting or entry is not None
+        may_have_run = rebooted and len(attempt.spans) == 1
+        return number not in attempt.waiting or entry is not None or may_have_run
     return True
 
 

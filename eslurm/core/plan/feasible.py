@@ -17,9 +17,15 @@ from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import RESOURCES, Vector, describe
 
+OPTIONS = {"cores": "--cpus-per-task", "memory_mib": "--mem"}
+"""The option that asks for a resource on one node."""
+
 
 class Infeasible(msgspec.Struct, frozen=True):
-    """Why a request can never start: the resource, what was asked, and the largest that would fit."""
+    """Why a request can never start: the resource, what was asked, and the largest that would fit.
+
+    `reason` names the option and the way out.
+    """
 
     reason: str
     resource: str
@@ -42,6 +48,9 @@ def feasible_ever(request: Request, partition: PartitionView, empty: Ledger) -> 
     named = _bad_names(request, partition, topology)
     if named is not None:
         return named
+    if not need.allowed:
+        text = f"--exclude: leaves no node of partition {partition.name}: exclude fewer"
+        return Infeasible(text, "nodes", 1, 0)
     if choose(empty, need) is not None:
         return None
     return _too_large(need, partition.name, empty)
@@ -50,15 +59,17 @@ def feasible_ever(request: Request, partition: PartitionView, empty: Ledger) -> 
 def _bad_names(request: Request, partition: PartitionView, topology: Topology) -> Infeasible | None:
     members = topology.partitions.get(partition.name, 0)
     if not members:
-        return Infeasible(f"partition {partition.name} has no nodes", "nodes", 1, 0)
+        return Infeasible(f"--partition: {partition.name} has no nodes: use another one", "nodes", 1, 0)
     for name in request.include:
         position = topology.positions_by_name.get(name)
         if position is None:
-            return Infeasible(f"there is no node {name}", "nodes", 1, 0)
+            return Infeasible(f"--nodelist: there is no node {name}: see esinfo -N", "nodes", 1, 0)
         if not (members >> position) & 1:
-            return Infeasible(f"node {name} is not in partition {partition.name}", "nodes", 1, 0)
+            text = f"--nodelist: node {name} is not in partition {partition.name}: use another partition"
+            return Infeasible(text, "nodes", 1, 0)
         if name in request.exclude:
-            return Infeasible(f"node {name} is both required and excluded", "nodes", 1, 0)
+            text = f"--exclude: node {name} is also in --nodelist: name it in one of them"
+            return Infeasible(text, "nodes", 1, 0)
     return None
 
 
@@ -71,7 +82,7 @@ def _too_large(need: Need, partition: str, empty: Ledger) -> Infeasible:
         largest = max((free[index] for free, _ in empty.groups(0, need.allowed)), default=0)
         if asked > largest:
             amount = describe(_only(asked, index))
-            text = f"one task needs {amount} on one node; the largest node {where} has {largest}"
+            text = f"{OPTIONS[resource]}: one task needs {amount} on one node; the largest node {where} has {largest}"
             return Infeasible(text, resource, asked, largest)
     for position in bits.all_positions(need.include):
         too_small = _too_small(need, position, empty)
@@ -82,16 +93,18 @@ def _too_large(need: Need, partition: str, empty: Ledger) -> Infeasible:
     width = max(need.nodes_min, need.include.bit_count())
     if width > roomy:
         text = (
-            f"needs {width} nodes with {describe(need.amounts(1))} each; {where[3:]} has {roomy} such nodes"
+            f"--nodes: needs {width} nodes with {describe(need.amounts(1))} each;"
+            f" {where[3:]} has {roomy} such nodes"
         )
         return Infeasible(text, "nodes", width, roomy)
     if need.nodes_max and need.include.bit_count() > need.nodes_max:
         text = (
-            f"{need.include.bit_count()} nodes are required by name, at most {need.nodes_max} are asked for"
+            f"--nodelist: {need.include.bit_count()} nodes are required by name,"
+            f" at most {need.nodes_max} are asked for: name fewer"
         )
         return Infeasible(text, "nodes", need.include.bit_count(), need.nodes_max)
     room = _most_tasks(need, by_capacity, need.nodes_max or nodes_allowed)
-    text = f"needs {need.tasks} tasks of {describe(need.amounts(1))}; at most {room} fit the nodes {where}"
+    text = f"--ntasks: needs {need.tasks} tasks of {describe(need.amounts(1))}; at most {room} fit the nodes {where}"
     return Infeasible(text, "tasks", need.tasks, room)
 
 
@@ -102,7 +115,7 @@ def _too_small(need: Need, position: int, empty: Ledger) -> Infeasible | None:
         asked = need.amounts(1)[index]
         if asked > total[index]:
             text = (
-                f"one task needs {describe(_only(asked, index))}; the required node "
+                f"{OPTIONS[resource]}: one task needs {describe(_only(asked, index))}; the required node "
                 f"{empty.topology.names[position]} has {total[index]}"
             )
             return Infeasible(text, resource, asked, total[index])

@@ -16,7 +16,7 @@ import msgspec
 from eslurm.core.job.request import Request
 
 
-class Pending(msgspec.Struct, frozen=True):
+class Pending(msgspec.Struct, frozen=True, gc=False):
     """One job that waits for resources.
 
     `time_limit_us == 0` means no limit. `avoid` holds node numbers it must not get (a launch

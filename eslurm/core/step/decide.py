@@ -60,6 +60,14 @@ def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
 
 
 def _layout(attempt: Attempt, message: CreateStep) -> tuple[tuple[int, int], ...]:
+    if message.cpus_per_task < 1:
+        raise Refused(
+            RefusalCode.INVALID, f"--cpus-per-task: {message.cpus_per_task} is too few: a task needs one cpu"
+        )
+    if message.tasks < 0 or message.nodes < 0:
+        raise Refused(
+            RefusalCode.INVALID, "--ntasks and --nodes must not be negative: leave out what is open"
+        )
     spans = [span for span in attempt.spans if span.node in attempt.held]
     nodes = message.nodes or (len(spans) if message.tasks == 0 else min(len(spans), message.tasks))
     if nodes > len(spans):
@@ -67,13 +75,13 @@ def _layout(attempt: Attempt, message: CreateStep) -> tuple[tuple[int, int], ...
     tasks = message.tasks or nodes
     if tasks < nodes:
         raise Refused(RefusalCode.INVALID, f"--ntasks: {tasks} tasks cannot be spread over {nodes} nodes")
-    room = [max(1, span.amounts[0] // message.cpus_per_task) for span in spans]
+    room = [span.amounts[0] // message.cpus_per_task for span in spans]
     chosen = list(range(nodes))
     share, more = divmod(tasks, nodes)
     wanted = [share + (at < more) for at in chosen]
     if all(want <= room[at] for at, want in zip(chosen, wanted, strict=True)):
         return tuple((spans[at].node, want) for at, want in zip(chosen, wanted, strict=True))
-    if sum(room[:nodes]) < tasks:
+    if sum(room[:nodes]) < tasks or not all(room[:nodes]):
         raise Refused(
             RefusalCode.INFEASIBLE,
             f"--ntasks: {tasks} tasks of {message.cpus_per_task} cpus are more than {nodes} nodes of the job hold "

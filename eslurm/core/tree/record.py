@@ -125,7 +125,8 @@ class Record:
         self.sends: dict[int, Send] = {}
         self.cover: dict[int, Send] = {}
         self.requesters: dict[Peer, Requester] = {}
-        self.dirty: set[Requester] = set()
+        # In order of mention, not a set: what a relay says must not depend on where objects lie in memory.
+        self.dirty: dict[Requester, None] = {}
         self.unreported = 0
         self.timer_us: int | None = None
 
@@ -194,7 +195,7 @@ class Record:
         request.closed = True
         request.requester.open -= 1
         request.requester.finished.append(request)
-        self.dirty.add(request.requester)
+        self.dirty[request.requester] = None
 
     def resolve(self, nodes: Iterable[int], outcome: Outcome) -> None:
         """Merge one outcome of many nodes and tell it to whoever waits for them."""
@@ -226,7 +227,7 @@ class Record:
                 self.finish(request)
                 return
         request.requester.fresh.append(node)
-        self.dirty.add(request.requester)
+        self.dirty[request.requester] = None
 
     def add_send(self, send: Send) -> None:
         """Make `send` the one that answers for its nodes."""

@@ -67,7 +67,7 @@ class Relay:
         self._memory = Memory(tuning)
         self._outbound = Outbound(tuning)
         self._timers = Timers()
-        self._touched: set[Record] = set()
+        self._touched: dict[Record, None] = {}
 
     # What is watched from outside (each has a bound in `Tuning`).
 
@@ -112,7 +112,7 @@ class Relay:
                     request.muted |= request.head in gone
             silent = [node for node in gone & record.started if node not in record.outcomes]
             record.resolve(silent, unreached("the node stopped"))
-            self._touched.add(record)
+            self._touched[record] = None
         return self._conclude(now_us, [])
 
     def start(self, source: Peer, broadcast: Broadcast, legs: Sequence[Leg], now_us: int) -> list[Action]:
@@ -164,7 +164,7 @@ class Relay:
             for send in sends:
                 if send.state is SendState.ACKED and not record.owed_by(send):
                     self._outbound.end(send, SendState.DONE)
-        self._touched.add(record)
+        self._touched[record] = None
         return self._conclude(now_us, [])
 
     def on_link_down(self, peer: Peer, now_us: int) -> list[Action]:
@@ -189,7 +189,7 @@ class Relay:
             self._memory.add(broadcast_id, nodes, outcome)
             return []
         record.resolve([node for node in nodes if node in record.started], outcome)
-        self._touched.add(record)
+        self._touched[record] = None
         return self._conclude(now_us, [])
 
     def on_timer(self, now_us: int, lag_us: int = 0) -> list[Action]:
@@ -241,7 +241,7 @@ class Relay:
             tail = self._start_head(record, nodes, run)
             self._spread(record, tail if unknown else self._uncovered(record, tail), run)
         self._run(record, run, now_us, out)
-        self._touched.add(record)
+        self._touched[record] = None
         return self._conclude(now_us, out)
 
     def _refusal(self, broadcast: Broadcast, head: int) -> str:
@@ -368,7 +368,7 @@ class Relay:
         record = send.record
         owed = record.owed_by(send)
         self._outbound.end(send, SendState.SUSPECT if owed else SendState.DONE)
-        self._touched.add(record)
+        self._touched[record] = None
         if not owed:
             return
         if send.recheck:
@@ -430,7 +430,7 @@ class Relay:
         """A requester's timer fired: close what is out of time, report what is ready."""
         record = requester.record
         close_overdue(requester, now_us)
-        self._touched.add(record)
+        self._touched[record] = None
         if requester.finished:
             _put(take_final(requester), out)
         flush_due = requester.flush_at_us is not None and requester.flush_at_us <= now_us

@@ -1,36 +1,45 @@
-"""A small cluster for tests of the core: messages in, facts out, every invariant checked after each fact."""
+"""A small cluster for tests of the core: messages in, facts out.
+
+After each fact every invariant is checked, and the store's rows and the log have to give the same state again.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from eslurm.core import invariants
-from eslurm.core.cluster import State
+from eslurm.core.cluster import State, attempts_of
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.courier import Courier, Send
-from eslurm.core.facts import Fact
-from eslurm.core.job.model import ArraySpec, Dependency, Job, JobSpec, Principal, StepEnd
+from eslurm.core.facts import Fact, JobPlaced
+from eslurm.core.job.model import ArraySpec, Attempt, Dependency, Job, JobSpec, Principal, StepEnd
 from eslurm.core.job.ranges import Ranges
 from eslurm.core.job.request import Request
+from eslurm.core.job.states import AttemptPhase
 from eslurm.core.messages import (
     CancelJobs,
+    Changed,
     ConfigLoaded,
     EffectDone,
     EpochStarted,
+    HoldJobs,
     JobRef,
     Message,
     NodeOutcome,
     PlanMade,
     Refused,
     Reports,
+    RequeueJobs,
     SubmitJobs,
     Submitted,
     Tick,
+    UpdateNodes,
 )
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.planning import plan_slices
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.wire import (
+    End,
     Gone,
     HeldAttempt,
     NodeGone,
@@ -39,9 +48,11 @@ from eslurm.core.wire import (
     RegistrationReply,
     Report,
     ReportBody,
+    Start,
     Started,
     StepEnded,
 )
+from tests.unit.core.mirror import Mirror
 
 SECOND = 1_000_000
 ALICE = Principal("alice", 1000, 1000)
@@ -52,11 +63,18 @@ ROOT = Principal("root", 0, 0)
 class World:
     """Drives a reactor by hand: time stands still unless a test moves it."""
 
-    def __init__(self, nodes: int = 4, cores: int = 4, *, register: bool = True, **config: object) -> None:
+    def __init__(
+        self,
+        nodes: int = 4,
+        cores: int = 4,
+        *,
+        register: bool = True,
+        restarts: bool = True,
+        **config: object,
+    ) -> None:
         self.now_us = 1_000 * SECOND
-        self.state = State("main")
-        self.reactor = Reactor(self.state, observe=lambda state, fact: invariants.check(state))
-        self.courier = Courier(self.state)
+        self.mirror = Mirror(restarts=restarts)
+        self._take_over(State("main"))
         self.log: list[Fact] = []
         self._seq = 0
         names = tuple(f"cn{number}" for number in range(nodes))
@@ -71,6 +89,37 @@ class World:
         if register:
             for number in range(nodes):
                 self.register(number)
+
+    def _take_over(self, state: State) -> None:
+        self.state = state
+        self.reactor = Reactor(state, observe=self._observe)
+        self.courier = Courier(state)
+
+    def _observe(self, state: State, fact: Fact) -> None:
+        invariants.check(state)
+        self.mirror(state, fact)
+
+    def restart(self, *, epoch: bool = True, register: bool = True) -> None:
+        """The controller dies; another one starts from the rows and leads under the next epoch."""
+        self._take_over(self.mirror.restored())
+        # Finished jobs stay in the store: the log is compared from here on with what was loaded.
+        self.mirror.replayed = self.mirror.restored()
+        self.courier.resume(self.now_us)
+        if epoch:
+            self.send(EpochStarted(self.state.epoch + 1))
+        if epoch and register:
+            for number in sorted(self.state.nodes):
+                self.register(number, *self.inventory(number), session=f"s{self.state.epoch}")
+
+    def inventory(self, number: int) -> list[HeldAttempt]:
+        """What an honest node would say it holds: all that the controller believes it to hold."""
+        held: list[HeldAttempt] = []
+        for job_id in sorted(self.state.jobs_on.get(number, ())):
+            for attempt in attempts_of(self.job(job_id)):
+                if number in attempt.held and attempt.phase is not AttemptPhase.PREPARING:
+                    stage = "running" if number == attempt.first else "prepared"
+                    held.append(HeldAttempt(job_id, attempt.number, stage))
+        return held
 
     # ---- in ----
 
@@ -99,13 +148,27 @@ class World:
         self.courier.on_registered(number, self.now_us)
         return answer[0].registrations[0]
 
-    def submit(self, *, user: Principal = ALICE, name: str = "job", tasks: Ranges | None = None, **spec: object) -> int:
-        answer = self.try_submit(user=user, name=name, tasks=tasks, **spec)
+    def submit(
+        self,
+        *,
+        user: Principal = ALICE,
+        name: str = "job",
+        tasks: Ranges | None = None,
+        limit: int = 0,
+        **spec: object,
+    ) -> int:
+        answer = self.try_submit(user=user, name=name, tasks=tasks, limit=limit, **spec)
         assert isinstance(answer, Submitted), answer
         return answer.job_ids[0]
 
     def try_submit(
-        self, *, user: Principal = ALICE, name: str = "job", tasks: Ranges | None = None, limit: int = 0, **spec: object
+        self,
+        *,
+        user: Principal = ALICE,
+        name: str = "job",
+        tasks: Ranges | None = None,
+        limit: int = 0,
+        **spec: object,
     ) -> BatchAnswer:
         request = spec.pop("request", Request())
         assert isinstance(request, Request)
@@ -132,7 +195,7 @@ class World:
                 plan = finished.value
                 break
         batch = self.batch(PlanMade(plan.placements, plan.generation))
-        return [fact.job_id for fact in batch.facts if type(fact).__name__ == "JobPlaced"]
+        return [fact.job_id for fact in batch.facts if isinstance(fact, JobPlaced)]
 
     def pass_time(self, seconds: float) -> None:
         self.now_us += int(seconds * SECOND)
@@ -143,7 +206,9 @@ class World:
     def sends(self) -> list[Send]:
         return self.courier.take_due(self.now_us)
 
-    def done(self, send: Send, status: str = "ok", nodes: tuple[int, ...] | None = None, payload: bytes = b"") -> None:
+    def done(
+        self, send: Send, status: str = "ok", nodes: tuple[int, ...] | None = None, payload: bytes = b""
+    ) -> None:
         """All of the send's nodes answered `status`; with `nodes`, the others were unreached."""
         hit = send.nodes if nodes is None else nodes
         outcomes = [NodeOutcome(hit, status, "why" if status == "failed" else "", payload)]
@@ -161,9 +226,9 @@ class World:
             match send.body:
                 case Prepare(start=True):
                     payload = msgspec.msgpack.encode(Started(self.now_us))
-                case body if type(body).__name__ == "Start":
+                case Start():
                     payload = msgspec.msgpack.encode(Started(self.now_us))
-                case body if type(body).__name__ == "End":
+                case End():
                     payload = msgspec.msgpack.encode(Gone(started=True))
                 case _:
                     payload = b""
@@ -196,6 +261,25 @@ class World:
     def job(self, job_id: int) -> Job:
         return self.state.get_job(job_id)
 
+    def lose(self, number: int) -> None:
+        """An administrator vouches that nothing runs on the node any more."""
+        self.send(UpdateNodes(ROOT, (f"cn{number}",), "lost"))
+
+    def requeue(self, job_id: int, by: Principal = ALICE) -> BatchAnswer:
+        return self.send(RequeueJobs(by, (JobRef(job_id),)))
+
+    def hold(self, job_id: int, by: Principal = ALICE, *, release: bool = False) -> BatchAnswer:
+        return self.send(HoldJobs(by, (JobRef(job_id),), release))
+
+    def attempt(self, job_id: int) -> Attempt:
+        attempt = self.job(job_id).attempt
+        assert attempt is not None, f"job {job_id} has no attempt"
+        return attempt
+
+    def kinds(self, since: int = 0) -> list[str]:
+        """The log's facts from a position on, by name."""
+        return [type(fact).__name__ for fact in self.log[since:]]
+
     def state_of(self, job_id: int) -> str:
         return self.job(job_id).state.value
 
@@ -208,3 +292,10 @@ def refused(answer: BatchAnswer) -> str:
 
 def depends(kind: str, job_id: int = 0, delay_s: int = 0) -> tuple[Dependency, ...]:
     return (Dependency(kind, job_id, delay_s),)
+
+
+def problem(answer: BatchAnswer) -> str:
+    """The text of the one thing that could not be changed; fails when all could."""
+    assert isinstance(answer, Changed), answer
+    assert len(answer.problems) == 1, answer
+    return answer.problems[0].text

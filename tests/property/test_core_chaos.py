@@ -1,0 +1,47 @@
+"""Random histories of a whole cluster: invariants after each fact, every job reaches its end, nothing is left.
+
+Run one seed again with `make test TESTS=tests/property/test_core_chaos.py ARGS='--seed N'`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.seeds import Seeds
+from tests.unit.core.chaos import Chaos
+
+
+def run(seed: int, events: int, *, checked: bool) -> Chaos:
+    chaos = Chaos(seed, checked=checked)
+    for _ in range(events):
+        chaos.act()
+    chaos.recover()
+    chaos.assert_clean()
+    return chaos
+
+
+@pytest.mark.slow
+def test_everything_comes_to_an_end(seeds: Seeds) -> None:
+    for seed in seeds(100):
+        run(seed, 250, checked=False)
+
+
+@pytest.mark.slow
+def test_a_crash_between_any_two_facts_changes_nothing(seeds: Seeds) -> None:
+    """After every fact: what the rows give, what replaying the log gives, and the living state are the same."""
+    for seed in seeds(25):
+        run(seed, 150, checked=True)
+
+
+@pytest.mark.slow
+def test_long_histories_leave_no_more_behind_than_short_ones(seeds: Seeds) -> None:
+    for seed in seeds(3):
+        state = run(seed, 2_000, checked=False).world.state
+        assert len(state.timers) < 200
+        assert len(state.finished) <= state.config.finished_jobs_max + 15
+        assert len(state.changed) < 50
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    first, second = (run(7, 150, checked=False).world.log for _ in range(2))
+    assert first == second

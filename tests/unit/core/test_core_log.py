@@ -1,0 +1,108 @@
+"""The log's format: every kind of fact survives it, and an old log still gives the state it gave.
+
+`tests/golden/core/log.txt` is a log as this release writes it; a difference means that an upcast is needed.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+
+from eslurm.core import facts
+from eslurm.core.apply import apply
+from eslurm.core.cluster import State
+from eslurm.core.job.request import Request
+from eslurm.core.messages import (
+    CancelJobs,
+    CreateStep,
+    EpochStarted,
+    FinishStep,
+    HeartbeatDone,
+    JobRef,
+    UpdateJob,
+    UpdateNodes,
+)
+from eslurm.core.wire import HeldAttempt
+from tests.support.golden import Golden
+from tests.unit.core.mirror import picture
+from tests.unit.core.world import ALICE, ROOT, World, depends
+
+
+def history() -> World:
+    """A short life with every kind of fact in it."""
+    world = World(nodes=4, cores=4, finished_retention_s=30.0)
+    wide = world.submit(request=Request(tasks=8, nodes_min=2, nodes_max=2), time_limit_s=600)
+    after = world.submit(dependencies=depends("after", wide, 1), name="later")
+    array = world.submit(tasks=((0, 2),), limit=1)
+    world.submit(tasks=((0, 2),), dependencies=depends("aftercorr", array))
+    world.start()
+    world.send(CreateStep(ALICE, wide, 2, 2, ("app",), b"e", "/tmp", "host:1", b"c"))
+    world.deliver()
+    world.send(FinishStep(ALICE, wide, 0, 0))
+    world.send(CancelJobs(ALICE, (JobRef(wide),), signal=10))
+    world.send(UpdateJob(ALICE, JobRef(after), name="renamed", time_limit_s=60))
+    world.hold(after)
+    world.hold(after, release=True)
+    world.pass_time(1)
+    world.end(5)
+    world.cancel(array, 2)
+    world.cancel(wide)
+    world.end(wide, 15)
+    world.start()
+    world.send(HeartbeatDone(missing=(3,)))
+    world.send(UpdateNodes(ROOT, ("cn3",), "drain", "disk"))
+    world.register(2, HeldAttempt(99, 1, "running"), session="s2")
+    world.cancel(after)
+    world.cancel(world.submit(held=True))
+    world.pass_time(60)
+    world.send(EpochStarted(2))
+    return world
+
+
+def test_the_history_has_every_kind_of_fact() -> None:
+    kinds = {type(fact) for fact in history().log}
+    assert kinds == set(get_args(facts.Fact))
+
+
+def test_a_log_of_this_release_reads_the_same_in_later_ones(golden: Golden) -> None:
+    world = history()
+    lines = []
+    for fact in world.log:
+        kind, version, blob = facts.encode_fact(fact)
+        assert facts.decode_fact(kind, version, blob) == fact
+        lines.append(f"{kind} {version} {blob.hex()}")
+    golden("core/log.txt", "\n".join(lines) + "\n")
+
+
+def test_replaying_a_log_gives_the_state() -> None:
+    world = history()
+    assert picture(world.mirror.replayed) == picture(world.state)
+
+
+def test_an_old_version_is_brought_up_to_date_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 0 of a lease had the number of ids instead of their end, version -1 had it as text."""
+    monkeypatch.setitem(facts.UPCASTS, ("IdsLeased", 0), lambda raw: [raw[0], raw[1] + 1])
+    monkeypatch.setitem(facts.UPCASTS, ("IdsLeased", -1), lambda raw: [raw[0], int(raw[1])])
+    old = msgspec.msgpack.encode(["IdsLeased", "99"])
+    assert facts.decode_fact("IdsLeased", -1, old) == facts.IdsLeased(100)
+
+
+def test_fields_that_a_later_release_appends_are_ignored() -> None:
+    newer = msgspec.msgpack.encode(["IdsLeased", 7, "what is this?"])
+    assert facts.decode_fact("IdsLeased", 1, newer) == facts.IdsLeased(7)
+
+
+def test_what_is_no_fact_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        facts.decode_fact("IdsLeased", 1, msgspec.msgpack.encode(["Nothing", 7]))
+
+
+def test_an_empty_state_applies_a_whole_log_from_bytes() -> None:
+    world = history()
+    state = State("main")
+    for revision, fact in enumerate(world.log, 1):
+        blob = facts.encode_fact(fact)
+        apply(state, facts.decode_fact(*blob), revision, max(state.now_us, 1))
+    assert state.jobs.keys() == world.state.jobs.keys()

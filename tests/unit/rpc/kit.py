@@ -1,0 +1,154 @@
+"""What the tests of links and doors share: recording sinks, a process to talk to, a service that remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from eslurm.core.job.model import Principal
+from eslurm.ports.door import Caller
+from eslurm.ports.link import Link
+from eslurm.rpc.guard import Guard
+from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.link_server import LinkServer
+from eslurm.rpc.links import LinkTable
+from eslurm.rpc.methods import Method
+from eslurm.rpc.options import LinkSettings, TableSettings
+from eslurm.rpc.server import RpcServer
+from eslurm.rpc.signing import Keyring
+from eslurm.v1 import controller_pb2, link_pb2
+
+PATIENCE_S = 20.0
+KEYRING = Keyring({1: b"a shared secret of this cluster"})
+ALICE = Principal("alice", 4001, 4001, (4001,), "socket")
+REQUEST_ID = bytes(range(1, 17))
+
+
+def anyone_operates(_principal: Principal) -> bool:
+    return True
+
+
+def report(number: int, size_bytes: int = 8) -> link_pb2.Item:
+    """An item that can be told from others."""
+    return link_pb2.Item(report=link_pb2.Report(process="p", seq=number, body=b"x" * size_bytes))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so; fail after a while."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - conditions of any kind, seen from outside
+            await asyncio.sleep(0.001)
+
+
+class Recorder:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.items: list[link_pb2.Item] = []
+        self.ups: list[Link] = []
+        self.downs: list[tuple[Link, str]] = []
+        self.traces: list[str] = []
+        self.answer: Callable[[Link, link_pb2.Item], None] | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        return [item.report.seq for item in self.items if item.WhichOneof("kind") == "report"]
+
+    def kinds(self, kind: str) -> list[link_pb2.Item]:
+        return [item for item in self.items if item.WhichOneof("kind") == kind]
+
+    def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
+        self.items += items
+        self.traces.append(link.traceparent)
+        if self.answer is not None:
+            for item in items:
+                self.answer(link, item)
+
+    def on_up(self, link: Link) -> None:
+        self.ups.append(link)
+
+    def on_down(self, link: Link, reason: str) -> None:
+        self.downs.append((link, reason))
+
+
+@dataclass
+class Process:
+    """One end: a table of links and, when it listens, a server."""
+
+    local: LocalPeer
+    sink: Recorder
+    table: LinkTable
+    server: LinkServer
+    endpoint: str
+
+
+@asynccontextmanager
+async def process(
+    name: str,
+    *,
+    listens: bool = False,
+    keyring: Keyring = KEYRING,
+    cluster: str = "test",
+    protocol: tuple[int, int] = (1, 1),
+    at: str = "127.0.0.1:0",
+    link_settings: LinkSettings | None = None,
+    table_settings: TableSettings | None = None,
+) -> AsyncIterator[Process]:
+    """A process of the cluster, stopped in good order at the end."""
+    local = LocalPeer(cluster, "agent", name, protocol_min=protocol[0], protocol_max=protocol[1])
+    sink = Recorder()
+    table = LinkTable(local, keyring, sink, random.Random(7), table_settings, link_settings=link_settings)
+    server = LinkServer(local, keyring, table, link_settings, table.counters)
+    rpc = RpcServer([server.handler()], Guard()) if listens else None
+    if rpc is not None:
+        local.endpoint = await rpc.listen(at)
+        await rpc.start()
+    try:
+        yield Process(local, sink, table, server, local.endpoint)
+    finally:
+        await table.close("the test is over")
+        await server.close_links("the test is over")
+        if rpc is not None:
+            await rpc.stop(0.5)
+        await until(lambda: not calls_ending())
+
+
+def calls_ending() -> list[asyncio.Task[Any]]:
+    """gRPC's own tasks for calls that were cancelled; nothing public waits for them."""
+    return [task for task in asyncio.all_tasks() if "_handle_status_once_received" in repr(task.get_coro())]
+
+
+@dataclass
+class Service:
+    """A `DoorService` that counts what took effect, once per request id, and can be told to misbehave."""
+
+    calls: list[tuple[str, Caller]] = field(default_factory=list)
+    effects: dict[bytes, int] = field(default_factory=dict)
+    misbehave: list[Callable[[], Any]] = field(default_factory=list)
+    cancelled: int = 0
+    gate_open: asyncio.Event = field(default_factory=asyncio.Event)
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    hold: bool = False
+
+    async def call(self, method: Method[Any, Any], request: Any, caller: Caller) -> Any:
+        self.calls.append((method.name, caller))
+        self.entered.set()
+        if method.mutating:
+            self.effects.setdefault(caller.request_id, len(self.effects) + 1)
+        if self.misbehave:
+            result = self.misbehave.pop(0)()
+            if asyncio.iscoroutine(result):
+                await result
+        if self.hold:
+            try:
+                await self.gate_open.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        if method.mutating:
+            return controller_pb2.SubmitReply(job_ids=[self.effects[caller.request_id]])
+        return controller_pb2.PingReply(cluster=caller.principal.name, now_us=caller.principal.uid)
