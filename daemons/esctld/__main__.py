@@ -33,7 +33,7 @@ from eslurm.telemetry.process import (
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
 def main(config_file: Path, state_dir: Path, ready_fd: int | None, loop: str, log_level: str) -> None:
     """The controller: decides, plans and remembers everything of one cluster."""
-    from esctld.daemon import Controller, ControllerOptions
+    from esctld.daemon import CannotStart, Controller, ControllerOptions
     from eslurm.config import ConfigError, read_config
     from eslurm.ports.store import StoreError
     from eslurm.store.sql import SqlStore
@@ -60,6 +60,8 @@ def main(config_file: Path, state_dir: Path, ready_fd: int | None, loop: str, lo
 
     try:
         run_daemon("esctld", serve, loop)
+    except CannotStart as error:
+        _cannot_start(f"{config_file}: {error}")
     except StoreError as error:
         _cannot_start(f"the job store {url}: {error}")
 

@@ -68,6 +68,10 @@ DRAIN_S = 5.0
 STOP_GRACE_S = 1.0
 
 
+class CannotStart(Exception):
+    """The configuration does not fit what the cluster is doing. The text says what and the way out."""
+
+
 class ControllerOptions(msgspec.Struct, frozen=True):
     """What `esctld` has to be told besides its configuration file."""
 
@@ -111,7 +115,7 @@ class Controller:
         """One of the messages that come before all others."""
         answer = await self._dispatcher.request(message)
         if isinstance(answer, Refused):
-            raise RuntimeError(answer.text)
+            raise CannotStart(answer.text)
 
     # ---- building ----
 

@@ -28,6 +28,9 @@ BATCH_WEIGHT_MAX = 256
 """Most messages (or jobs in them) decided in one batch: bounds how long the loop is held."""
 RECENT_ANSWERS_MAX = 4_096
 """Answers kept in memory by request id; older ones are looked up in the store by calls marked as a retry."""
+GATHER_S = 0.003
+"""Longest wait for as many requests as the last commit answered: clients that each wait for their answer come back
+together, and one commit for all of them costs little more than one for the first."""
 RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 _encoder = msgspec.msgpack.Encoder()
@@ -77,6 +80,10 @@ class Dispatcher:
         self._requests: deque[_Entry] = deque()
         self._events: deque[_Entry] = deque()
         self._wake = asyncio.Event()
+        # So many requests wake the loop; how many the last batch answered, and when.
+        self._wanted = 1
+        self._answered = 0
+        self._answered_at_s = 0.0
         # What is being decided (the inbox bounds it), and what was answered lately.
         self._under_way: dict[bytes, asyncio.Future[BatchAnswer]] = {}
         self._recent: OrderedDict[bytes, BatchAnswer] = OrderedDict()
@@ -109,7 +116,8 @@ class Dispatcher:
         if request_id:
             self._under_way[request_id] = answer
         self._requests.append(_Entry(message, _setter(answer), request_id, blobs))
-        self._wake.set()
+        if len(self._requests) >= self._wanted:
+            self._wake.set()
         return answer
 
     def _find_answer(self, request_id: bytes) -> asyncio.Future[BatchAnswer] | None:
@@ -140,6 +148,7 @@ class Dispatcher:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
+            await self._gather()
             entries = self._take()
             batch = self._decide(entries)
             answers = self._answers(entries, batch)
@@ -149,6 +158,21 @@ class Dispatcher:
             self._release(entries, batch)
             # Let readers and writers of links have their turn between two batches.
             await asyncio.sleep(0)
+
+    async def _gather(self) -> None:
+        """Wait a moment for those who had an answer just now; never when anything but requests is there."""
+        if self._events or self._stopping or len(self._requests) >= self._answered:
+            return
+        loop = asyncio.get_running_loop()
+        left_s = self._answered_at_s + GATHER_S - loop.time()
+        if left_s <= 0:
+            return
+        self._wanted = self._answered
+        self._wake.clear()
+        timer = loop.call_later(left_s, self._wake.set)
+        await self._wake.wait()
+        timer.cancel()
+        self._wanted = 1
 
     def _take(self) -> list[_Entry]:
         entries: list[_Entry] = []
@@ -204,6 +228,8 @@ class Dispatcher:
                 self._remember(entry.request_id, answer)
             if entry.done is not None:
                 entry.done(answer)
+        self._answered = sum(bool(entry.request_id) for entry in entries)
+        self._answered_at_s = asyncio.get_running_loop().time()
         if batch.facts:
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()

@@ -6,7 +6,7 @@ have contiguous revisions from 1; only the latest epoch of an owner writes; the 
 what replaying the owner's facts gives.
 
 All times are integer microseconds UTC; 0 in `started_us` and `ended_us` means "not yet". Structs of facts
-and rows are array_like: fields are only ever appended.
+and rows are array_like: fields are only ever appended. They form no cycles, so the collector leaves them alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BlobMissing(StoreError):
     """No blob with this hash is stored for this owner."""
 
 
-class FactRow(msgspec.Struct, frozen=True, array_like=True):
+class FactRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One decided fact. Its revision and time come from its place in the batch."""
 
     kind: str
@@ -78,7 +78,7 @@ class LoggedFact(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
 
 
-class JobRow(msgspec.Struct, frozen=True, array_like=True):
+class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A job's current record. `revision` is its latest fact's; a restart skips `finished` rows."""
 
     TABLE: ClassVar[str] = "jobs"
@@ -101,7 +101,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
         return (self.job_id,)
 
 
-class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
+class AttemptRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One attempt of a job, as accounting shows it. A job that ended without ever running has attempt 0."""
 
     TABLE: ClassVar[str] = "attempts"
@@ -128,7 +128,7 @@ class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
         return (self.job_id, self.attempt)
 
 
-class StepRow(msgspec.Struct, frozen=True, array_like=True):
+class StepRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One step of an attempt; the batch script is step `batch`."""
 
     TABLE: ClassVar[str] = "steps"
@@ -150,7 +150,7 @@ class StepRow(msgspec.Struct, frozen=True, array_like=True):
         return (self.job_id, self.attempt, self.step)
 
 
-class NodeRow(msgspec.Struct, frozen=True, array_like=True):
+class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A node's current record."""
 
     TABLE: ClassVar[str] = "nodes"
@@ -166,7 +166,7 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True):
         return (self.number,)
 
 
-class SettingRow(msgspec.Struct, frozen=True, array_like=True):
+class SettingRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One of the few single records of an owner: configuration revision, id lease, address book revision."""
 
     TABLE: ClassVar[str] = "settings"
@@ -184,7 +184,7 @@ Row: TypeAlias = JobRow | AttemptRow | StepRow | NodeRow | SettingRow
 ROW_TYPES: tuple[type[Row], ...] = (JobRow, AttemptRow, StepRow, NodeRow, SettingRow)
 
 
-class RowDelete(msgspec.Struct, frozen=True, array_like=True):
+class RowDelete(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Removes one current row; deleting what is not there is no error. `key` is the row's `key`."""
 
     table: str
@@ -194,14 +194,14 @@ class RowDelete(msgspec.Struct, frozen=True, array_like=True):
 RowChange: TypeAlias = Row | RowDelete
 
 
-class AnswerRow(msgspec.Struct, frozen=True, array_like=True):
+class AnswerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The answer to a client's mutating call, kept under its 16-byte request id. The first answer stays."""
 
     request_id: bytes
     answer: bytes
 
 
-class BlobRow(msgspec.Struct, frozen=True, array_like=True):
+class BlobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A script or environment under its `content_hash`. Putting it again renews its age."""
 
     hash: bytes
@@ -242,6 +242,7 @@ SnapshotRow: TypeAlias = Head | Row
 class AccountingQuery(msgspec.Struct, frozen=True):
     """Which attempts to list. Empty or 0 means "any"; everything given must hold.
 
+    `job_ids`: these jobs; an array's id stands for the array and all of its tasks.
     `since_us`: not ended before it. `until_us`: submitted before it. `after` is the `next` of the page
     before. Raises ValueError beyond PAGE_ROWS_MAX rows or QUERY_VALUES_MAX ids or states.
     """
@@ -254,6 +255,8 @@ class AccountingQuery(msgspec.Struct, frozen=True):
     limit: int = CHUNK_ROWS
     after: tuple[int, int] | None = None
     steps: bool = False
+    partition: str = ""
+    name: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= PAGE_ROWS_MAX:

@@ -8,10 +8,11 @@ and the seed alone decides which, so a run can be repeated.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import msgspec
 
-from eslurm.ports.store import Batch, FenceLost
+from eslurm.ports.store import Batch, FenceLost, Key, Row
 from eslurm.store.image import StoreImage
 
 
@@ -59,6 +60,10 @@ class DiskStore(StoreImage):
         """The owner's process or host dies: its commits under way are torn, in the order they began."""
         for ticket in [ticket for ticket, commit in self._under_way.items() if commit.owner == owner]:
             self.tear(ticket)
+
+    def rows(self, owner: str) -> Mapping[str, Mapping[Key, Row]]:
+        """Every current row of an owner by table and key."""
+        return self._of(owner).tables
 
     def under_way(self, owner: str) -> int:
         """How many of the owner's commits have begun and not ended."""

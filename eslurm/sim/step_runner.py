@@ -197,6 +197,21 @@ class MemoryStepRunner:
             self._end(step, 0, 0, report=False)
         self.reconnect(self._on_ended)
 
+    def power_off(self, is_remembered: Callable[[StepKey], bool]) -> None:
+        """The host dies: what ran is over, and known to have been lost only if its start had reached the disk.
+
+        Outcomes stay, for they were durable; nobody is told until the next `reconnect`.
+        """
+        for step in tuple(self._running.values()):
+            step.cause, step.text = StepEndCause.LOST, "its host was rebooted while it ran"
+            self._end(step, 0, 0, report=False)
+            if not is_remembered(step.spec.key):
+                del self._outcomes[step.spec.key]
+
+    def is_live(self, key: StepKey) -> bool:
+        """Whether the step's processes exist."""
+        return key in self._running
+
     def _on_own_end(self, step: _Running) -> None:
         self._end(step, step.script.exit_code, 0)
 

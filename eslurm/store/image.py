@@ -147,7 +147,8 @@ class StoreImage:
     def accounting(self, owner: str, query: AccountingQuery) -> AccountingPage:
         """See `StoreReader.accounting`."""
         mine = self._of(owner)
-        found = [attempt for attempt in _sorted(mine, AttemptRow) if _matches(attempt, query)]
+        job_ids = _with_tasks(mine, query.job_ids)
+        found = [attempt for attempt in _sorted(mine, AttemptRow) if _matches(attempt, query, job_ids)]
         page = found[: query.limit]
         keys = {attempt.key for attempt in page} if query.steps else set()
         return AccountingPage(
@@ -195,10 +196,19 @@ def _sorted(owner: _Owner, row_type: type[RowT]) -> Iterator[RowT]:
     return (table[key] for key in sorted(table))
 
 
-def _matches(attempt: AttemptRow, query: AccountingQuery) -> bool:
+def _with_tasks(owner: _Owner, job_ids: Sequence[int]) -> set[int]:
+    """The jobs and, of those that are arrays, their tasks."""
+    if not job_ids:
+        return set()
+    return {*job_ids, *(job.job_id for job in _sorted(owner, JobRow) if job.array_job_id in job_ids)}
+
+
+def _matches(attempt: AttemptRow, query: AccountingQuery, job_ids: set[int]) -> bool:
     return (
         query.user in ("", attempt.user)
-        and (not query.job_ids or attempt.job_id in query.job_ids)
+        and query.partition in ("", attempt.partition)
+        and query.name in ("", attempt.name)
+        and (not query.job_ids or attempt.job_id in job_ids)
         and (not query.states or attempt.state in query.states)
         and (attempt.ended_us == 0 or attempt.ended_us >= query.since_us)
         and (query.until_us == 0 or attempt.submitted_us < query.until_us)

@@ -153,7 +153,14 @@ def _attempts(owner: str, query: AccountingQuery) -> Select[Any]:
     if query.user:
         found = found.where(column.user == query.user)
     if query.job_ids:
-        found = found.where(column.job_id.in_(query.job_ids))
+        tasks = select(JOBS.c.job_id).where(JOBS.c.owner == owner, JOBS.c.array_job_id.in_(query.job_ids))
+        # Said again so that the index, which holds tasks only, is used.
+        tasks = tasks.where(JOBS.c.array_job_id != 0)
+        found = found.where(or_(column.job_id.in_(query.job_ids), column.job_id.in_(tasks)))
+    if query.partition:
+        found = found.where(column.partition == query.partition)
+    if query.name:
+        found = found.where(column.name == query.name)
     if query.states:
         found = found.where(column.state.in_(query.states))
     if query.since_us:

@@ -38,6 +38,7 @@ def to_store(
     # A forgotten job keeps its last row: that is how later dependencies on it are settled.
     jobs = (state.find_job(job_id) for job_id in touched.jobs)
     rows.extend(_job_row(job, state.revision) for job in jobs if job is not None)
+    rows.extend(_job_row(job, state.revision) for job in touched.forgotten)
     rows.extend(_attempt_row(state, job, attempt) for job, attempt in touched.ended)
     steps = (state.steps.get(key) for key in touched.steps)
     rows.extend(_step_row(step) for step in steps if step is not None)

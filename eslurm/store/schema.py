@@ -101,6 +101,14 @@ Index(
     sqlite_where=~JOBS.c.finished,
     postgresql_where=~JOBS.c.finished,
 )
+# An array's tasks, which accounting asks for; other jobs are not in it.
+Index(
+    "jobs_by_array",
+    JOBS.c.owner,
+    JOBS.c.array_job_id,
+    sqlite_where=JOBS.c.array_job_id != 0,
+    postgresql_where=JOBS.c.array_job_id != 0,
+)
 
 ATTEMPTS = Table(
     AttemptRow.TABLE,

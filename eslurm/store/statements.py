@@ -10,11 +10,11 @@ it steps, and beside a busy event loop getting it back can take milliseconds. Wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
 from sqlalchemy import Dialect, Table, bindparam
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.sql.elements import ClauseElement
 
@@ -24,7 +24,6 @@ from eslurm.store.schema import BLOBS, FACTS, LEADER, REQUESTS, ROW_TABLES
 ROWS_PER_STATEMENT = (128, 32)
 Values = tuple[Any, ...]
 
-_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class RowsStatement:
@@ -70,7 +69,8 @@ def _compile(statement: ClauseElement, dialect: Dialect) -> str:
 def _insert(table: Table, dialect: Dialect, on_conflict: str) -> ClauseElement:
     names = [column.name for column in table.columns]
     key = list(table.primary_key.columns)
-    statement = _INSERTS[dialect.name](table)
+    # Only the one that is used: each dialect costs 2 MB.
+    statement = import_module(f"sqlalchemy.dialects.{dialect.name}").insert(table)
     if on_conflict == "keep":
         statement = statement.on_conflict_do_nothing(index_elements=key)
     elif on_conflict == "replace":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eslurm.ports.store import (
@@ -139,6 +140,10 @@ ATTEMPTS = [
         (AccountingQuery(user="bob"), [1, 2]),
         (AccountingQuery(user="eve"), []),
         (AccountingQuery(job_ids=(1, 4, 99)), [0, 4]),
+        (AccountingQuery(partition="batch"), [0, 1, 2, 3, 4]),
+        (AccountingQuery(partition="other"), []),
+        (AccountingQuery(name="n"), [0, 1, 2, 3, 4]),
+        (AccountingQuery(name="m"), []),
         (AccountingQuery(states=("RUNNING", "PENDING")), [2, 3]),
         (AccountingQuery(since_us=30), [0, 2, 3, 4]),
         (AccountingQuery(since_us=31), [2, 3, 4]),
@@ -159,6 +164,20 @@ def test_accounting_filters(backend: Backend, query: AccountingQuery, expected: 
         assert list(page.attempts) == [ATTEMPTS[index] for index in expected]
         assert list(page.steps) == []
         assert page.next is None
+
+    backend.run(test())
+
+
+def test_accounting_of_an_array_is_that_of_its_tasks(backend: Backend) -> None:
+    async def test() -> None:
+        store = backend.store()
+        await store.open(OWNER)
+        tasks = [msgspec.structs.replace(job(number), array_job_id=2) for number in (3, 4)]
+        await store.commit(batch(1, rows=[job(1), job(2), *tasks, job(5), *ATTEMPTS]))
+        page = await store.accounting(OWNER, AccountingQuery(job_ids=(2,)))
+        assert [row.key for row in page.attempts] == [(2, 1), (2, 2), (3, 1), (4, 0)]
+        page = await store.accounting(OWNER, AccountingQuery(job_ids=(3, 5)))
+        assert [row.key for row in page.attempts] == [(3, 1)]
 
     backend.run(test())
 

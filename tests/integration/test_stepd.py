@@ -319,7 +319,7 @@ def test_what_the_user_may_not_see_is_looked_at_as_the_user(site: Site) -> None:
 @pytest.mark.parametrize("uid", USERS)
 def test_a_task_inherits_nothing_but_its_three_streams(site: Site, uid: int) -> None:
     script = site.script(
-        "ls /proc/$$/fd; grep -E 'Sig(Ign|Blk)' /proc/$$/status; umask; ps -o sid= -p $$; echo $$"
+        "ls /proc/$$/fd; grep -E 'Sig(Ign|Blk)' /proc/self/status; umask; ps -o sid= -p $$; echo $$"
     )
     outcome_of(site, site.spec(key(), script, uid=uid, gid=uid, stdout="out"))
     text = (site.work / "out").read_text().split()

@@ -35,6 +35,7 @@ class Cluster:
         self.directory = state_dir / "c"
         self.work = state_dir / "work"
         self.work.mkdir()
+        self.others: frozenset[int] = frozenset()
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("ESLURM", "SLURM"))
         } | {"ESLURM_STATE_DIR": str(self.directory)}
@@ -96,10 +97,12 @@ class Cluster:
         return path
 
 
-def reap() -> list[process.Child]:
-    """Reap the ended among the adopted processes; the others."""
+def reap(before: frozenset[int] = frozenset()) -> list[process.Child]:
+    """Reap the ended among the adopted processes; the others, except those that were there `before`."""
     left = []
     for child in process.children():
+        if child.pid in before:
+            continue
         if child.ended:
             os.waitpid(child.pid, 0)
         else:
@@ -110,11 +113,12 @@ def reap() -> list[process.Child]:
 @pytest.fixture
 def cluster(state_dir: Path, adopt_orphans: None) -> Iterator[Cluster]:
     cluster = Cluster(state_dir)
+    cluster.others = frozenset(child.pid for child in process.children())
     yield cluster
     answer = cluster("eslurm", "down", "--purge")
     assert answer.code == 0, answer.err
     assert not cluster.directory.exists()
-    assert reap() == []
+    assert reap(cluster.others) == []
 
 
 def read_from(path: Path) -> str:
@@ -138,7 +142,7 @@ def test_waiting_jobs_run_after_down_and_up(cluster: Cluster) -> None:
     done = cluster.fifo("done")
     held = cluster.submit(f"echo ran > {done}", "--hold")
     assert cluster("eslurm", "down").code == 0
-    assert reap() == []
+    assert reap(cluster.others) == []
 
     cluster.up()
 
@@ -157,7 +161,7 @@ def test_running_jobs_are_ended_by_down_and_start_anew(cluster: Cluster) -> None
 
     assert answer.code == 0, answer.err
     assert "ending 1 running job" in answer.err
-    assert reap() == []
+    assert reap(cluster.others) == []
     cluster.up()
     assert read_from(started)
     assert cluster.jobs()[job]["attempts"] == 2
@@ -192,7 +196,7 @@ def test_down_ends_processes_that_hide_from_their_job(cluster: Cluster) -> None:
         assert select.select([pidfd], [], [], 0)[0] == [pidfd]
     finally:
         os.close(pidfd)
-    assert reap() == []
+    assert reap(cluster.others) == []
 
 
 def test_a_dead_daemon_is_seen_and_replaced(cluster: Cluster) -> None:
@@ -231,4 +235,4 @@ def test_the_foreground_restarts_daemons_and_ends_with_ctrl_c(cluster: Cluster) 
         _, rest = foreground.communicate(timeout=COMMAND_TIMEOUT_S)
     assert foreground.returncode == 0
     assert "The cluster is down (5 daemons" in rest
-    assert reap() == []
+    assert reap(cluster.others) == []

@@ -26,6 +26,10 @@ GRACE_S = 2.0
 PR_SET_CHILD_SUBREAPER = 36
 
 
+kept_children: set[int] = set()
+"""Pids of children that outlive a test on purpose: a fixture of wider scope ends them (and takes them out again)."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _loops_warmed_up() -> None:
     """Opens and closes one loop of each kind.
@@ -103,7 +107,7 @@ def _new_descriptors(before: frozenset[process.Descriptor]) -> list[process.Desc
 
 
 def _new_children(before: frozenset[process.Child]) -> list[process.Child]:
-    known = {child.pid for child in before}
+    known = {child.pid for child in before} | kept_children
     return sorted(child for child in process.children() if child.pid not in known)
 
 

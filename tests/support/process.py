@@ -45,12 +45,8 @@ def descriptors() -> frozenset[Descriptor]:
 
 def children() -> frozenset[Child]:
     """All direct children of this process, whichever thread started them, those that ended included."""
-    pids: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            pids.update(map(int, (task / "children").read_text().split()))
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # the thread has just ended; its children moved to another one
+    tasks = list(Path("/proc/self/task").iterdir())
+    pids = _listed(tasks) if any((task / "children").exists() for task in tasks) else _scanned()
     found = set()
     for pid in pids:
         try:
@@ -63,3 +59,28 @@ def children() -> frozenset[Child]:
         text = command.replace(b"\0", b" ").decode(errors="replace").strip()
         found.add(Child(pid, rest.split()[0], text or f"[{name}]"))
     return frozenset(found)
+
+
+def _listed(tasks: list[Path]) -> set[int]:
+    """What the kernel lists per thread."""
+    pids: set[int] = set()
+    for task in tasks:
+        try:
+            pids.update(map(int, (task / "children").read_text().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has just ended; its children moved to another one
+    return pids
+
+
+def _scanned() -> set[int]:
+    """Kernels built without the children files: every process that names this one as its parent."""
+    own = str(os.getpid())
+    pids: set[int] = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            status = Path(f"/proc/{name}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if status.rpartition(")")[2].split()[1] == own:
+            pids.add(int(name))
+    return pids

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import selectors
 import sys
 import time
@@ -75,6 +76,8 @@ def _lock_or_yield(place: Place) -> bool:
 def _detach(place: Place) -> None:
     """Leave the session, the directory and the descriptors of whoever started this."""
     os.setsid()
+    # Whoever started this may have been a thread that blocks signals.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.chdir("/")
     os.umask(0o077)
     null_fd = os.open("/dev/null", os.O_RDWR)

@@ -38,6 +38,7 @@ class GatedStore(MemoryStore):
         self.gate = asyncio.Event()
         self.gate.set()
         self.failures: list[Exception] = []
+        self.failed = asyncio.Event()
         self.lose_answer = False
         self.batches: list[StoredBatch] = []
 
@@ -46,6 +47,7 @@ class GatedStore(MemoryStore):
         if self.failures:
             if self.lose_answer:
                 await super().commit(batch)
+            self.failed.set()
             raise self.failures.pop(0)
         await super().commit(batch)
         self.batches.append(batch)
@@ -141,8 +143,7 @@ def test_a_store_that_is_away_refuses_requests_and_loses_nothing() -> None:
         async with Bench() as bench:
             bench.store.failures = [StoreUnavailable("disk full")]
             answer = bench.dispatcher.request(submission())
-            while bench.store.failures:
-                await asyncio.sleep(0)
+            await bench.store.failed.wait()
             await turns()
             with pytest.raises(NotNow):
                 bench.dispatcher.request(submission())

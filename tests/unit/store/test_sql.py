@@ -200,7 +200,10 @@ def test_restart_and_a_users_report_do_not_walk_the_history(tmp_path: Path) -> N
             assert "INDEX jobs_unfinished" in _plan(tmp_path / "db", unfinished[JobRow])
             report = reader._attempts(OWNER, AccountingQuery(user="u"))
             assert "INDEX attempts_by_user" in _plan(tmp_path / "db", report)
-            plans = [_plan(tmp_path / "db", query) for query in (*unfinished.values(), report)]
+            array = reader._attempts(OWNER, AccountingQuery(job_ids=(17,)))
+            assert "INDEX jobs_by_array" in _plan(tmp_path / "db", array)
+            queries = (*unfinished.values(), report, array)
+            plans = [_plan(tmp_path / "db", query) for query in queries]
             assert not [plan for plan in plans if "SCAN" in plan or "TEMP B-TREE" in plan]
 
     run(test())
