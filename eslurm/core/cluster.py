@@ -11,6 +11,8 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from eslurm.core.config import ClusterConfig, Partition
 from eslurm.core.job import ranges
 from eslurm.core.job.model import Attempt, Job, JobSpec
@@ -36,6 +38,7 @@ class Touched:
         self.jobs: set[int] = set()
         self.nodes: set[int] = set()
         self.steps: set[tuple[int, int]] = set()
+        self.steps_ended: list[Step] = []
         self.ended: list[tuple[Job, Attempt | None]] = []
         # Jobs that changed and were forgotten since: their last records are still to be written.
         self.forgotten: list[Job] = []
@@ -226,6 +229,9 @@ class State:
             old = self.steps.pop((job_id, step))
             self.step_owed.pop(old.revision, None)
             self.touched.steps.add((job_id, step))
+            if old.state in (StepState.LAUNCHING, StepState.RUNNING):
+                old = replace(old, state=StepState.ENDED, waiting=frozenset(), ended_us=self.now_us)
+            self.touched.steps_ended.append(old)
 
     def set_config(self, config: ClusterConfig, revision: int) -> None:
         """Take a configuration into force; its nodes must be put already."""

@@ -42,6 +42,7 @@ def to_store(
     rows.extend(_attempt_row(state, job, attempt) for job, attempt in touched.ended)
     steps = (state.steps.get(key) for key in touched.steps)
     rows.extend(_step_row(step) for step in steps if step is not None)
+    rows.extend(_step_row(step) for step in touched.steps_ended)
     facts = [store.FactRow(*encode_fact(fact)) for fact in batch.facts]
     return store.Batch(batch.revision_first, batch.now_us, facts, rows, answers, blobs)
 

@@ -226,7 +226,8 @@ def test_launches_of_the_same_step_at_once_start_it_once(site: Site, uid: int) -
 
     play(site, scenario)
     runs = site.work / "runs"
-    assert not runs.exists() or runs.read_text() == "run\n"
+    # It may have been killed between opening the file and writing to it.
+    assert not runs.exists() or runs.read_text() in ("", "run\n")
 
 
 @pytest.mark.parametrize("uid", USERS)
