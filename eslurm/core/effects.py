@@ -25,7 +25,7 @@ STRAY_GRACE_S = 2.0
 """Seconds that processes left on a job's other nodes get when its script has ended."""
 
 
-class Effect(msgspec.Struct, frozen=True):
+class Effect(msgspec.Struct, frozen=True, gc=False):
     """Send `body` to `nodes` (in allocation order) and bring back what became of it."""
 
     revision: int

@@ -41,20 +41,20 @@ class Refused(Exception):
 # ---- requests ----
 
 
-class SubmitJobs(msgspec.Struct, frozen=True):
+class SubmitJobs(msgspec.Struct, frozen=True, gc=False):
     """Accept all of these jobs or none. Answer: `Submitted`."""
 
     specs: tuple[JobSpec, ...]
 
 
-class JobRef(msgspec.Struct, frozen=True, order=True):
+class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
     """A job, or one task of an array (`task >= 0`), as people write it: 17 or 17_4."""
 
     job_id: int
     task: int = -1
 
 
-class CancelJobs(msgspec.Struct, frozen=True):
+class CancelJobs(msgspec.Struct, frozen=True, gc=False):
     """End jobs, or only signal them (`signal > 0`). Answer: `Changed`.
 
     An empty `jobs` selects by user, name, partition or state; with a state, of an array only what is in that state.
@@ -69,7 +69,7 @@ class CancelJobs(msgspec.Struct, frozen=True):
     signal: int = 0
 
 
-class HoldJobs(msgspec.Struct, frozen=True):
+class HoldJobs(msgspec.Struct, frozen=True, gc=False):
     """Hold (or with `release` let go) pending jobs. Answer: `Changed`.
 
     An administrator's hold only an administrator lifts.
@@ -80,14 +80,14 @@ class HoldJobs(msgspec.Struct, frozen=True):
     release: bool = False
 
 
-class RequeueJobs(msgspec.Struct, frozen=True):
+class RequeueJobs(msgspec.Struct, frozen=True, gc=False):
     """End the jobs' attempts and let them wait again. Answer: `Changed`."""
 
     by: Principal
     jobs: tuple[JobRef, ...]
 
 
-class UpdateJob(msgspec.Struct, frozen=True):
+class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     """Change a pending job's parameters; None leaves one as it is. Answer: `Changed`."""
 
     by: Principal
@@ -103,7 +103,7 @@ class UpdateJob(msgspec.Struct, frozen=True):
     array_limit: int | None = None
 
 
-class UpdateNodes(msgspec.Struct, frozen=True):
+class UpdateNodes(msgspec.Struct, frozen=True, gc=False):
     """`action` is drain, resume or lost (the administrator vouches that nothing runs there any more). Answer: `Changed`."""
 
     by: Principal
@@ -112,7 +112,7 @@ class UpdateNodes(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class CreateStep(msgspec.Struct, frozen=True):
+class CreateStep(msgspec.Struct, frozen=True, gc=False):
     """A running job's owner starts tasks on its nodes. Answer: `StepCreated`."""
 
     by: Principal
@@ -128,7 +128,7 @@ class CreateStep(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class FinishStep(msgspec.Struct, frozen=True):
+class FinishStep(msgspec.Struct, frozen=True, gc=False):
     """The step's own command says how it ended (merged over all tasks). Answer: `Changed`."""
 
     by: Principal
@@ -141,13 +141,13 @@ class FinishStep(msgspec.Struct, frozen=True):
 # ---- from nodes, links, timers and the configuration ----
 
 
-class Reports(msgspec.Struct, frozen=True):
+class Reports(msgspec.Struct, frozen=True, gc=False):
     """Reports of agents. Answer: `Acks`, to be sent after the commit."""
 
     reports: tuple[Report, ...]
 
 
-class NodeOutcome(msgspec.Struct, frozen=True):
+class NodeOutcome(msgspec.Struct, frozen=True, gc=False):
     """What became of one effect on a set of nodes. `status` is ok, failed or unreached; unreached means unknown."""
 
     nodes: tuple[int, ...]
@@ -156,7 +156,7 @@ class NodeOutcome(msgspec.Struct, frozen=True):
     payload: bytes = b""
 
 
-class EffectDone(msgspec.Struct, frozen=True):
+class EffectDone(msgspec.Struct, frozen=True, gc=False):
     """A broadcast came back: every node of effect (revision, index) is in exactly one outcome."""
 
     revision: int
@@ -164,30 +164,30 @@ class EffectDone(msgspec.Struct, frozen=True):
     outcomes: tuple[NodeOutcome, ...]
 
 
-class HeartbeatDone(msgspec.Struct, frozen=True):
+class HeartbeatDone(msgspec.Struct, frozen=True, gc=False):
     """Nodes that became reachable or unreachable by the heartbeat rule (differences only)."""
 
     back: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
 
 
-class EpochStarted(msgspec.Struct, frozen=True):
+class EpochStarted(msgspec.Struct, frozen=True, gc=False):
     """This controller begins to lead under a new epoch: every node must register again before it is given work."""
 
     epoch: int
 
 
-class ConfigLoaded(msgspec.Struct, frozen=True):
+class ConfigLoaded(msgspec.Struct, frozen=True, gc=False):
     """A configuration was read; it becomes a fact if it differs from the one in force."""
 
     config: ClusterConfig
 
 
-class Tick(msgspec.Struct, frozen=True):
+class Tick(msgspec.Struct, frozen=True, gc=False):
     """Time has passed: due timers fire."""
 
 
-class PlanMade(msgspec.Struct, frozen=True):
+class PlanMade(msgspec.Struct, frozen=True, gc=False):
     """A planning cycle ended; each placement is checked again, for the state may have moved on."""
 
     placements: tuple[Placement, ...]
@@ -204,11 +204,11 @@ Message: TypeAlias = Request | Event
 # ---- answers ----
 
 
-class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
+class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted", gc=False):
     job_ids: tuple[int, ...]
 
 
-class JobProblem(msgspec.Struct, frozen=True, array_like=True):
+class JobProblem(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One of the named things could not be changed, and why."""
 
     what: str
@@ -216,14 +216,14 @@ class JobProblem(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
-class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed"):
+class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed", gc=False):
     """How many things changed, and which could not be."""
 
     count: int
     problems: tuple[JobProblem, ...] = ()
 
 
-class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_created"):
+class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_created", gc=False):
     """`layout` gives, per node in order, its name and its number of tasks."""
 
     job_id: int

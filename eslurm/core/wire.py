@@ -18,7 +18,7 @@ from eslurm.core.job.model import Principal, StepEnd, Vector
 BATCH_STEP = -1
 
 
-class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Consecutive nodes of an allocation that hold the same: `runs` are (first number, length) pairs, order kept."""
 
     runs: tuple[tuple[int, int], ...]
@@ -26,7 +26,7 @@ class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     tasks: int = 1
 
 
-class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """All that nodes need to run a job's batch script. `node_names` is the folded, ordered host list."""
 
     job_id: int
@@ -60,7 +60,7 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     account: str = ""
 
 
-class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare"):
+class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):
     """Make each node ready for the attempt. With `start` (one-node jobs) the batch script starts at once.
 
     Answers: ok (payload `Started` when `start`), or failed with why. Idempotent per (job, attempt, node);
@@ -71,14 +71,14 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     start: bool = False
 
 
-class Start(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="start"):
+class Start(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="start", gc=False):
     """Start the prepared attempt's batch script on this (its first) node. Answers ok with payload `Started`."""
 
     job_id: int
     attempt: int
 
 
-class End(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="end"):
+class End(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="end", gc=False):
     """End everything of the attempt here and never start it again (a tombstone stays).
 
     SIGTERM, `grace_s` later SIGKILL. Answers ok with payload `Gone` when nothing is left (at once if nothing
@@ -91,7 +91,7 @@ class End(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag=
     cause: str
 
 
-class Signal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="signal"):
+class Signal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="signal", gc=False):
     """Send a signal to the attempt's batch step or to one of its steps."""
 
     job_id: int
@@ -100,7 +100,9 @@ class Signal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, t
     step: int = BATCH_STEP
 
 
-class LaunchStep(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="launch_step"):
+class LaunchStep(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="launch_step", gc=False
+):
     """Start a step's tasks on each node of `groups`, their output streamed straight to `endpoint`.
 
     `first_task` numbers follow from the groups' order. `cookie` proves to the receiver who connects.
@@ -119,7 +121,7 @@ class LaunchStep(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     cpus_per_task: int = 1
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):
     """Are you there? Nodes that do not know this epoch register anew. `floor` prunes tombstones and kept outcomes."""
 
     floor: int
@@ -128,7 +130,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 Body: TypeAlias = Prepare | Start | End | Signal | LaunchStep | Heartbeat
 
 
-class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """What is signed. `(owner, revision, index)` is the effect's identity; heartbeats have revision 0.
 
     `nodes` and `incarnations` (parallel to the runs) say whom it is for: a relay cannot widen it.
@@ -146,19 +148,19 @@ class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     body: Body
 
 
-class Started(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Started(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Payload of an ok answer to a start: the first process exists since `at_us` (UTC microseconds)."""
 
     at_us: int
 
 
-class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Payload of an ok answer to `End`: nothing of the attempt is left on this node."""
 
     started: bool = False
 
 
-class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="step_ended"):
+class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="step_ended", gc=False):
     """The batch step of an attempt ended on its first node. `gone`: nothing else of the attempt is left there."""
 
     node: int
@@ -169,7 +171,7 @@ class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     gone: bool
 
 
-class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="node_gone"):
+class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="node_gone", gc=False):
     """Nothing of the attempt is left on this node (after an `End` that took its time)."""
 
     node: int
@@ -178,7 +180,7 @@ class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     attempt: int
 
 
-class HeldAttempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class HeldAttempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One line of a node's inventory: an attempt it knows, with the highest stage it reached here.
 
     `stage` is prepared, running, ended (an unacknowledged `StepEnded` is in the spool) or tombstone.
@@ -189,7 +191,9 @@ class HeldAttempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     stage: str
 
 
-class Registration(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="registration"):
+class Registration(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="registration", gc=False
+):
     """A node offers itself: first start, restart of its agent or host, or a new controller epoch.
 
     `session` is a nonce: the same registration sent twice gets the same incarnation. From the moment of
@@ -210,7 +214,7 @@ class Registration(msgspec.Struct, frozen=True, array_like=True, omit_defaults=T
 ReportBody: TypeAlias = Registration | StepEnded | NodeGone
 
 
-class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One spooled message of an agent process. `(process, seq)` is its identity for the acknowledgement."""
 
     process: str
@@ -218,7 +222,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     body: ReportBody
 
 
-class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Comes with the acknowledgement of a `Registration`. `refused` names why (wrong cluster, live twin, unknown name)."""
 
     name: str
@@ -229,7 +233,7 @@ class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defau
     refused: str = ""
 
 
-class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """The controller has committed what these reports said, by `revision`; the agent forgets them."""
 
     process: str

@@ -51,8 +51,9 @@ def apply_epoch(state: State, fact: facts.EpochBegan) -> None:
 
 def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
     node = state.nodes[fact.number]
-    past = node.sessions_past if node.epoch == fact.epoch else ()
-    if node.epoch == fact.epoch and node.session != fact.session:
+    past = node.sessions_past
+    if node.session not in ("", fact.session):
+        # Of older epochs too: a session offers itself under each epoch that it hears of.
         past = (node.session, *past)[:SESSIONS_KEPT]
     state.put_node(
         replace(

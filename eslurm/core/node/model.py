@@ -7,14 +7,14 @@ import msgspec
 from eslurm.core.node.states import NodeState
 
 
-class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One node's current record.
 
     `number` is durable and is what messages carry; `name` is for people. `session` is the agent's nonce of
     its last registration: a repeated registration gets the same answer. `incarnation` rises with each new
     registration and every command names it; `epoch` is the controller epoch under which it registered.
     `endpoint` is where its agent process listens (many nodes may share one). `sessions_past` are the latest sessions
-    before this one in the same epoch: a registration of theirs that arrives now is a late copy.
+    before this one: a registration of theirs that arrives now is a late copy.
     """
 
     number: int

@@ -25,7 +25,7 @@ class WhyKind(StrEnum):
     NOT_EXAMINED = "not_examined"
 
 
-class Why(msgspec.Struct, frozen=True):
+class Why(msgspec.Struct, frozen=True, gc=False):
     """One waiting reason; `planned_start_us` is set when the plan promises a start."""
 
     kind: WhyKind

@@ -33,7 +33,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tasks: int
 
 
-class Placement(msgspec.Struct, frozen=True, array_like=True):
+class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A decision to start a job now, on these nodes. Fields are only ever appended."""
 
     job_id: int

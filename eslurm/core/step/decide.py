@@ -5,7 +5,7 @@ from __future__ import annotations
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.job.model import Attempt, Job, Principal
-from eslurm.core.job.states import JobState
+from eslurm.core.job.states import AttemptPhase, JobState
 from eslurm.core.messages import (
     Changed,
     CreateStep,
@@ -56,6 +56,9 @@ def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
         )
     if job.attempt.stop is not None:
         raise Refused(RefusalCode.CONFLICT, f"job {job_id} is being ended")
+    if job.attempt.phase is AttemptPhase.PREPARING and len(job.attempt.spans) > 1:
+        # If a node cannot be prepared the job starts elsewhere at once: nothing of it may run by then.
+        raise Refused(RefusalCode.CONFLICT, f"job {job_id} is still being prepared: try again in a moment")
     return job, job.attempt
 
 

@@ -33,7 +33,7 @@ TRANSITIONS: dict[StepState, dict[StepState, str]] = {
 }
 
 
-class Step(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Step(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One step's record; key (job_id, attempt, step). `launch` is the fact that made it: its launch is owed from it."""
 
     job_id: int

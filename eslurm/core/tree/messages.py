@@ -17,7 +17,7 @@ Peer = Hashable
 """Whatever the shell uses to name the process at the other end of a link, or itself as a source."""
 
 
-class Broadcast(msgspec.Struct, frozen=True, array_like=True):
+class Broadcast(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Do `command` on `nodes`, which lie in tree order (X-02); the first one is the addressee.
 
     A relay that hosts no nodes (satellite, controller) is not in the list and splits all of it.
@@ -33,7 +33,7 @@ class Broadcast(msgspec.Struct, frozen=True, array_like=True):
     hop: int = 0
 
 
-class Ack(msgspec.Struct, frozen=True, array_like=True):
+class Ack(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The lists that begin with `heads` have arrived; with `refused` set, they will not be served."""
 
     broadcast_id: BroadcastId
@@ -41,7 +41,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True):
     refused: str = ""
 
 
-class Reply(msgspec.Struct, frozen=True, array_like=True):
+class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """News of the lists that begin with `heads`; empty results only say that they are being worked on.
 
     A final reply holds everything known of its lists, so a lost partial reply loses nothing.
@@ -53,7 +53,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
     final: bool = False
 
 
-class Leg(msgspec.Struct, frozen=True):
+class Leg(msgspec.Struct, frozen=True, gc=False):
     """Nodes handed to a relay that is not one of them: a controller's share for one satellite."""
 
     to_node: int

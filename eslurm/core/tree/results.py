@@ -29,7 +29,7 @@ class Status(IntEnum):
     FAILED = 2
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True, order=True, omit_defaults=True):
+class Outcome(msgspec.Struct, frozen=True, array_like=True, order=True, omit_defaults=True, gc=False):
     """The result of one node. Fields are in merging order; more are only ever appended.
 
     `code` and `text` belong to a failure; an unreached node's `text` says how it was found silent.
@@ -55,7 +55,7 @@ def unreached(why: str = "") -> Outcome:
     return Outcome(Status.UNREACHED, 0, why)
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One outcome and the nodes that share it, as ascending disjoint runs."""
 
     outcome: Outcome
@@ -72,7 +72,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
         return sum(self.lengths)
 
 
-class Results(msgspec.Struct, frozen=True, array_like=True):
+class Results(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Outcomes of a set of nodes in canonical form: equal knowledge is an equal value.
 
     Rows are in outcome order, no node is in two rows, runs are maximal.

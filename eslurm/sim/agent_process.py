@@ -1,0 +1,314 @@
+"""A simulated agent process: the core's agent and relay, the host's spool and runner, and a way up.
+
+Mirrors the daemon's shell and decides nothing. Invariants: actions are carried out in their order; the runner is
+spoken to over one ordered channel, which breaks with the process; a crash may happen between any two actions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eslurm.core.agent import actions as act
+from eslurm.core.agent import invariants
+from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.node import NodeOffer
+from eslurm.core.agent.records import Booted, fold, unfold
+from eslurm.core.agent.restore import restore
+from eslurm.core.job.model import StepEnd
+from eslurm.core.tree import messages as tree
+from eslurm.core.tree.relay import Relay
+from eslurm.core.wire import Report
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted
+from eslurm.sim import wire
+from eslurm.sim.checks import require
+from eslurm.sim.process import Process
+
+if TYPE_CHECKING:
+    from eslurm.sim.host import Host
+    from eslurm.sim.world import World
+
+DIAL_TIMEOUT_US = 1_000_000
+BLOB_US = 20_000
+RUNNER_US = 3_000
+COMPACT_AT = 400
+ANSWER_SHARE = 0.8
+"""Part of a broadcast's time after which an agent answers with what it knows."""
+
+_TERMINATION_CAUSES = {"orphaned": StepEndCause.ORPHANED}
+
+
+class AgentProcess(Process):
+    """One start of the agent on a host."""
+
+    def __init__(self, world: World, host: Host) -> None:
+        super().__init__(world, host.address)
+        self.host = host
+        folded = fold([*host.spool.records, Booted(world.cluster, host.boot_id)])
+        offers = [
+            NodeOffer(name, folded.identities.get(name) or f"{name}@{self.name}", world.node_total)
+            for name in host.names
+        ]
+        self.agent = Agent(
+            cluster=world.cluster,
+            process=self.name,
+            session=self.name,
+            boot_id=host.boot_id,
+            endpoint=host.address,
+            offers=offers,
+            has_blob=host.blobs.__contains__,
+        )
+        self._folded = folded
+        numbers = [folded.numbers[name] for name in host.names if name in folded.numbers]
+        self.relay = Relay(numbers, tuning=world.tuning)
+        self.crash_after: int | None = None
+        self._uplink = ""
+        self._dialled = ""
+        self._dials = host.index
+        self._runner_free_us = 0
+        self._outgoing: list[Report] = []
+        self._calls = {
+            act.Answer: self._answer,
+            act.Spool: self._spool,
+            act.SendReport: self._send_report,
+            act.RunBatch: self._run_batch,
+            act.RunTasks: self._run_tasks,
+            act.SignalStep: self._signal_step,
+            act.TerminateStep: self._terminate_step,
+            act.AcknowledgeSteps: self._acknowledge_steps,
+            act.FetchBlobs: self._fetch_blobs,
+            act.Contact: self._contact,
+            act.Numbered: self._numbered,
+        }
+
+    def start(self) -> None:
+        """Become what the spool and the runner remember, and look for a way up."""
+        known = self.host.runner.do_list()
+        live = [(_step_id(step.key), step.at_us) for step in known if isinstance(step, StepStarted)]
+        ended = [(_step_id(step.key), _step_end(step)) for step in known if isinstance(step, StepEnded)]
+        self._do(restore(self.agent, self._folded, live, ended, self.now_us))
+        if self.alive:
+            self.later(RUNNER_US, self.host.runner.reconnect, self.host.on_step_ended)
+            self._dial()
+
+    # ---- the way up ----
+
+    def _dial(self) -> None:
+        if self._uplink:
+            return
+        addresses = self.world.ways_up
+        self._dialled = self.world.network.find(addresses[self._dials % len(addresses)])
+        self._dials += 1
+        if self._dialled:
+            self.send(self._dialled, wire.Hello())
+        self.later(DIAL_TIMEOUT_US, self._dial)
+
+    def on_message(self, source: str, message: Any) -> None:
+        """The relay's messages, acknowledgements, and the answer to a dial."""
+        now_us = self.now_us
+        kind = type(message)
+        if kind is tree.Broadcast:
+            self._relay_do(self.relay.on_broadcast(source, message, now_us))
+        elif kind is tree.Ack:
+            self._relay_do(self.relay.on_ack(source, message, now_us))
+        elif kind is tree.Reply:
+            self._relay_do(self.relay.on_reply(source, message, now_us))
+        elif kind is wire.Acks:
+            for ack in message.acks:
+                self.world.checks.on_heard(ack.revision, "an acknowledgement")
+                self._do(self.agent.on_ack(ack, now_us))
+        elif kind is wire.Welcome and source == self._dialled and not self._uplink:
+            self._uplink = source
+            self._do(self.agent.on_link_up(now_us, message.owner, message.epoch))
+
+    def on_link_down(self, peer: str) -> None:
+        """A peer is out of reach; if it was the way up, another is looked for."""
+        self._relay_do(self.relay.on_link_down(peer, self.now_us))
+        if self.alive and peer == self._uplink:
+            self._uplink = ""
+            self._do(self.agent.on_link_down(self.now_us))
+            self._dial()
+
+    def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
+        """Nobody listens at a child's address."""
+        self._relay_do(self.relay.on_refused(broadcast_id, heads, "connection refused", self.now_us))
+
+    # ---- time ----
+
+    def next_timer_us(self) -> int | None:
+        """The relay's or the agent's."""
+        times = (self.relay.next_timer_us(), self.agent.next_timer_us())
+        return min((at_us for at_us in times if at_us is not None), default=None)
+
+    def on_timer(self) -> None:
+        """Both look at the clock."""
+        self._relay_do(self.relay.on_timer(self.now_us))
+        if self.alive:
+            self._do(self.agent.on_timer(self.now_us))
+
+    # ---- carrying out ----
+
+    def _relay_do(self, actions: list[tree.Action]) -> None:
+        self.perform(actions)
+        if self.alive:
+            self.arm()
+
+    def perform_other(self, action: Any) -> None:
+        """The own part of a broadcast."""
+        command = self.world.unseal(action.command)
+        self.world.checks.on_heard(command.revision, "a command")
+        answer_by_us = self.now_us + int(action.deadline_us * ANSWER_SHARE)
+        ref = action.broadcast_id
+        self._do(self.agent.on_command_many(action.nodes, command, ref, self.now_us, answer_by_us))
+
+    def _do(self, actions: list[act.Action]) -> None:
+        for action in actions:
+            if not self.alive or self._crashes_here():
+                return
+            call = self._calls.get(type(action))
+            if call is not None:
+                call(action)  # type: ignore[operator]
+        if not self.alive:
+            return
+        if self._outgoing:
+            batch, self._outgoing = tuple(self._outgoing), []
+            if self._uplink:
+                self.send(self._uplink, wire.Reports(batch))
+        breaches = invariants.check(self.agent) if self.world.checks.samples_agent() else []
+        require(not breaches, f"{self.name}: {'; '.join(breaches)}")
+        self.arm()
+
+    def _crashes_here(self) -> bool:
+        if self.crash_after is None:
+            return False
+        self.crash_after -= 1
+        if self.crash_after >= 0:
+            return False
+        self.crash_after = None
+        self.world.note_fault("agent_crash_between_actions", self.address)
+        self.host.crash_agent()
+        self.world.scheduler.call_in(self.world.restart_delay_us(), self.host.start_agent)
+        return True
+
+    def _answer(self, action: act.Answer) -> None:
+        assert isinstance(action.ref, int)
+        self._relay_do(self.relay.on_local_result(action.ref, action.nodes, action.outcome, self.now_us))
+
+    def _spool(self, action: act.Spool) -> None:
+        spool = self.host.spool
+        spool.write(action.record, durable=action.durable)
+        if len(spool.records) > COMPACT_AT and action.durable:
+            spool.replace(list(unfold(fold(spool.records))))
+
+    def _send_report(self, action: act.SendReport) -> None:
+        self._outgoing.append(action.report)
+
+    def _numbered(self, action: act.Numbered) -> None:
+        self.relay.add_local((action.number,))
+
+    # ---- the runner ----
+
+    def _ask_runner(self, call: Any, *arguments: Any) -> None:
+        """Over one ordered channel: nothing overtakes what was asked before."""
+        due_us = self.now_us + int(self.world.random.random() * RUNNER_US)
+        self._runner_free_us = max(self._runner_free_us, due_us)
+        self.later(self._runner_free_us - self.now_us, call, *arguments)
+
+    def _run_batch(self, action: act.RunBatch) -> None:
+        launch = action.launch
+        self.world.checks.on_launch(launch)
+        spec = StepSpec(
+            key=_step_key(action.step),
+            node_name=self.world.node_name(action.step.node),
+            uid=launch.user.uid,
+            gid=launch.user.gid,
+            argv=("script",),
+            env={},
+            cwd=launch.work_dir,
+            time_limit_us=launch.time_limit_s * 1_000_000,
+            kill_grace_us=int(launch.kill_grace_s * 1e6),
+            orphan_timeout_us=int(launch.orphan_timeout_s * 1e6),
+        )
+        self._ask_runner(self._launch, action.step, spec)
+
+    def _run_tasks(self, action: act.RunTasks) -> None:
+        launch = action.launch
+        spec = StepSpec(
+            key=_step_key(action.step),
+            node_name=self.world.node_name(action.step.node),
+            uid=launch.user.uid,
+            gid=launch.user.gid,
+            argv=action.request.argv,
+            env={},
+            cwd=action.request.work_dir,
+            kill_grace_us=int(launch.kill_grace_s * 1e6),
+            orphan_timeout_us=int(launch.orphan_timeout_s * 1e6),
+            tasks=action.tasks,
+            first_task=action.first_task,
+        )
+        self._ask_runner(self._launch, action.step, spec)
+
+    def _launch(self, step: act.StepId, spec: StepSpec) -> None:
+        known = self.host.runner.do_launch(spec)
+        delay_us = int(self.world.random.random() * RUNNER_US)
+        if isinstance(known, StepStarted):
+            self.later(delay_us, self._on_started, step, known.at_us)
+        else:
+            self.later(delay_us, self._on_ended, step, _step_end(known))
+
+    def _on_started(self, step: act.StepId, at_us: int) -> None:
+        self._do(self.agent.on_step_started(step, at_us, self.now_us))
+
+    def _on_ended(self, step: act.StepId, end: StepEnd) -> None:
+        self._do(self.agent.on_step_ended(step, end, self.now_us))
+
+    def on_step_ended(self, outcome: StepEnded) -> None:
+        """The runner says how a step ended."""
+        self._on_ended(_step_id(outcome.key), _step_end(outcome))
+
+    def _signal_step(self, action: act.SignalStep) -> None:
+        self._ask_runner(self.host.runner.do_signal, _step_key(action.step), action.signal)
+
+    def _terminate_step(self, action: act.TerminateStep) -> None:
+        cause = _TERMINATION_CAUSES.get(action.cause, StepEndCause.SIGNALLED)
+        grace_us = int(action.grace_s * 1e6)
+        self._ask_runner(self.host.runner.do_terminate, _step_key(action.step), cause, grace_us)
+
+    def _acknowledge_steps(self, action: act.AcknowledgeSteps) -> None:
+        keys = [_step_key(step) for step in action.steps]
+        self._ask_runner(self.host.runner.do_acknowledge, keys)
+
+    def _contact(self, action: act.Contact) -> None:
+        self.host.runner.do_contact(action.nodes)
+
+    # ---- blobs ----
+
+    def _fetch_blobs(self, action: act.FetchBlobs) -> None:
+        delay_us = int(self.world.random.random() * BLOB_US)
+        self.later(delay_us, partial(self._on_fetched, action.hashes))
+
+    def _on_fetched(self, hashes: tuple[bytes, ...]) -> None:
+        if self.world.fetch_fails():
+            self._do(self.agent.on_blobs_missing(hashes, self.now_us))
+            return
+        for key in hashes:
+            self.world.disk.get_blob(self.world.owner, key)
+            self.host.blobs[key] = None
+        self._do(self.agent.on_blobs(hashes, self.now_us))
+
+
+def _step_key(step: act.StepId) -> StepKey:
+    return StepKey(step.job_id, step.attempt, step.step, step.node)
+
+
+def _step_id(key: StepKey) -> act.StepId:
+    return act.StepId(key.job_id, key.attempt, key.step, key.node)
+
+
+def _step_end(outcome: StepEnded) -> StepEnd:
+    fields = msgspec.structs.asdict(outcome)
+    del fields["key"]
+    fields["cause"] = outcome.cause.value
+    return StepEnd(**fields)

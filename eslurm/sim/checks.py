@@ -1,0 +1,329 @@
+"""What must hold in a simulated cluster, seen from outside: the records, the disk, and the processes themselves.
+
+The processes of the hosts are the truth here: what the controller believes is measured against them. Each
+breach raises `Breach` with what was seen; the run adds its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from eslurm.core import facts, invariants, records
+from eslurm.core.apply import apply
+from eslurm.core.cluster import State
+from eslurm.core.facts import decode_fact
+from eslurm.core.job.states import FINAL
+from eslurm.core.node.states import NodeState
+from eslurm.core.reactor import Batch
+from eslurm.core.wire import JobLaunch
+from eslurm.ports.step_runner import BATCH_STEP, StepEndCause, StepEnded, StepKey, StepSpec
+from eslurm.ports.store import AttemptRow, JobRow, NodeRow, SettingRow, StepRow
+
+if TYPE_CHECKING:
+    from eslurm.sim.host import Host
+    from eslurm.sim.world import World
+
+AGENT_CHECK_EVERY = 16
+FULL_CHECK_WORK = 12
+"""The whole state is checked after a fact once in a while, more rarely the bigger the cluster is."""
+
+
+class Breach(AssertionError):
+    """An invariant does not hold: the run has failed."""
+
+
+def require(condition: bool, what: str) -> None:
+    """Raises `Breach` unless the condition holds."""
+    if not condition:
+        raise Breach(what)
+
+
+class Run:
+    """One script that ran, or runs: what the host knows of it."""
+
+    __slots__ = ("disturbed", "host", "key", "outcome", "usage")
+
+    def __init__(self, host: Host, key: StepKey, usage: dict[int, tuple[int, ...]]) -> None:
+        self.host = host
+        self.key = key
+        self.usage = usage
+        self.outcome: StepEnded | None = None
+        self.disturbed = False
+
+
+class Checks:
+    """Told of every fact, spawn and end; asked at each restart and at the end."""
+
+    def __init__(self, world: World) -> None:
+        self.acknowledged: dict[int, None] = {}
+        self.cancelled: dict[int, None] = {}
+        self.commits = 0
+        self.facts = 0
+        self._world = world
+        self._launches: dict[tuple[int, int], JobLaunch] = {}
+        self._runs: dict[tuple[int, int], Run] = {}
+        self._live: dict[int, dict[StepKey, Host]] = {}
+        self._used: dict[int, list[int]] = {}
+        self._replica = State(world.owner)
+        self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
+        self._placed: dict[tuple[int, int], None] = {}
+        self._until_full = 0
+        self._agent_calls = 0
+
+    # ---- while it runs ----
+
+    def on_fact(self, state: State, fact: facts.Fact) -> None:
+        """After each applied fact: the touched job each time, the whole state now and then."""
+        self.facts += 1
+        if self._world.trace is not None:
+            self._world.trace(self._world.now_us, f"fact {state.revision} {fact}")
+        job_id = getattr(fact, "job_id", None)
+        job = state.find_job(job_id) if job_id is not None else None
+        if job is not None:
+            invariants.check_job(state, job)
+        self._until_full -= 1
+        if self._until_full < 0:
+            self._until_full = (len(state.nodes) + len(state.jobs)) // FULL_CHECK_WORK
+            invariants.check(state)
+        if isinstance(fact, facts.NodeStateChanged) and fact.state is NodeState.LOST:
+            self._on_lost(fact.number)
+        if isinstance(fact, facts.NodesReleased):
+            self._on_released(fact)
+        if isinstance(fact, facts.JobPlaced):
+            cancelled = fact.job_id in self.cancelled or fact.array_job_id in self.cancelled
+            require(not cancelled, f"job {fact.job_id} is placed after its cancellation was acknowledged")
+
+    def on_commit(self, batch: Batch) -> None:
+        """A batch is durable."""
+        self.commits += 1
+
+    def on_acknowledged(self, job_ids: Sequence[int]) -> None:
+        """Somebody was told that these jobs are accepted: they are in the store, now and for ever."""
+        self.acknowledged.update(dict.fromkeys(job_ids))
+        self._all_acknowledged()
+
+    def on_heard(self, revision: int, what: str) -> None:
+        """Something that follows from this revision was heard of outside the controller: it is durable."""
+        durable = self._world.disk.head(self._world.owner).revision
+        require(revision <= durable, f"{what} of revision {revision} is out, {durable} is durable")
+
+    def on_launch(self, launch: JobLaunch) -> None:
+        """An agent is about to start this script."""
+        self._launches[launch.job_id, launch.attempt] = launch
+
+    def on_spawn(self, host: Host, spec: StepSpec) -> None:
+        """Processes come into being: once per attempt, one attempt per job, and nowhere more than fits."""
+        key = spec.key
+        self._world.note(f"spawn {key} on {host.address}")
+        live = self._live.setdefault(key.job_id, {})
+        others = [other for other in live if other.attempt != key.attempt]
+        require(not others, f"{key} starts while {others[:1]} of the same job still runs")
+        live[key] = host
+        if key.step == BATCH_STEP:
+            self._on_script(host, key)
+
+    def _on_script(self, host: Host, key: StepKey) -> None:
+        attempt = (key.job_id, key.attempt)
+        require(attempt not in self._runs, f"the script of attempt {attempt} runs a second time")
+        launch = self._launches[attempt]
+        usage = {
+            number: group.amounts
+            for group in launch.groups
+            for start, length in group.runs
+            for number in range(start, start + length)
+        }
+        self._runs[attempt] = Run(host, key, usage)
+        for number, amounts in usage.items():
+            used = self._used.setdefault(number, [0] * len(self._world.node_total))
+            for at, amount in enumerate(amounts):
+                used[at] += amount
+                total = self._world.node_total[at]
+                require(used[at] <= total, f"node {number} runs {used[at]} of {total} in resource {at}")
+
+    def on_step_ended(self, outcome: StepEnded) -> None:
+        """Processes are gone; said any number of times."""
+        key = outcome.key
+        self._world.note(f"ended {key} {outcome.exit_code} {outcome.cause.value}")
+        if self._live.get(key.job_id, {}).pop(key, None) is None or key.step != BATCH_STEP:
+            return
+        run = self._runs[key.job_id, key.attempt]
+        run.outcome = outcome
+        self._free(run)
+
+    def on_reboot(self, host: Host) -> None:
+        """All processes of the host are gone, and nobody may ever say how they ended."""
+        for live in self._live.values():
+            for key in [key for key, other in live.items() if other is host]:
+                del live[key]
+                if key.step == BATCH_STEP:
+                    run = self._runs[key.job_id, key.attempt]
+                    run.disturbed = True
+                    self._free(run)
+        for number in host.numbers:
+            self._vacate(number)
+
+    def _on_lost(self, number: int) -> None:
+        """The controller gave a node up: what runs there is no longer held against it."""
+        for run in self._runs.values():
+            run.disturbed = run.disturbed or run.key.node == number
+        self._vacate(number)
+
+    def _on_released(self, fact: facts.NodesReleased) -> None:
+        """Other nodes than the script's may be given back before it ends, when it is being ended."""
+        run = self._runs.get((fact.job_id, fact.attempt))
+        if run is None:
+            return
+        for number in fact.nodes:
+            if number != run.key.node and number in run.usage:
+                self._release(number, run.usage.pop(number))
+
+    def _vacate(self, number: int) -> None:
+        for run in self._runs.values():
+            if number in run.usage:
+                self._release(number, run.usage.pop(number))
+
+    def _free(self, run: Run) -> None:
+        for number, amounts in run.usage.items():
+            self._release(number, amounts)
+        run.usage = {}
+
+    def _release(self, number: int, amounts: tuple[int, ...]) -> None:
+        for at, amount in enumerate(amounts):
+            self._used[number][at] -= amount
+
+    def samples_agent(self) -> bool:
+        """Whether an agent's own invariants are looked at after this call."""
+        self._agent_calls += 1
+        return self._agent_calls % AGENT_CHECK_EVERY == 0
+
+    # ---- the disk ----
+
+    def on_restart(self, state: State) -> None:
+        """A controller starts from the rows: they are what the log says, and nothing acknowledged is missing."""
+        self._replay()
+        self._compare_rows()
+        self._compare_states(state, self._replica)
+        self._all_acknowledged()
+        invariants.check(state)
+
+    def _replay(self) -> None:
+        world = self._world
+        for logged in world.disk.load_facts(world.owner, self._replica.revision + 1):
+            fact = decode_fact(logged.kind, logged.version, logged.blob)
+            apply(self._replica, fact, logged.revision, logged.at_us)
+            self._account(fact)
+        self._replica.take_touched()
+
+    def _account(self, fact: facts.Fact) -> None:
+        match fact:
+            case facts.JobPlaced():
+                key = (fact.job_id, fact.attempt)
+                require(key not in self._placed, f"attempt {key} is placed twice")
+                self._placed[key] = None
+            case facts.AttemptEnded():
+                key = (fact.job_id, fact.attempt)
+                require(key not in self._ended, f"the end of attempt {key} is accounted twice")
+                require(key in self._placed, f"attempt {key} ends without having begun")
+                self._ended[key] = fact
+                self._judge(key, fact)
+            case _:
+                pass
+
+    def _judge(self, key: tuple[int, int], fact: facts.AttemptEnded) -> None:
+        """What was accounted is what happened."""
+        run = self._runs.get(key)
+        if run is None:
+            require(
+                fact.end is None or fact.end.cause == "spawn_failed", f"attempt {key} never ran: {fact.end}"
+            )
+            return
+        if fact.end is None:
+            require(
+                run.disturbed, f"the script of attempt {key} ran, but is accounted as if it had not: {fact}"
+            )
+        elif run.outcome is not None and run.outcome.cause is not StepEndCause.LOST:
+            seen = (run.outcome.exit_code, run.outcome.signal, run.outcome.cause.value)
+            said = (fact.end.exit_code, fact.end.signal, fact.end.cause)
+            require(seen == said or run.disturbed, f"attempt {key} ended with {seen}, accounted is {said}")
+
+    def _compare_rows(self) -> None:
+        """Every current row is the record that replaying the log gives."""
+        world, replica = self._world, self._replica
+        rows = world.disk.rows(world.owner)
+        for number, node in replica.nodes.items():
+            row = rows[NodeRow.TABLE].get((number,))
+            require(isinstance(row, NodeRow) and row.blob == records.encode(node), f"row of node {node.name}")
+        for job_id, job in replica.jobs.items():
+            row = rows[JobRow.TABLE].get((job_id,))
+            require(
+                isinstance(row, JobRow) and records.decode_job(row.blob) == job,
+                f"row of job {job_id}: {row} is not {job}",
+            )
+        setting = rows[SettingRow.TABLE].get(("state",))
+        if replica.revision:
+            blob = records.encode(records.settings_of(replica))
+            require(isinstance(setting, SettingRow) and setting.blob == blob, "row of the settings")
+        steps = {
+            (row.job_id, row.attempt, row.step)
+            for row in rows[StepRow.TABLE].values()
+            if isinstance(row, StepRow)
+        }
+        for step in replica.steps.values():
+            require((step.job_id, step.attempt, str(step.step)) in steps, f"row of step {step}")
+        attempts = {row.key for row in rows[AttemptRow.TABLE].values() if isinstance(row, AttemptRow)}
+        for key in self._ended:
+            require(key in attempts, f"attempt {key} has ended without a row in accounting")
+
+    def _compare_states(self, state: State, replica: State) -> None:
+        """State and replay agree on all that is not finished."""
+        require(state.revision == replica.revision, f"revision {state.revision}, replayed {replica.revision}")
+        require(state.nodes == replica.nodes, "nodes differ from the replay")
+        for job_id in state.jobs.keys() | replica.jobs.keys():
+            job, twin = state.find_job(job_id), replica.find_job(job_id)
+            finished = twin is not None and twin.state in FINAL and not twin.residues
+            require(job == twin or (job is None and finished), f"job {job_id}: {job}, replayed {twin}")
+        require(state.owed == replica.owed, "owed effects differ from the replay")
+        require(records.settings_of(state) == records.settings_of(replica), "settings differ from the replay")
+
+    def _all_acknowledged(self) -> None:
+        rows = self._world.disk.rows(self._world.owner)[JobRow.TABLE]
+        missing = [job_id for job_id in self.acknowledged if (job_id,) not in rows]
+        require(not missing, f"acknowledged jobs {missing[:5]} are not in the store")
+
+    # ---- the end ----
+
+    def unsettled(self, state: State) -> str:
+        """What still has to happen before the run is over; empty when all is quiet."""
+        for job in state.jobs.values():
+            if job.state not in FINAL or job.residues:
+                return f"job {job.job_id} is {job.state.value} ({job.reason_text or job.hold or job.attempt or job.open})"
+        for node in state.nodes.values():
+            if node.state.value != "UP":
+                return f"node {node.name} is {node.state.value}"
+        for host in self._world.hosts:
+            if host.agent is None:
+                return f"{host.address} has no agent"
+            if known := host.runner.do_list():
+                return f"{host.address} still knows {known[0]}"
+        return ""
+
+    def at_end(self, state: State) -> None:
+        """All jobs are final, nothing is held anywhere, and everything was accounted once."""
+        self.on_restart(state)
+        for key in self._placed:
+            require(key in self._ended, f"attempt {key} was placed and its end never accounted")
+        for key in self._runs:
+            require(key in self._placed, f"the script of {key} ran and was never placed")
+        for position, number in enumerate(state.ledger.topology.numbers):
+            holds = list(state.ledger.holds_on(position))
+            require(not holds, f"node {number} still holds {holds}")
+        for host in self._world.hosts:
+            agent = host.agent
+            require(agent is not None, f"{host.address} has no agent")
+            assert agent is not None
+            for node in agent.agent.roster.by_name.values():
+                require(not node.attempts, f"{node.offer.name} still holds {list(node.attempts)}")
+        for job_id in self.acknowledged:
+            row = self._world.disk.rows(self._world.owner)[JobRow.TABLE][job_id,]
+            require(isinstance(row, JobRow) and row.finished, f"job {job_id} has not finished: {row}")

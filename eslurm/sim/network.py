@@ -1,0 +1,213 @@
+"""The simulated network: processes at addresses, and messages that are late, lost, doubled, overtaken or cut off.
+
+A message goes from one process to another, both named afresh at each start, so nothing said to a dead
+process reaches its successor. Invariant: every draw comes from the network's own generator, in the order of
+events, so a seed determines the run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from eslurm.sim.scheduler import Scheduler
+
+SECOND_US = 1_000_000
+LATENCY_MIN_US = 150
+LATENCY_SPREAD_US = 1_500
+KEEPALIVE_MIN_US = 4 * SECOND_US
+KEEPALIVE_SPREAD_US = 4 * SECOND_US
+
+
+class Peer(Protocol):
+    """A process as the network knows it."""
+
+    name: str
+    address: str
+
+    def on_message(self, source: str, message: Any) -> None:
+        """Something arrived from the process of that name."""
+        ...
+
+    def on_link_down(self, peer: str) -> None:
+        """The link to that process ended."""
+        ...
+
+
+class Weather(msgspec.Struct, frozen=True):
+    """How bad the network is; shares are per message."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    slow: float = 0.0
+    slow_max_us: int = 0
+
+
+CALM = Weather()
+
+
+class Network:
+    """Who listens where, which links are open, and what is on the way."""
+
+    def __init__(self, scheduler: Scheduler, seed: str, observe: Callable[..., None]) -> None:
+        self.weather = CALM
+        self.messages = 0
+        self._scheduler = scheduler
+        self._random = random.Random(seed)
+        self._observe = observe
+        self._processes: dict[str, Peer] = {}
+        self._listening: dict[str, Peer] = {}
+        self._links: dict[str, dict[str, int]] = {}
+        self._opened = 0
+        self._islands: dict[str, int] = {}
+        self._dark: dict[str, None] = {}
+
+    # ---- processes ----
+
+    def attach(self, process: Peer) -> None:
+        """A process begins to listen at its address."""
+        self._processes[process.name] = process
+        self._listening[process.address] = process
+        self._links[process.name] = {}
+        self._dark.pop(process.address, None)
+
+    def detach(self, process: Peer, *, silently: bool = False) -> None:
+        """A process ends. Its peers hear of it at once, or (its host died) only by their keepalives."""
+        name = process.name
+        del self._processes[name]
+        del self._listening[process.address]
+        if silently:
+            self._dark[process.address] = None
+        for peer, opened in self._links.pop(name).items():
+            if peer not in self._links:
+                continue
+            if silently:
+                self._scheduler.call_in(self._keepalive_us(), partial(self._expire, peer, name, opened))
+            else:
+                del self._links[peer][name]
+                self._tell_soon(peer, name)
+
+    def find(self, address: str) -> str:
+        """The name of the process that listens there; empty if there is none."""
+        process = self._listening.get(address)
+        return process.name if process is not None else ""
+
+    # ---- messages ----
+
+    def send_to(self, source: Peer, address: str, message: object) -> bool:
+        """Send to whoever listens at `address`; False when the connection is refused."""
+        target = self._listening.get(address)
+        if target is not None:
+            self.send(source, target.name, message)
+            return True
+        return address in self._dark
+
+    def send(self, source: Peer, target: str, message: object) -> None:
+        """Send to one process; what is said to a dead one is lost."""
+        self.messages += 1
+        other = self._processes.get(target)
+        if other is None or source.name not in self._links:
+            return
+        if self._is_cut(source.address, other.address):
+            return
+        opened = self._link(source.name, target)
+        weather = self._weather_between(source, other)
+        copies = 1
+        if weather.loss or weather.duplication:
+            luck = self._random.random()
+            if luck < weather.loss:
+                self._observe("lost", source.name, target, message)
+                return
+            copies += luck >= 1.0 - weather.duplication
+        for _ in range(copies):
+            due_us = self._scheduler.at_us + self._latency_us(weather)
+            arrive = partial(self._arrive, source.name, target, opened, message)
+            self._scheduler.call_at(due_us, arrive)
+
+    def _weather_between(self, source: Peer, target: Peer) -> Weather:
+        # People's commands reach the controller through a door on its own host.
+        is_door = "client" in (source.address, target.address)
+        return CALM if is_door else self.weather
+
+    def _latency_us(self, weather: Weather) -> int:
+        latency_us = LATENCY_MIN_US + int(self._random.random() * LATENCY_SPREAD_US)
+        if weather.slow and self._random.random() < weather.slow:
+            latency_us += int(self._random.random() * weather.slow_max_us)
+        return latency_us
+
+    def _arrive(self, source: str, target: str, opened: int, message: object) -> None:
+        process = self._processes.get(target)
+        links = self._links.get(target)
+        if process is None or links is None or links.get(source) != opened:
+            return
+        self._observe("message", source, target, message)
+        process.on_message(source, message)
+
+    # ---- links ----
+
+    def break_links(self, share: float) -> int:
+        """End a share of the open links; both ends hear of it. Returns how many were ended."""
+        broken = [pair for pair in self._pairs() if self._random.random() < share]
+        for a, b in broken:
+            self._close(a, b)
+        return len(broken)
+
+    def isolate(self, addresses: Iterable[str]) -> None:
+        """Cut these addresses off from all others (not from each other)."""
+        self._islands = dict.fromkeys(addresses, 1)
+        for a, b in self._pairs():
+            if self._is_cut(self._processes[a].address, self._processes[b].address):
+                delay_us = self._keepalive_us()
+                self._scheduler.call_in(delay_us, partial(self._expire_if_cut, a, b, self._links[a][b]))
+
+    def heal(self) -> None:
+        """Everybody can reach everybody again."""
+        self._islands = {}
+
+    def _is_cut(self, a: str, b: str) -> bool:
+        return bool(self._islands) and self._islands.get(a, 0) != self._islands.get(b, 0)
+
+    def _link(self, a: str, b: str) -> int:
+        opened = self._links[a].get(b)
+        if opened is None:
+            # Only the living open links, so both ends always know of the same ones.
+            self._opened += 1
+            opened = self._links[a][b] = self._links[b][a] = self._opened
+        return opened
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        return [(a, b) for a, peers in self._links.items() for b in peers if a < b and b in self._links]
+
+    def _close(self, a: str, b: str) -> None:
+        del self._links[a][b]
+        del self._links[b][a]
+        self._tell_soon(a, b)
+        self._tell_soon(b, a)
+
+    def _tell_soon(self, name: str, peer: str) -> None:
+        self._scheduler.call_in(self._latency_us(CALM), partial(self._tell, name, peer))
+
+    def _keepalive_us(self) -> int:
+        return KEEPALIVE_MIN_US + int(self._random.random() * KEEPALIVE_SPREAD_US)
+
+    def _expire(self, name: str, dead: str, opened: int) -> None:
+        """The keepalive of a link to a dead host ran out."""
+        if self._links.get(name, {}).get(dead) == opened:
+            del self._links[name][dead]
+            self._tell(name, dead)
+
+    def _expire_if_cut(self, a: str, b: str, opened: int) -> None:
+        if self._links.get(a, {}).get(b) != opened or b not in self._links:
+            return
+        if self._is_cut(self._processes[a].address, self._processes[b].address):
+            self._close(a, b)
+
+    def _tell(self, name: str, peer: str) -> None:
+        process = self._processes.get(name)
+        if process is not None:
+            self._observe("down", peer, name, None)
+            process.on_link_down(peer)

@@ -1,0 +1,95 @@
+"""A simulated satellite: the core's relay and report router, links instead of streams, nothing kept.
+
+Invariant: a satellite that starts knows nothing of the one before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eslurm.core.satellite.legs import satellite_number
+from eslurm.core.satellite.reports import ReportRouter
+from eslurm.core.tree import messages as tree
+from eslurm.core.tree.relay import Relay
+from eslurm.sim import wire
+from eslurm.sim.process import Process
+
+if TYPE_CHECKING:
+    from eslurm.sim.world import World
+
+REDIAL_US = 300_000
+
+
+class Satellite(Process):
+    """One start of the satellite at this place of the configuration."""
+
+    def __init__(self, world: World, index: int) -> None:
+        super().__init__(world, f"satellite{index}")
+        self.relay = Relay(root=True, tuning=world.tuning)
+        self.router = ReportRouter()
+        self._number = satellite_number(index)
+        self._controller = ""
+        self._leader = wire.Welcome()
+        self._dials = 0
+
+    def start(self) -> None:
+        """Find the controller."""
+        self._dial()
+
+    def _dial(self) -> None:
+        if self._controller:
+            return
+        target = self.world.network.find("controller")
+        if target:
+            self.send(target, wire.Hello(self._number))
+        self.later(REDIAL_US, self._dial)
+
+    def on_message(self, source: str, message: Any) -> None:
+        """Relay, gather, route."""
+        now_us = self.now_us
+        kind = type(message)
+        if kind is tree.Broadcast:
+            self.perform(self.relay.on_broadcast(source, message, now_us))
+        elif kind is tree.Ack:
+            self.perform(self.relay.on_ack(source, message, now_us))
+        elif kind is tree.Reply:
+            self.perform(self.relay.on_reply(source, message, now_us))
+        elif kind is wire.Reports:
+            self.router.on_reports(source, message.reports, now_us)
+        elif kind is wire.Acks:
+            for peer, ack in self.router.on_acks(message.acks):
+                self.send(str(peer), wire.Acks((ack,)))
+        elif kind is wire.Hello:
+            self.send(source, self._leader)
+        elif kind is wire.Welcome:
+            self._controller = source
+            self._leader = message
+            self.router.on_controller(True)
+        self.arm()
+
+    def on_link_down(self, peer: str) -> None:
+        """A controller or an agent process is out of reach."""
+        self.router.on_link_down(peer)
+        self.perform(self.relay.on_link_down(peer, self.now_us))
+        if peer == self._controller:
+            self._controller = ""
+            self.router.on_controller(False)
+            self._dial()
+        self.arm()
+
+    def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
+        """Nobody listens at a node's address."""
+        self.perform(self.relay.on_refused(broadcast_id, heads, "connection refused", self.now_us))
+        self.arm()
+
+    def next_timer_us(self) -> int | None:
+        """The relay's, or the next batch of reports."""
+        times = (self.relay.next_timer_us(), self.router.next_due_us())
+        return min((at_us for at_us in times if at_us is not None), default=None)
+
+    def on_timer(self) -> None:
+        """Relay timers, and a batch of reports if it is due."""
+        self.perform(self.relay.on_timer(self.now_us))
+        batch = self.router.take(self.now_us)
+        if batch:
+            self.send(self._controller, wire.Reports(batch))

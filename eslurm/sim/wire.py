@@ -1,0 +1,51 @@
+"""What simulated processes say to each other besides the relay's messages and the door's vocabulary."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core.messages import Request
+from eslurm.core.reactor import BatchAnswer
+from eslurm.core.wire import Report, ReportAck
+from eslurm.ports.store import BlobRow
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first thing a dialler says. `number` is a satellite's relay number, 0 for others."""
+
+    number: int = 0
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """The answer to `Hello`: who leads, as far as the process that answers knows."""
+
+    owner: str = ""
+    epoch: int = 0
+
+
+class Reports(msgspec.Struct, frozen=True):
+    """Reports of agents on their way up."""
+
+    reports: tuple[Report, ...]
+
+
+class Acks(msgspec.Struct, frozen=True):
+    """Acknowledgements on their way down."""
+
+    acks: tuple[ReportAck, ...]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A client's request. `retry` marks every try but the first."""
+
+    request_id: bytes
+    message: Request
+    blobs: tuple[BlobRow, ...] = ()
+    retry: bool = False
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The answer to a call; `answer` None means: not now, try again."""
+
+    request_id: bytes
+    answer: BatchAnswer = None
