@@ -35,6 +35,7 @@ _LAUNCH_POLL_S = 20
 _CALL_MARGIN_S = 10.0
 _CONNECT_GRACE_S = 30.0
 _JOIN_S = 2.0
+_SETTLE_S = 10.0
 _COOKIE_BYTES = 32
 _LOOPBACK = "127.0.0.1"
 
@@ -162,6 +163,10 @@ class _Launch:
         self._thread = threading.Thread(target=self._ask, name="launch", daemon=True)
         self._thread.start()
 
+    def settle(self) -> None:
+        """Wait for the controller's word, which explains why a node left; it is due, or has come long ago."""
+        self._thread.join(_SETTLE_S)
+
     def close(self) -> None:
         """Wait a moment for the thread: the step is over, so its answer is due."""
         self._thread.join(_JOIN_S)
@@ -229,9 +234,9 @@ def _until_ended(output: StepOutput, launch: _Launch, nodes: frozenset[str]) -> 
             output.unwatch(launch.heard)
         missing = nodes - output.connected
         if heard_s and missing and time.monotonic() - heard_s > _CONNECT_GRACE_S:
-            return [f"node {name} never connected" for name in sorted(missing)] + _lost(output)
+            return [f"node {name} never connected" for name in sorted(missing)] + _lost(output, launch)
         output.run_once(_POLL_S)
-    return _lost(output)
+    return _lost(output, launch)
 
 
 def _not_started(launch: _Launch) -> list[str]:
@@ -239,8 +244,18 @@ def _not_started(launch: _Launch) -> list[str]:
     return failed or ["its tasks could not be started"]
 
 
-def _lost(output: StepOutput) -> list[str]:
-    return [f"node {name}: connection lost before its tasks had ended" for name in sorted(output.lost)]
+def _lost(output: StepOutput, launch: _Launch) -> list[str]:
+    """Why nodes left before all of their tasks had been reported: they could not start them, or nobody knows."""
+    if not output.lost:
+        return []
+    launch.settle()
+    refused = dict(launch.failed)
+    return [
+        f"node {name} did not start its tasks: {refused[name]}"
+        if name in refused
+        else f"node {name}: connection lost before its tasks had ended"
+        for name in sorted(output.lost)
+    ]
 
 
 def merged(statuses: Mapping[int, int]) -> tuple[int, int]:

@@ -1,75 +1,93 @@
-"""What happens after each commit and around the clock: effects out, outcomes in, heartbeats, ticks, the address book.
+"""The shell around the core's herald: what is committed goes out, what comes back enters the inbox; ticks and addresses.
 
-Owns the courier and the heartbeat rule. Everything that comes back enters the dispatcher as a message.
+What to say, to whom, when again, and what silence means is `core.satellite.herald`'s, the same as in the simulator.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
+from esctld.cargo import BlobCargo
 from esctld.dispatcher import Dispatcher
-from esctld.fanout import Fanout, Outcomes
 from esctld.planner import Planner
+from esctld.satellites import LinkedSatellites
 from eslurm.core import facts
-from eslurm.core.cluster import State, attempts_of
-from eslurm.core.courier import Courier, Send
-from eslurm.core.messages import EffectDone, Tick
-from eslurm.core.node.heartbeat import HeartbeatRule
+from eslurm.core.cluster import State
+from eslurm.core.courier import Send
+from eslurm.core.messages import Message, Tick
 from eslurm.core.node.model import Node
 from eslurm.core.reactor import Batch
+from eslurm.core.satellite.herald import Deliver, Herald
 from eslurm.core.timers import next_timer_us
+from eslurm.core.tree.messages import DEFAULT_TUNING
+from eslurm.core.wire import Command
+from eslurm.ports.link import Links
 from eslurm.relay.book import AddressBook
+from eslurm.relay.driver import RelayDriver
+from eslurm.rpc.codec import encode_command
 from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.signing import Keyring
 
 TICK_MAX_S = 1.0
 TICK_MIN_S = 0.02
-HEARTBEAT_SHARE = 0.8
-"""Part of a heartbeat's period within which it has to be answered."""
 
 
 class Conductor:
-    """Call `on_committed` after each batch; run `tick` and `beat` as tasks."""
+    """Call `on_committed` after each batch; run `tick` as a task. `driver` carries the herald's relay over links."""
 
-    def __init__(self, state: State, book: AddressBook, local: LocalPeer, planner: Planner) -> None:
+    def __init__(
+        self,
+        state: State,
+        book: AddressBook,
+        local: LocalPeer,
+        planner: Planner,
+        satellites: LinkedSatellites,
+        keyring: Keyring,
+        cargo: BlobCargo,
+    ) -> None:
         self._state = state
         self._book = book
         self._local = local
         self._planner = planner
-        self._courier = Courier(state)
-        self._rule = HeartbeatRule(state.config.heartbeats_missed_max)
-        self._dispatcher: Dispatcher | None = None
-        self._fanout: Fanout | None = None
-        self._beat_now = asyncio.Event()
-        self._pump_timer: asyncio.TimerHandle | None = None
+        self._satellites = satellites
+        self._keyring = keyring
+        self._cargo = cargo
+        self._herald = Herald(state, satellites.turns, self._seal, DEFAULT_TUNING, cargo)
+        self._leads = False
         self._enter(list(state.nodes.values()))
 
-    def attach(self, dispatcher: Dispatcher, fanout: Fanout) -> None:
-        """Where messages go in and effects go out."""
+    def attach(self, dispatcher: Dispatcher, links: Links) -> RelayDriver:
+        """Where messages go in and over what they go out; the driver that links' items are for."""
         self._dispatcher = dispatcher
-        self._fanout = fanout
+        # The herald's times are of the wall, because commands expire by them, but they never jump.
+        origin_us = time.time_ns() // 1000 - int(asyncio.get_running_loop().time() * 1_000_000)
+        self.driver = RelayDriver(
+            self._herald, links, self._find_endpoint, deliver=self._deliver, origin_us=origin_us
+        )
+        self._cargo.connect(self.driver.attach, self.driver.detach, self._send)
+        return self.driver
 
-    def resume(self) -> None:
-        """After a restart: everything that the state owes is sent again, as soon as its nodes have registered."""
-        self._courier.resume(_now_us())
+    def lead(self) -> None:
+        """After a start: what the state owes is sent again as its nodes register, and nodes are called."""
+        self._leads = True
+        self.driver.perform(self._herald.lead(self.driver.now_us()))
 
-    def beat_soon(self) -> None:
-        """A satellite is linked: nodes should hear of us now, not at the next period."""
-        self._beat_now.set()
+    def call_soon(self) -> None:
+        """A satellite is linked: nodes should hear of us now."""
+        if self._leads:
+            self.driver.perform(self._herald.call_soon(self.driver.now_us()))
 
     # ---- after a commit ----
 
-    def on_committed(self, batch: Batch) -> None:
+    def on_committed(self, messages: Sequence[Message], batch: Batch) -> None:
         """The batch is durable: its effects may happen now."""
-        self._courier.on_effects(batch.effects, batch.now_us)
         registered = [fact.number for fact in batch.facts if isinstance(fact, facts.NodeRegistered)]
         if registered:
             self._enter([self._state.nodes[number] for number in registered])
-            for number in registered:
-                self._rule.on_registered(number)
-                self._courier.on_registered(number, batch.now_us)
         self._planner.look()
-        self.pump()
+        self.driver.perform(self._herald.on_committed(messages, batch, self.driver.now_us()))
 
     def _enter(self, nodes: list[Node]) -> None:
         """Nodes' addresses go into the book under a new revision."""
@@ -80,87 +98,33 @@ class Conductor:
             self._book.put(self._book.revision + 1, entries)
             self._local.book_revision = self._book.revision
 
-    def pump(self) -> None:
-        """Send what is due, and come back when more is."""
-        assert self._fanout is not None
-        for send in self._courier.take_due(_now_us()):
-            self._carry(send)
-        due_us = self._courier.next_due_us()
-        if self._pump_timer is not None:
-            self._pump_timer.cancel()
-            self._pump_timer = None
-        if due_us is not None:
-            delay_s = max(0.001, (due_us - _now_us()) / 1_000_000)
-            self._pump_timer = asyncio.get_running_loop().call_later(delay_s, self.pump)
+    # ---- for the herald ----
 
-    def _carry(self, send: Send) -> None:
-        assert self._fanout is not None
+    def _find_endpoint(self, number: int) -> str | None:
+        return self._satellites.endpoint(number) or self._book.find_endpoint(number)
 
-        def done(outcomes: Outcomes) -> None:
-            assert self._dispatcher is not None
-            message = EffectDone(send.revision, 0, outcomes)
-            self._dispatcher.post(message, lambda _answer: self._settled(message))
+    def _seal(self, command: Command) -> bytes:
+        return self._keyring.sign(encode_command(command))
 
-        self._fanout.send(send, done)
+    def _deliver(self, news: Deliver) -> None:
+        self._dispatcher.post(news.message)
 
-    def _settled(self, message: EffectDone) -> None:
-        self._courier.on_done(message, _now_us())
-        self.pump()
+    def _send(self, send: Send) -> None:
+        self.driver.perform(self._herald.send(send, self.driver.now_us()))
 
     # ---- around the clock ----
 
     async def tick(self) -> None:
-        """Fire timers as they are due."""
-        assert self._dispatcher is not None
+        """Fire the core's timers as they are due."""
         while True:
             due_us = next_timer_us(self._state)
             wait_s = TICK_MAX_S
             if due_us is not None:
-                wait_s = min(max((due_us - _now_us()) / 1_000_000, TICK_MIN_S), TICK_MAX_S)
+                wait_s = min(max((due_us - time.time_ns() // 1000) / 1_000_000, TICK_MIN_S), TICK_MAX_S)
             await asyncio.sleep(wait_s)
             done = asyncio.get_running_loop().create_future()
             self._dispatcher.post(Tick(), lambda _answer, done=done: _finish(done))  # type: ignore[misc]
             await done
-
-    async def beat(self) -> None:
-        """Ask all nodes that ever registered whether they are there, once per period."""
-        while True:
-            period_s = self._state.config.heartbeat_s
-            try:
-                async with asyncio.timeout(period_s):
-                    await self._beat_now.wait()
-            except TimeoutError:
-                pass
-            self._beat_now.clear()
-            nodes = tuple(node.number for node in self._state.nodes.values() if node.endpoint)
-            if nodes:
-                await self._beat(nodes, period_s * HEARTBEAT_SHARE)
-
-    async def _beat(self, nodes: tuple[int, ...], deadline_s: float) -> None:
-        assert self._fanout is not None and self._dispatcher is not None
-        answered: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
-        self._fanout.heartbeat(nodes, floor(self._state), deadline_s, answered.set_result)
-        reached: list[int] = []
-        unreached: list[int] = []
-        for outcome in await answered:
-            (unreached if outcome.status == "unreached" else reached).extend(outcome.nodes)
-        difference = self._rule.on_answers(reached, unreached)
-        if difference is not None:
-            self._dispatcher.post(difference)
-
-
-def floor(state: State) -> int:
-    """The lowest revision that a live attempt or an owed effect still needs; nodes forget what lies below."""
-    lowest = state.revision + 1
-    for numbers in state.jobs_on.values():
-        for job_id in numbers:
-            for attempt in attempts_of(state.get_job(job_id)):
-                lowest = min(lowest, attempt.placed_revision)
-    return lowest
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
 
 
 def _finish(done: asyncio.Future[None]) -> None:

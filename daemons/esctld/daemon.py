@@ -21,11 +21,12 @@ import msgspec
 from prometheus_client import start_http_server
 
 from esctld import housekeeping
+from esctld.cargo import BlobCargo
 from esctld.conductor import Conductor
 from esctld.dispatcher import Dispatcher
-from esctld.fanout import Fanout, Satellites
 from esctld.links import ControllerLinks
 from esctld.planner import Planner
+from esctld.satellites import LinkedSatellites
 from esctld.service import ControllerService
 from esctld.views import Queries
 from eslurm import __version__
@@ -34,13 +35,10 @@ from eslurm.core.cluster import State
 from eslurm.core.job.model import Principal
 from eslurm.core.messages import ConfigLoaded, EpochStarted, Message, Refused
 from eslurm.core.reactor import Reactor
-from eslurm.core.tree.messages import RunLocal
-from eslurm.core.tree.relay import Relay
 from eslurm.ports.link import Link
 from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from eslurm.relay.book import AddressBook
-from eslurm.relay.driver import RelayDriver
 from eslurm.rpc.gate import Gate
 from eslurm.rpc.grpc_door import door_handler
 from eslurm.rpc.guard import Guard
@@ -55,7 +53,6 @@ from eslurm.rpc.tokens import TokenAuthenticator
 from eslurm.rpc.unix_door import UnixDoor
 from eslurm.store.rows import load
 from eslurm.telemetry.metrics import ControllerMetrics
-from eslurm.v1 import controller_pb2 as pb
 
 log = logging.getLogger("esctld")
 
@@ -132,22 +129,16 @@ class Controller:
             owner=OWNER,
             epoch=epoch,
         )
-        book = AddressBook()
+        book = AddressBook(epoch)
         self._principals = Principals()
         self._planner = Planner(self.metrics)
-        self._conductor = Conductor(state, book, self._local, self._planner)
-        self._satellites = satellites = Satellites()
-        self._links = ControllerLinks(state, book, satellites, self._principals, self._conductor.beat_soon)
+        satellites = LinkedSatellites()
+        self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
+        self._cargo = BlobCargo(self._blobs, self.metrics)
+        self._conductor = Conductor(state, book, self._local, self._planner, satellites, keyring, self._cargo)
+        self._links = ControllerLinks(state, book, satellites, self._principals, self._conductor.call_soon)
         self._table = LinkTable(self._local, keyring, self._links, random.Random())
         self._link_server = LinkServer(self._local, keyring, self._table)
-        self._driver = RelayDriver(
-            Relay(root=True),
-            self._table,
-            lambda number: satellites.endpoint(number) or book.find_endpoint(number),
-            _serves_no_nodes,
-        )
-        self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
-        self._fanout = Fanout(state, self._driver, satellites, keyring, self._blobs, self.metrics)
         reactor = Reactor(state, on_bug=lambda bug: log.error("a message was refused by a bug", exc_info=bug))
         self._dispatcher = Dispatcher(
             reactor,
@@ -157,8 +148,8 @@ class Controller:
             on_committed=self._conductor.on_committed,
         )
         self._planner.attach(self._dispatcher)
-        self._conductor.attach(self._dispatcher, self._fanout)
-        queries = Queries(state, self._dispatcher.view, self._planner, self._store, self._satellite_infos)
+        self._driver = self._conductor.attach(self._dispatcher, self._table)
+        queries = Queries(state, self._dispatcher.view, self._planner, self._store, satellites.infos)
         service = ControllerService(
             self._dispatcher, self._planner, queries, self._store, self._blobs.cache, OWNER
         )
@@ -176,18 +167,6 @@ class Controller:
         except (BlobMissing, StoreUnavailable) as error:
             raise BlobUnavailable(str(error)) from None
 
-    def _satellite_infos(self) -> list[pb.SatelliteInfo]:
-        return [
-            pb.SatelliteInfo(
-                name=linked.process.rpartition(".")[0],
-                endpoint=linked.endpoint,
-                state="RUNNING",
-                since_us=linked.since_us,
-                broadcasts=linked.broadcasts,
-            )
-            for linked in self._satellites
-        ]
-
     # ---- serving and stopping ----
 
     async def _serve(
@@ -204,7 +183,7 @@ class Controller:
         await self._door.start()
         stack.push_async_callback(self._door.stop)
         stack.push_async_callback(self._stop_admitting)
-        self._conductor.resume()
+        self._conductor.lead()
         if self._options.config.controller.metrics_listen:
             stack.callback(self._serve_metrics(self._options.config.controller.metrics_listen))
         _spare_collector()
@@ -213,7 +192,6 @@ class Controller:
             for name, work in (
                 ("planner", self._planner.run()),
                 ("ticks", self._conductor.tick()),
-                ("heartbeats", self._conductor.beat()),
                 ("pruning", housekeeping.prune(self._store, self._dispatcher.state)),
                 ("gauges", housekeeping.gauge(self.metrics, self._dispatcher.state)),
             )
@@ -250,7 +228,7 @@ class Controller:
 
     async def _end_links(self) -> None:
         await self._links.close()
-        await self._fanout.close()
+        await self._cargo.close()
         await self._driver.close()
         await self._blobs.close()
         await self._table.close("the controller stops")
@@ -281,7 +259,3 @@ async def _end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 def _is_operator(state: State, who: Principal) -> bool:
     return who.uid in state.config.operators
-
-
-def _serves_no_nodes(run: RunLocal) -> None:
-    raise AssertionError(f"a controller serves no nodes, but {run.nodes[:1]} was to run here")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eslurm.core.messages import Message, Refused, SubmitJobs
+from eslurm.core.messages import Message, PlanMade, Refused, Reports, SubmitJobs
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.view import View
 from eslurm.ports.store import AnswerRow, BlobRow, Store, StoreUnavailable
@@ -24,12 +24,12 @@ from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger("esctld.dispatcher")
 
-BATCH_WEIGHT_MAX = 256
-"""Most messages (or jobs in them) decided in one batch: bounds how long the loop is held."""
+BATCH_WEIGHT_MAX = 128
+"""Most messages (or jobs, reports and placements in them) decided in one batch: bounds how long the loop is held."""
 RECENT_ANSWERS_MAX = 4_096
 """Answers kept in memory by request id; older ones are looked up in the store by calls marked as a retry."""
 GATHER_S = 0.003
-"""Longest wait for as many requests as the last commit answered: clients that each wait for their answer come back
+"""Longest wait after a commit for as many requests as it answered: clients that each wait for their answer come back
 together, and one commit for all of them costs little more than one for the first."""
 RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -68,7 +68,7 @@ class Dispatcher:
         metrics: ControllerMetrics,
         *,
         inbox_max: int,
-        on_committed: Callable[[Batch], None],
+        on_committed: Callable[[Sequence[Message], Batch], None],
     ) -> None:
         self.state = reactor.state
         self.view = View(reactor.state)
@@ -151,6 +151,9 @@ class Dispatcher:
             await self._gather()
             entries = self._take()
             batch = self._decide(entries)
+            if len(batch.facts) > BATCH_WEIGHT_MAX:
+                # One large call has held the loop long enough; nobody else writes, and nothing shows before the commit.
+                await asyncio.sleep(0)
             answers = self._answers(entries, batch)
             blobs = [blob for entry in entries for blob in entry.blobs]
             if batch.facts or answers:
@@ -181,8 +184,7 @@ class Dispatcher:
             while lane and weight < BATCH_WEIGHT_MAX:
                 entry = lane.popleft()
                 entries.append(entry)
-                message = entry.message
-                weight += len(message.specs) if isinstance(message, SubmitJobs) else 1
+                weight += _weight(entry.message)
         self._metrics.inbox.set(len(self._requests) + len(self._events))
         return entries
 
@@ -222,7 +224,7 @@ class Dispatcher:
 
     def _release(self, entries: list[_Entry], batch: Batch) -> None:
         self.view.advance(batch.touched, self.state.revision, batch.now_us)
-        self._on_committed(batch)
+        self._on_committed([entry.message for entry in entries], batch)
         for entry, answer in zip(entries, batch.answers, strict=True):
             if entry.request_id:
                 self._remember(entry.request_id, answer)
@@ -242,6 +244,19 @@ class Dispatcher:
         self._recent[request_id] = answer
         if len(self._recent) > RECENT_ANSWERS_MAX:
             self._recent.popitem(last=False)
+
+
+def _weight(message: Message) -> int:
+    """How many facts to expect of it, roughly."""
+    match message:
+        case SubmitJobs():
+            return len(message.specs)
+        case Reports():
+            return len(message.reports)
+        case PlanMade():
+            return len(message.placements)
+        case _:
+            return 1
 
 
 def _setter(answer: asyncio.Future[BatchAnswer]) -> Done:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from esctld.dispatcher import Dispatcher
-from esctld.fanout import Satellites
+from esctld.satellites import LinkedSatellites
 from eslurm.core.cluster import State
 from eslurm.core.messages import Reports
 from eslurm.core.reactor import BatchAnswer
@@ -35,7 +35,7 @@ class ControllerLinks:
         self,
         state: State,
         book: AddressBook,
-        satellites: Satellites,
+        satellites: LinkedSatellites,
         principals: Principals,
         on_satellite: Callable[[], None],
     ) -> None:
@@ -46,7 +46,7 @@ class ControllerLinks:
         self._on_satellite = on_satellite
         self._reports: list[tuple[Link, Report]] = []
         self._calls: set[asyncio.Task[None]] = set()
-        self.linked: dict[str, Link] = {}
+        self._linked: dict[str, Link] = {}
 
     def attach(
         self, driver: RelayDriver, dispatcher: Dispatcher, blobs: BlobExchange, answerer: Answerer
@@ -63,15 +63,15 @@ class ControllerLinks:
         """A satellite, or an agent that found none, is there."""
         self._driver.on_up(link)
         if link.peer.role == "satellite":
-            self.linked[link.peer.process] = link
+            self._linked[link.peer.process] = link
             self._satellites.add(link.peer.process, link.peer.endpoint)
             log.info("satellite %s is linked", link.peer.process)
         self._on_satellite()
 
     def on_down(self, link: Link, reason: str) -> None:
         """It is gone; what it relayed is adopted."""
-        if self.linked.get(link.peer.process) is link:
-            del self.linked[link.peer.process]
+        if self._linked.get(link.peer.process) is link:
+            del self._linked[link.peer.process]
             self._satellites.remove(link.peer.process)
             log.warning("satellite %s is gone: %s", link.peer.process, reason)
         self._driver.on_down(link)

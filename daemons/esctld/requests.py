@@ -28,6 +28,7 @@ from eslurm.v1 import controller_pb2 as pb
 JOBS_PER_CALL_MAX = 10_000
 ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
 TEXT_MAX = 4096
+ARGUMENT_MAX = 131_072
 DEPENDENCIES_MAX = 1000
 
 
@@ -36,6 +37,8 @@ def _refuse(text: str) -> Refused:
 
 
 def _text(option: str, value: str, limit: int = TEXT_MAX) -> str:
+    if not value:
+        return ""
     if len(value) > limit:
         raise _refuse(f"{option}: {len(value)} characters are more than {limit}: shorten it")
     if "\0" in value:
@@ -76,8 +79,10 @@ class SpecReader:
 
     def read(self, job: pb.JobRequest) -> JobSpec:
         """One job. Raises `Refused`."""
-        if not job.work_dir.startswith("/"):
-            raise _refuse(f"--chdir: '{job.work_dir}' is not an absolute path")
+        # Each look at a field makes a new object: one look each.
+        work_dir = job.work_dir
+        if not work_dir.startswith("/"):
+            raise _refuse(f"--chdir: '{work_dir}' is not an absolute path")
         priority = job.priority if job.HasField("priority") else None
         return JobSpec(
             name=self._shared(_text("--job-name", job.name, 256)) or "job",
@@ -86,7 +91,7 @@ class SpecReader:
             components=self._read_components(job),
             script_hash=self._script(job),
             environment_hash=self._environment(job),
-            work_dir=self._shared(_text("--chdir", job.work_dir)),
+            work_dir=self._shared(_text("--chdir", work_dir)),
             time_limit_s=job.time_limit_s if job.HasField("time_limit_s") else 0,
             output=_text("--output", job.output),
             error=_text("--error", job.error),
@@ -96,9 +101,9 @@ class SpecReader:
             priority=priority,
             requeue=job.requeue if job.HasField("requeue") else True,
             held=job.held,
-            dependencies=_dependencies(job),
+            dependencies=_dependencies(job) if job.dependencies else (),
             array=_array(job, self._config.array_tasks_max),
-            arguments=tuple(_text("arguments", argument, 131_072) for argument in job.arguments),
+            arguments=_arguments(job) if job.arguments else (),
             account=_text("--account", job.account, 256),
             comment=_text("--comment", job.comment),
             umask=job.umask & 0o777,
@@ -113,6 +118,7 @@ class SpecReader:
             return _ONE_CORE
         if len(job.components) > 1:
             return tuple(_component(part) for part in job.components)
+        # Jobs of one call mostly ask for the same.
         encoded = job.components[0].SerializeToString()
         known = self._components.get(encoded)
         if known is None:
@@ -124,29 +130,31 @@ class SpecReader:
             if self.blobs.find(job.script_hash) is None:
                 raise _refuse("script: its hash was given, but no earlier job of this call brought it")
             return job.script_hash
-        if not job.script:
+        script = job.script
+        if not script:
             raise _refuse("script: it is empty: give a script or --wrap")
-        if len(job.script) > self._config.script_bytes_max:
+        if len(script) > self._config.script_bytes_max:
             raise _refuse(
-                f"script: {len(job.script)} bytes are more than {self._config.script_bytes_max}: move data into files"
+                f"script: {len(script)} bytes are more than {self._config.script_bytes_max}: move data into files"
             )
-        if b"\0" in job.script:
+        if b"\0" in script:
             raise _refuse("script: it is a binary file: submit a script that starts it")
-        if not job.script.startswith(b"#!"):
+        if not script.startswith(b"#!"):
             raise _refuse("script: its first line must name its interpreter, like #!/bin/sh")
-        return self.blobs.put(job.script)
+        return self.blobs.put(script)
 
     def _environment(self, job: pb.JobRequest) -> bytes:
         if job.environment_hash:
             if self.blobs.find(job.environment_hash) is None:
                 raise _refuse("--export: a hash was given, but no earlier job of this call brought it")
             return job.environment_hash
-        if len(job.environment) > ENVIRONMENT_BYTES_MAX:
+        environment = job.environment
+        if len(environment) > ENVIRONMENT_BYTES_MAX:
             raise _refuse(
-                f"--export: the environment has {len(job.environment)} bytes, at most {ENVIRONMENT_BYTES_MAX} "
+                f"--export: the environment has {len(environment)} bytes, at most {ENVIRONMENT_BYTES_MAX} "
                 "are possible: export fewer variables"
             )
-        return self.blobs.put(job.environment)
+        return self.blobs.put(environment)
 
 
 _ONE_CORE = (Request(),)
@@ -174,6 +182,10 @@ def _component(part: pb.ResourceRequest) -> Request:
         include=tuple(part.include),
         exclude=tuple(part.exclude),
     )
+
+
+def _arguments(job: pb.JobRequest) -> tuple[str, ...]:
+    return tuple(_text("arguments", argument, ARGUMENT_MAX) for argument in job.arguments)
 
 
 def _dependencies(job: pb.JobRequest) -> tuple[Dependency, ...]:

@@ -126,7 +126,8 @@ class ControllerService:
         for at, job in enumerate(request.jobs):
             if at % SPECS_PER_SLICE == SPECS_PER_SLICE - 1:
                 await asyncio.sleep(0)
-            specs.append(await self._settled(reader.read(job)))
+            spec = reader.read(job)
+            specs.append(await self._settled(spec) if spec.dependencies else spec)
         if request.test_only:
             return self._test(specs)
         answer = await self._decide(SubmitJobs(tuple(specs)), caller, reader.blobs.rows)

@@ -32,7 +32,7 @@ from eslurm.ports.link import Link
 from eslurm.ports.step_runner import StepEnded, StepStarted
 from eslurm.relay.blobs import BlobExchange, LinkLoader
 from eslurm.relay.book import AddressBook
-from eslurm.relay.driver import RelayDriver
+from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import EnvelopeError
 from eslurm.rpc.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
 from eslurm.rpc.forward import Forwarder
@@ -92,8 +92,7 @@ class NodeDaemon:
         self._server = LinkServer(self._local, self._keyring, self._table)
         self._book = AddressBook()
         self._pulled = 0
-        self._epoch = 0
-        self._driver = RelayDriver(
+        self._driver = RelayServer(
             Relay(),
             self._table,
             self._find_endpoint,
@@ -239,7 +238,8 @@ class NodeDaemon:
         if link is None:
             self._shell.perform(agent.on_link_down(now_us()))
             return
-        self._forget_book()
+        # A pull that was under way went with the link before.
+        self._pulled = 0
         self._shell.perform(agent.on_link_up(now_us(), link.peer.owner, link.peer.epoch))
 
     def _on_report_ack(self, _link: Link, message: link_pb2.ReportAck) -> None:
@@ -257,13 +257,12 @@ class NodeDaemon:
             self._pulled = link.peer_book_revision
             uplink.send(link_pb2.Item(book_pull=link_pb2.BookPull(revision=self._book.revision)))
 
-    def _forget_book(self) -> None:
-        """Another satellite's copy may be of another controller: it is read from the start."""
-        self._book = AddressBook()
-        self._pulled = 0
-
     def _on_book(self, _link: Link, message: link_pb2.Book) -> None:
-        if self._book.apply(message):
+        has_grown = self._book.apply(message)
+        if not message.more:
+            # The pull is answered, with less than hoped for perhaps: whoever has more makes us ask again.
+            self._pulled = min(self._pulled, self._book.revision)
+        if has_grown:
             self._local.book_revision = self._book.revision
             self._driver.on_book()
 
@@ -284,10 +283,6 @@ class NodeDaemon:
         if isinstance(command, str):
             self.answer(run.broadcast_id, run.nodes, failed(command))
             return
-        if command.epoch > self._epoch:
-            # Revisions of the book count within one reign of a controller.
-            self._epoch = command.epoch
-            self._forget_book()
         now = now_us()
         answer_by_us = now + run.deadline_us - min(ANSWER_MARGIN_US, run.deadline_us // 10)
         shell.perform(shell.agent.on_command_many(run.nodes, command, run.broadcast_id, now, answer_by_us))

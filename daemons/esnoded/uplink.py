@@ -36,6 +36,7 @@ class Uplink:
         self._links = links
         self._on_change = on_change
         self._next = 0
+        self._told: dict[str, str] = {}
         self.link: Link | None = None
 
     async def run(self) -> None:
@@ -81,8 +82,11 @@ class Uplink:
         try:
             link = await self._links.get(endpoint)
         except LinkError as error:
-            log.debug("no link to %s: %s", endpoint, error)
+            if self._told.get(endpoint) != str(error):
+                self._told[endpoint] = str(error)
+                log.warning("no link to %s: %s", endpoint, error)
             return None
+        self._told.pop(endpoint, None)
         return None if link.closed.is_set() else link
 
     def _set(self, link: Link | None) -> None:

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import msgspec
 
 from eslurm import __version__
-from eslurm.core.tree.messages import RunLocal
 from eslurm.core.tree.relay import Relay
+from eslurm.ports.door import Status
 from eslurm.ports.link import Link, LinkError
 from eslurm.relay.blobs import BlobExchange, LinkLoader
 from eslurm.relay.book import AddressBook
-from eslurm.relay.driver import RelayDriver
+from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import EnvelopeError
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
@@ -35,6 +35,8 @@ log = logging.getLogger("essatd")
 CACHE_BYTES_MAX = 32 * 1024 * 1024
 REDIAL_S = 0.25
 STOP_GRACE_S = 1.0
+REPORTS_WAITING_MAX = 20_000
+"""Reports held while no controller is linked; more are dropped, for agents send them again."""
 
 
 class SatelliteOptions(msgspec.Struct, frozen=True):
@@ -64,12 +66,12 @@ class Satellite:
         self._table = LinkTable(self._local, keyring, self, random.Random())
         self._server = LinkServer(self._local, keyring, self._table)
         self._controllers: dict[str, Link] = {}
+        self._waiting: list[link_pb2.Item] = []
         self._book = AddressBook()
-        self._driver = RelayDriver(
+        self._driver = RelayServer(
             Relay(root=True),
             self._table,
             self._find_endpoint,
-            _serves_no_nodes,
             is_behind=lambda: self._pulled > self._book.revision,
         )
         self._pulled = 0
@@ -128,8 +130,12 @@ class Satellite:
         self._driver.on_up(link)
         if link.peer.role == "controller":
             self._controllers[link.peer.process] = link
-            self._forget_book()
+            # A pull that was under way went with the link before.
+            self._pulled = 0
             log.info("linked to controller %s", link.peer.endpoint or link.peer.process)
+            waiting, self._waiting = self._waiting, []
+            for item in waiting:
+                link.send(item)
 
     def on_down(self, link: Link, reason: str) -> None:
         """It is gone."""
@@ -181,21 +187,26 @@ class Satellite:
             case "book":
                 self._learn(item.book)
 
-    def _forget_book(self) -> None:
-        """Revisions count within one controller process: its successor's book is read from the start."""
-        self._book = AddressBook()
-        self._pulled = 0
-
     def _learn(self, book: link_pb2.Book) -> None:
-        if self._book.apply(book):
+        has_grown = self._book.apply(book)
+        if not book.more:
+            # The pull is answered, with less than hoped for perhaps: whoever has more makes us ask again.
+            self._pulled = min(self._pulled, self._book.revision)
+        if has_grown:
             self._local.book_revision = self._book.revision
             self._driver.on_book()
 
     def _up(self, link: Link, item: link_pb2.Item) -> None:
+        if link.peer.role != "agent":
+            return
         controller = self._controller()
-        # Without a controller the report is dropped: the agent keeps it and sends it again.
-        if controller is not None and link.peer.role == "agent":
+        if controller is not None:
             controller.send(item)
+        elif item.WhichOneof("kind") == "door_call":
+            link.send(link_pb2.Item(door_reply=_nobody_answers(item.door_call)))
+        elif len(self._waiting) < REPORTS_WAITING_MAX:
+            # The agent keeps it and sends it again, but ever more seldom: what it said last is known at once so.
+            self._waiting.append(item)
 
     def _down(self, process: str, item: link_pb2.Item) -> None:
         link = self._table.find_process(process)
@@ -208,5 +219,7 @@ class Satellite:
         return max(alive, key=lambda link: link.peer.epoch, default=None)
 
 
-def _serves_no_nodes(run: RunLocal) -> None:
-    raise AssertionError(f"a satellite serves no nodes, but {run.nodes[:1]} was to run here")
+def _nobody_answers(call: link_pb2.DoorCall) -> link_pb2.DoorReply:
+    """The caller had better try again than wait for its deadline."""
+    text = "no controller is linked to the satellite at present"
+    return link_pb2.DoorReply(process=call.process, call=call.call, status=Status.UNAVAILABLE, text=text)

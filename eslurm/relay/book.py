@@ -1,7 +1,8 @@
 """The address book: which endpoint serves a node number, by revision (design 3.16).
 
-The controller's book is the truth; satellites and agents hold copies and pull what they lack. Invariant:
-a copy at revision R has every change up to R; an interrupted pull leaves the revision as it was.
+The controller's book is the truth; satellites and agents hold copies and pull what they lack. Invariants:
+a copy at revision R has every change up to R; an interrupted pull leaves the revision as it was; every revision of
+a controller's reign is above all of those before it, so that a copy of an old reign is known for what it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from eslurm.v1 import link_pb2
 
 ENTRIES_PER_ITEM = 4_000
+_EPOCH_SHIFT = 32
 
 
 class Entry(NamedTuple):
@@ -24,10 +26,10 @@ class Entry(NamedTuple):
 
 
 class AddressBook:
-    """A copy of the book, or on the controller the book itself."""
+    """A copy of the book, or on the controller the book itself, which begins anew with each `epoch`."""
 
-    def __init__(self) -> None:
-        self.revision = 0
+    def __init__(self, epoch: int = 0) -> None:
+        self.revision = epoch << _EPOCH_SHIFT
         self._entries: dict[int, Entry] = {}
 
     def __len__(self) -> int:

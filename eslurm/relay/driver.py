@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from eslurm.core.satellite.herald import Deliver
 from eslurm.core.tree.messages import (
+    Ack,
     Action,
-    Broadcast,
     BroadcastId,
-    Leg,
     Peer,
     Reply,
     RunLocal,
@@ -25,7 +26,7 @@ from eslurm.core.tree.messages import (
     Suspect,
 )
 from eslurm.core.tree.relay import Relay
-from eslurm.core.tree.results import Outcome, Results, merge
+from eslurm.core.tree.results import Outcome
 from eslurm.ports.link import Link, LinkError, Links
 from eslurm.relay.envelopes import ack_item, broadcast_item, read_ack, read_broadcast, read_reply, reply_item
 from eslurm.v1 import link_pb2
@@ -38,38 +39,45 @@ UNADDRESSED_MAX = 65_536
 Attachments = tuple[link_pb2.Blob, ...]
 
 
-class _Caller:
-    """A broadcast begun by this process itself."""
+class Machine(Protocol):
+    """What the driver drives: a `Relay`, or the controller's `Herald` around one. Each input returns actions."""
 
-    __slots__ = ("on_results", "results")
+    def on_ack(self, peer: Peer, ack: Ack, now_us: int) -> Sequence[Action | Deliver]: ...
 
-    def __init__(self, on_results: Callable[[Results], None]) -> None:
-        self.on_results = on_results
-        self.results = Results()
+    def on_reply(self, peer: Peer, reply: Reply, now_us: int) -> Sequence[Action | Deliver]: ...
+
+    def on_refused(
+        self, broadcast_id: BroadcastId, heads: Sequence[int], why: str, now_us: int
+    ) -> Sequence[Action | Deliver]: ...
+
+    def on_link_down(self, peer: Peer, now_us: int) -> Sequence[Action | Deliver]: ...
+
+    def on_timer(self, now_us: int) -> Sequence[Action | Deliver]: ...
+
+    def next_timer_us(self) -> int | None: ...
 
 
 class RelayDriver:
-    """`find_endpoint` is the address book; `run_local` does a command for nodes of this process.
+    """`find_endpoint` is the address book. Give it items with `on_*`, links with `on_up` and `on_down`.
 
-    `is_behind` says that a newer book is on its way: a failed dial then waits for it.
-
-    Give it items with `on_item`, links with `on_up` and `on_down`, local outcomes with `on_local_result`.
+    `is_behind` says that a newer book is on its way: a failed dial then waits for it. `deliver` takes what a
+    controller's machine has for its core. The machine's time begins at `origin_us`.
     """
 
     def __init__(
         self,
-        relay: Relay,
+        machine: Machine,
         links: Links,
         find_endpoint: Callable[[int], str | None],
-        run_local: Callable[[RunLocal], None],
-        on_suspect: Callable[[Suspect], None] | None = None,
         is_behind: Callable[[], bool] | None = None,
+        deliver: Callable[[Deliver], None] | None = None,
+        origin_us: int = 0,
     ) -> None:
-        self.relay = relay
+        self._machine = machine
         self._links = links
         self._find_endpoint = find_endpoint
-        self._run_local = run_local
-        self._on_suspect = on_suspect
+        self._deliver = deliver
+        self._origin_us = origin_us
         self._is_behind = is_behind
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, list[Link]] = {}
@@ -82,31 +90,8 @@ class RelayDriver:
         self._closed = False
 
     def now_us(self) -> int:
-        """The relay's clock: microseconds of the event loop."""
-        return int(self._loop.time() * 1_000_000)
-
-    # ---- own broadcasts ----
-
-    def start(
-        self,
-        broadcast: Broadcast,
-        legs: Sequence[Leg],
-        on_results: Callable[[Results], None],
-        attachments: Attachments = (),
-    ) -> None:
-        """Begin a broadcast of this process. `on_results` is called once, at the deadline at the latest.
-
-        Nodes that are not in the results are unreached.
-
-        Without legs this process itself is the root of the tree.
-        """
-        caller = _Caller(on_results)
-        self._attach(broadcast.broadcast_id, attachments)
-        if legs:
-            actions = self.relay.start(caller, broadcast, legs, self.now_us())
-        else:
-            actions = self.relay.on_broadcast(caller, broadcast, self.now_us())
-        self._perform(actions)
+        """The machine's clock: microseconds of the event loop after `origin_us`; it never jumps."""
+        return self._origin_us + int(self._loop.time() * 1_000_000)
 
     # ---- from links ----
 
@@ -121,27 +106,17 @@ class RelayDriver:
         if link in links:
             links.remove(link)
         if not links and self._peers.pop(process, None) is not None:
-            self._perform(self.relay.on_link_down(process, self.now_us()))
-
-    def on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
-        """Raises `EnvelopeError`."""
-        broadcast = read_broadcast(message)
-        self._attach(broadcast.broadcast_id, tuple(message.attachments))
-        self._perform(self.relay.on_broadcast(link.peer.process, broadcast, self.now_us()))
+            self.perform(self._machine.on_link_down(process, self.now_us()))
 
     def on_ack(self, link: Link, message: link_pb2.BroadcastAck) -> None:
         """Raises `EnvelopeError`."""
-        self._perform(self.relay.on_ack(link.peer.process, read_ack(message), self.now_us()))
+        self.perform(self._machine.on_ack(link.peer.process, read_ack(message), self.now_us()))
 
     def on_reply(self, link: Link, message: link_pb2.BroadcastReply) -> None:
         """Raises `EnvelopeError`."""
-        self._perform(self.relay.on_reply(link.peer.process, read_reply(message), self.now_us()))
+        self.perform(self._machine.on_reply(link.peer.process, read_reply(message), self.now_us()))
 
     # ---- from this process ----
-
-    def on_local_result(self, broadcast_id: BroadcastId, nodes: Sequence[int], outcome: Outcome) -> None:
-        """Local nodes have done their part."""
-        self._perform(self.relay.on_local_result(broadcast_id, nodes, outcome, self.now_us()))
 
     def on_book(self) -> None:
         """The address book has grown: send what had no address."""
@@ -161,45 +136,33 @@ class RelayDriver:
 
     # ---- performing ----
 
-    def _perform(self, actions: list[Action]) -> None:
+    def perform(self, actions: Sequence[Action | Deliver]) -> None:
         for action in actions:
             match action:
                 case SendBroadcast():
                     self._send(action)
                 case SendAck(source, ack):
-                    if not isinstance(source, _Caller):
-                        self._tell(source, ack_item(ack))
-                    elif ack.refused:
-                        log.error("own broadcast %s refused: %s", ack.broadcast_id, ack.refused)
-                        self._loop.call_soon(source.on_results, source.results)
+                    self._tell(source, ack_item(ack))
                 case SendReply(source, reply):
                     if reply.final:
                         # A late copy brings its own; keeping them would cost more than they weigh.
-                        self._attached.pop(reply.broadcast_id, None)
-                    if isinstance(source, _Caller):
-                        self._answer(source, reply)
-                    else:
-                        self._tell(source, reply_item(reply))
+                        self.detach(reply.broadcast_id)
+                    self._tell(source, reply_item(reply))
+                case Deliver():
+                    assert self._deliver is not None, "only the controller's machine has messages for a core"
+                    self._deliver(action)
                 case RunLocal():
-                    # Not at once: its outcomes come back into the relay, which is still speaking.
-                    self._loop.call_soon(self._run_local, action)
+                    self.run_local(action)
                 case Suspect():
                     log.info(
                         "broadcast %s: node %d is suspect: %s", action.broadcast_id, action.node, action.why
                     )
-                    if self._on_suspect is not None:
-                        self._on_suspect(action)
         self._set_timer()
 
     def _tell(self, source: Peer, item: link_pb2.Item) -> None:
         links = self._peers.get(source) if isinstance(source, str) else None
         if links:
             links[-1].send(item)
-
-    def _answer(self, caller: _Caller, reply: Reply) -> None:
-        caller.results = merge((caller.results, reply.results))
-        if reply.final:
-            self._loop.call_soon(caller.on_results, caller.results)
 
     def _send(self, send: SendBroadcast) -> None:
         endpoint = self._find_endpoint(send.to_node)
@@ -208,7 +171,7 @@ class RelayDriver:
             return
         link = self._links.find(endpoint)
         if link is not None:
-            self._deliver(link, send)
+            self._hand_over(link, send)
             return
         waiting = self._undelivered.get(endpoint)
         if waiting is not None:
@@ -235,7 +198,7 @@ class RelayDriver:
             self._undelivered.pop(endpoint, None)
             raise
         for send in self._undelivered.pop(endpoint):
-            self._deliver(link, send)
+            self._hand_over(link, send)
 
     def _on_undeliverable(self, send: SendBroadcast, endpoint: str, why: str) -> None:
         """Nobody listens there. The node may have moved: look again, now or when the book has come."""
@@ -246,7 +209,7 @@ class RelayDriver:
         else:
             self._refuse(send, why)
 
-    def _deliver(self, link: Link, send: SendBroadcast) -> None:
+    def _hand_over(self, link: Link, send: SendBroadcast) -> None:
         attachments = self._attached.get(send.broadcast.broadcast_id, ())
         if not link.send(broadcast_item(send.broadcast, attachments)):
             self._loop.call_soon(self._refuse, send, "the link has just ended")
@@ -255,18 +218,26 @@ class RelayDriver:
         if not self._closed:
             broadcast = send.broadcast
             heads = broadcast.nodes[:1]
-            self._perform(self.relay.on_refused(broadcast.broadcast_id, heads, why, self.now_us()))
+            self.perform(self._machine.on_refused(broadcast.broadcast_id, heads, why, self.now_us()))
 
-    def _attach(self, broadcast_id: BroadcastId, attachments: Attachments) -> None:
+    def attach(self, broadcast_id: BroadcastId, attachments: Attachments) -> None:
         if attachments:
             self._attached[broadcast_id] = attachments
             while len(self._attached) > ATTACHED_BROADCASTS_MAX:
                 self._attached.popitem(last=False)
 
+    def run_local(self, run: RunLocal) -> None:
+        """Do a command for nodes of this process: only a `RelayServer` can."""
+        raise AssertionError(f"this process serves no nodes, but {run.nodes[:1]} was to run here")
+
+    def detach(self, broadcast_id: BroadcastId) -> None:
+        """Its answer is known: what rode along is not needed any more."""
+        self._attached.pop(broadcast_id, None)
+
     # ---- time ----
 
     def _set_timer(self) -> None:
-        due_us = self.relay.next_timer_us()
+        due_us = self._machine.next_timer_us()
         if self._timer is not None:
             if due_us is not None and self._timer_us <= due_us:
                 # It fires early at worst, and is then set anew: cheaper than one timer per message.
@@ -275,14 +246,45 @@ class RelayDriver:
             self._timer = None
         if due_us is not None and not self._closed:
             self._timer_us = due_us
-            self._timer = self._loop.call_at(due_us / 1_000_000, self._on_timer)
+            self._timer = self._loop.call_at((due_us - self._origin_us) / 1_000_000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         now_us = self.now_us()
         # Only a call at the relay's own due time says how late this process runs.
-        due_us = self.relay.next_timer_us()
+        due_us = self._machine.next_timer_us()
         if due_us is not None and due_us <= now_us + 1_000:
-            self._perform(self.relay.on_timer(max(now_us, due_us)))
+            self.perform(self._machine.on_timer(max(now_us, due_us)))
         else:
             self._set_timer()
+
+
+class RelayServer(RelayDriver):
+    """The driver of a process that serves lists of others: satellite or agent. `run` does local nodes' part."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        links: Links,
+        find_endpoint: Callable[[int], str | None],
+        run: Callable[[RunLocal], None] | None = None,
+        is_behind: Callable[[], bool] | None = None,
+    ) -> None:
+        super().__init__(relay, links, find_endpoint, is_behind)
+        self.relay = relay
+        self._run = run
+
+    def on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
+        """Raises `EnvelopeError`."""
+        broadcast = read_broadcast(message)
+        self.attach(broadcast.broadcast_id, tuple(message.attachments))
+        self.perform(self.relay.on_broadcast(link.peer.process, broadcast, self.now_us()))
+
+    def on_local_result(self, broadcast_id: BroadcastId, nodes: Sequence[int], outcome: Outcome) -> None:
+        """Local nodes have done their part."""
+        self.perform(self.relay.on_local_result(broadcast_id, nodes, outcome, self.now_us()))
+
+    def run_local(self, run: RunLocal) -> None:
+        """Not at once: its outcomes come back into the relay, which is still speaking."""
+        assert self._run is not None, f"a satellite serves no nodes, but {run.nodes[:1]} was to run here"
+        self._loop.call_soon(self._run, run)

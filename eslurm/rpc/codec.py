@@ -85,7 +85,9 @@ def report_from_pb(report: link_pb2.Report) -> Report:
 def report_ack_to_pb(ack: ReportAck) -> link_pb2.ReportAck:
     """The acknowledgement of committed reports."""
     registrations = _encoder.encode(ack.registrations) if ack.registrations else b""
-    return link_pb2.ReportAck(process=ack.process, seqs=ack.seqs, registrations=registrations)
+    return link_pb2.ReportAck(
+        process=ack.process, seqs=ack.seqs, registrations=registrations, revision=ack.revision
+    )
 
 
 def report_ack_from_pb(ack: link_pb2.ReportAck) -> ReportAck:
@@ -94,7 +96,7 @@ def report_ack_from_pb(ack: link_pb2.ReportAck) -> ReportAck:
         registrations = _registrations_decoder.decode(ack.registrations) if ack.registrations else ()
     except msgspec.DecodeError as error:
         raise CodecError(f"acknowledgement for {ack.process}: {error}") from None
-    return ReportAck(ack.process, tuple(ack.seqs), registrations)
+    return ReportAck(ack.process, tuple(ack.seqs), registrations, ack.revision)
 
 
 def _varint(number: int) -> bytes:

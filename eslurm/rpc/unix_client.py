@@ -1,7 +1,7 @@
 """The client of the Unix door for commands: blocking, and quick to import.
 
 Invariant: one call keeps one request id over all its tries, so whatever was lost on the way takes effect at most
-once; a call ends by its deadline. No gRPC, asyncio or option parser is imported here.
+once; a call ends by its deadline. No gRPC, protobuf, asyncio or option parser is imported here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from eslurm.rpc.framing import (
     REQUEST_ID_BYTES,
     VERSION,
 )
-from eslurm.rpc.methods import Method, ReplyT, RequestT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # The protobuf runtime takes longer to import than a call takes.
+    from eslurm.rpc.methods import Method, ReplyT, RequestT
 
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0

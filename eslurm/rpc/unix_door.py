@@ -190,7 +190,9 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._uid = -1
         self._principal: Principal | None = None
+        # What has come and is not taken yet; nothing is looked at before so many bytes are there.
         self._buffer = bytearray()
+        self._needed = _HEADER_BYTES
         self._calls: dict[int, _Call] = {}
         self._replies: list[bytes] = []
         self._broken = False
@@ -262,6 +264,8 @@ class _Connection(asyncio.Protocol):
         if self._broken:
             return
         self._buffer += data
+        if len(self._buffer) < self._needed:
+            return
         if self._principal is not None:
             self._take_frames()
         elif self._transport is not None:
@@ -271,6 +275,7 @@ class _Connection(asyncio.Protocol):
     def _take_frames(self) -> None:
         buffer = self._buffer
         offset = 0
+        self._needed = _HEADER_BYTES
         limit_bytes = self._door.settings.request_bytes_max
         while len(buffer) - offset >= _HEADER_BYTES:
             header = REQUEST_HEADER.unpack_from(buffer, offset)
@@ -283,8 +288,12 @@ class _Connection(asyncio.Protocol):
                 return
             end = offset + _HEADER_BYTES + length
             if len(buffer) < end:
+                self._needed = end - offset
                 break
-            self._begin(header, bytes(buffer[offset + _HEADER_BYTES : end]))
+            with memoryview(buffer) as view:
+                # One copy, of what may be megabytes.
+                payload = bytes(view[offset + _HEADER_BYTES : end])
+            self._begin(header, payload)
             if self._broken:
                 return
             offset = end

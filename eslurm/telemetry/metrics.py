@@ -43,8 +43,3 @@ class ControllerMetrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.takeovers = Counter(
-            "eslurm_broadcast_takeovers",
-            "Broadcasts the controller did itself: no satellite was left.",
-            registry=self.registry,
-        )

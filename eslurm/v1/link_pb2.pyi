@@ -189,14 +189,16 @@ class Report(_message.Message):
     def __init__(self, process: _Optional[str] = ..., seq: _Optional[int] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class ReportAck(_message.Message):
-    __slots__ = ("process", "seqs", "registrations")
+    __slots__ = ("process", "seqs", "registrations", "revision")
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     SEQS_FIELD_NUMBER: _ClassVar[int]
     REGISTRATIONS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     process: str
     seqs: _containers.RepeatedScalarFieldContainer[int]
     registrations: bytes
-    def __init__(self, process: _Optional[str] = ..., seqs: _Optional[_Iterable[int]] = ..., registrations: _Optional[bytes] = ...) -> None: ...
+    revision: int
+    def __init__(self, process: _Optional[str] = ..., seqs: _Optional[_Iterable[int]] = ..., registrations: _Optional[bytes] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class BookPull(_message.Message):
     __slots__ = ("revision",)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import selectors
+import signal
 import sys
 import time
 

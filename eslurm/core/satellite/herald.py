@@ -9,7 +9,7 @@ is never above that of the last committed state; broadcast ids are unique for a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -23,10 +23,17 @@ from eslurm.core.reactor import Batch
 from eslurm.core.satellite.legs import Satellites
 from eslurm.core.tree import messages as tree
 from eslurm.core.tree.relay import Relay
-from eslurm.core.tree.results import Results, Status
+from eslurm.core.tree.results import EMPTY, Results, Status
 from eslurm.core.wire import Body, Command, Heartbeat
 
-EFFECT_DEADLINE_US = 20 * SECOND_US
+DEADLINE_US = {
+    "prepare": 10 * SECOND_US,
+    "start": 10 * SECOND_US,
+    "end": 5 * SECOND_US,
+    "signal": 5 * SECOND_US,
+    "launch_step": 30 * SECOND_US,
+}
+"""When an effect's answers are due. Short where one slow node would hold up what others have given back."""
 HEARTBEAT_SHARE = 0.9
 """Part of the heartbeat interval after which a heartbeat's answers are counted: two never overlap."""
 FLOOR_EVERY_US = SECOND_US
@@ -35,6 +42,33 @@ CALLER = "herald"
 
 Seal: TypeAlias = Callable[[Command], bytes]
 """Encodes and signs a command."""
+
+
+class Cargo(Protocol):
+    """What travels beside the commands of some effects: the shell's business."""
+
+    def defers(self, send: Send) -> bool:
+        """Whether this send waits for its cargo; it is then handed to `Herald.send` later."""
+        ...
+
+    def on_broadcast(self, broadcast_id: int, kind: str, send: Send | None) -> None:
+        """A broadcast is about to go out; heartbeats have no send."""
+        ...
+
+    def on_answered(self, broadcast_id: int) -> None:
+        """Its outcome is known."""
+        ...
+
+
+class _NoCargo:
+    def defers(self, send: Send) -> bool:
+        return False
+
+    def on_broadcast(self, broadcast_id: int, kind: str, send: Send | None) -> None:
+        pass
+
+    def on_answered(self, broadcast_id: int) -> None:
+        pass
 
 
 class Deliver(msgspec.Struct, frozen=True):
@@ -49,7 +83,15 @@ Action: TypeAlias = tree.SendBroadcast | tree.SendAck | tree.SendReply | tree.Su
 class Herald:
     """One per leading controller. Every input returns what the shell has to do."""
 
-    def __init__(self, state: State, satellites: Satellites, seal: Seal, tuning: tree.Tuning) -> None:
+    def __init__(
+        self,
+        state: State,
+        satellites: Satellites,
+        seal: Seal,
+        tuning: tree.Tuning,
+        cargo: Cargo | None = None,
+    ) -> None:
+        self._cargo: Cargo = cargo if cargo is not None else _NoCargo()
         self.courier = Courier(state)
         self.relay = Relay(root=True, tuning=tuning)
         self.satellites = satellites
@@ -88,6 +130,17 @@ class Herald:
             self._floor = live_floor(self._state)
         return self._send_due(now_us)
 
+    def call_soon(self, now_us: int) -> list[Action]:
+        """A satellite is there: nodes should hear of us now, not at the next period."""
+        if self._heartbeat_us is None:
+            return []
+        return self._call_nodes(now_us)
+
+    def send(self, send: Send, now_us: int) -> list[Action]:
+        """A deferred send has its cargo."""
+        kind = str(type(send.body).__struct_config__.tag)
+        return self._broadcast(send, send.nodes, send.body, DEADLINE_US[kind], now_us)
+
     def on_ack(self, peer: tree.Peer, ack: tree.Ack, now_us: int) -> list[Action]:
         """See `Relay.on_ack`."""
         return self._told(self.relay.on_ack(peer, ack, now_us))
@@ -123,7 +176,8 @@ class Herald:
     def _call_nodes(self, now_us: int) -> list[Action]:
         interval_us = max(1, int(self._state.config.heartbeat_s * SECOND_US))
         self._heartbeat_us = now_us + interval_us
-        nodes = sorted(self._state.nodes)
+        # Who never registered has no address and will find us by itself.
+        nodes = sorted(number for number, node in self._state.nodes.items() if node.endpoint)
         if not nodes:
             return []
         deadline_us = int(interval_us * HEARTBEAT_SHARE)
@@ -132,7 +186,8 @@ class Herald:
     def _send_due(self, now_us: int) -> list[Action]:
         actions: list[Action] = []
         for send in self.courier.take_due(now_us):
-            actions += self._broadcast(send, send.nodes, send.body, EFFECT_DEADLINE_US, now_us)
+            if not self._cargo.defers(send):
+                actions += self.send(send, now_us)
         return actions
 
     def _broadcast(
@@ -158,6 +213,7 @@ class Herald:
         sealed = self._seal(command)
         message = tree.Broadcast(broadcast_id, tuple(nodes), width, deadline_us, kind, sealed)
         self._sends[broadcast_id] = send
+        self._cargo.on_broadcast(broadcast_id, kind, send)
         legs = self.satellites.legs(nodes, width)
         if legs:
             return self._told(self.relay.start(CALLER, message, legs, now_us))
@@ -181,6 +237,8 @@ class Herald:
         if broadcast_id not in self._sends:
             return []
         send = self._sends.pop(broadcast_id)
+        assert isinstance(broadcast_id, int)
+        self._cargo.on_answered(broadcast_id)
         if send is None:
             return self._count_heartbeats(results)
         outcomes = tuple(
@@ -192,14 +250,16 @@ class Herald:
             )
             for row in results.rows
         )
+        known = sum(len(outcome.nodes) for outcome in outcomes)
+        if known < len(send.nodes):
+            answered = {node for outcome in outcomes for node in outcome.nodes}
+            silent = tuple(node for node in send.nodes if node not in answered)
+            outcomes = (*outcomes, NodeOutcome(silent, "unreached"))
         return [Deliver(EffectDone(send.revision, 0, outcomes))]
 
     def _unanswered(self, ack: tree.Ack) -> list[Action]:
         """The own relay took the broadcast not at all (too many are live): nobody was reached."""
-        send = self._sends.pop(ack.broadcast_id, None)
-        if send is None:
-            return []
-        return [Deliver(EffectDone(send.revision, 0, (NodeOutcome(send.nodes, "unreached", ack.refused),)))]
+        return self._answered(ack.broadcast_id, EMPTY)
 
     def _count_heartbeats(self, results: Results) -> list[Action]:
         config = self._state.config

@@ -31,6 +31,8 @@ class Satellites:
     def __init__(self) -> None:
         self._up: dict[int, None] = {}
         self._turn = 0
+        self.given: dict[int, int] = {}
+        """Broadcasts given to each satellite that is up."""
 
     @property
     def up(self) -> tuple[int, ...]:
@@ -41,8 +43,10 @@ class Satellites:
         """The link to a satellite came up or went down."""
         if is_up:
             self._up[number] = None
+            self.given[number] = 0
         else:
             self._up.pop(number, None)
+            self.given.pop(number, None)
 
     def legs(self, nodes: Sequence[int], width: int) -> tuple[Leg, ...]:
         """One leg per satellite in turn, of nearly equal size; none when no satellite is up (E-16)."""
@@ -53,4 +57,7 @@ class Satellites:
         shares = split(nodes, wanted)
         first = self._turn
         self._turn = (first + len(shares)) % len(up)
-        return tuple(Leg(up[(first + at) % len(up)], tuple(share)) for at, share in enumerate(shares))
+        legs = tuple(Leg(up[(first + at) % len(up)], tuple(share)) for at, share in enumerate(shares))
+        for leg in legs:
+            self.given[leg.to_node] += 1
+        return legs

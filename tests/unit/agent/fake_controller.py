@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eslurm.core.tree.messages import Broadcast, Leg, RunLocal
+from eslurm.core.satellite.herald import Deliver
+from eslurm.core.tree.messages import Action, Broadcast, Leg, SendAck, SendReply
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import Outcome, Results
 from eslurm.core.wire import (
@@ -24,7 +25,7 @@ from eslurm.core.wire import (
     ReportAck,
     StepEnded,
 )
-from eslurm.ports.link import Link
+from eslurm.ports.link import Link, Links
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from eslurm.relay.book import AddressBook
 from eslurm.relay.driver import RelayDriver
@@ -42,6 +43,40 @@ KEY = b"0123456789abcdef0123456789abcdef"
 OWNER = "main"
 PATIENCE_S = 20.0
 SATELLITE_FIRST = 1 << 30
+
+
+class RootDriver(RelayDriver):
+    """The driver of a root that asks for its own sake: answers to itself go to whoever began the broadcast."""
+
+    def __init__(self, links: Links, find_endpoint: Callable[[int], str | None]) -> None:
+        self._relay = Relay(root=True)
+        self._callers: dict[object, Callable[[Results], None]] = {}
+        super().__init__(self._relay, links, find_endpoint)
+
+    def begin(
+        self,
+        broadcast: Broadcast,
+        legs: Sequence[Leg],
+        on_results: Callable[[Results], None],
+        blobs: tuple[link_pb2.Blob, ...],
+    ) -> None:
+        source = ("caller", broadcast.broadcast_id)
+        self._callers[source] = on_results
+        self.attach(broadcast.broadcast_id, blobs)
+        if legs:
+            self.perform(self._relay.start(source, broadcast, legs, self.now_us()))
+        else:
+            self.perform(self._relay.on_broadcast(source, broadcast, self.now_us()))
+
+    def perform(self, actions: Sequence[Action | Deliver]) -> None:
+        others = []
+        for action in actions:
+            if isinstance(action, SendReply) and action.to_source in self._callers:
+                if action.reply.final:
+                    self._callers.pop(action.to_source)(action.reply.results)
+            elif not (isinstance(action, SendAck) and action.to_source in self._callers):
+                others.append(action)
+        super().perform(others)
 
 
 class FakeController:
@@ -72,7 +107,7 @@ class FakeController:
         self._server = LinkServer(self._local, keyring, self.table)
         self._book = AddressBook()
         self._satellites: dict[int, Link] = {}
-        self._driver = RelayDriver(Relay(root=True), self.table, self._find, _hosts_nothing)
+        self._driver = RootDriver(self.table, self._find)
         self._exchange = BlobExchange(1 << 20, self._load)
         self._rpc = RpcServer([self._server.handler()], Guard())
         self.endpoint = ""
@@ -133,7 +168,7 @@ class FakeController:
         numbers = [] if direct else [number for number, link in self._satellites.items() if link]
         legs = [Leg(numbers[self._counter % len(numbers)], tuple(nodes))] if numbers else []
         blobs = tuple(link_pb2.Blob(sha256=self.add_blob(data), data=data) for data in attachments)
-        self._driver.start(broadcast, legs, found.set_result, blobs)
+        self._driver.begin(broadcast, legs, found.set_result, blobs)
         async with asyncio.timeout(PATIENCE_S):
             return (await found).expand()
 
@@ -257,7 +292,3 @@ class FakeController:
 def payload(outcome: Outcome, kind: type[msgspec.Struct]) -> msgspec.Struct:
     """What an ok answer carries."""
     return msgspec.msgpack.decode(outcome.payload, type=kind)
-
-
-def _hosts_nothing(run: RunLocal) -> None:
-    raise AssertionError(f"a controller hosts no nodes: {run.nodes}")

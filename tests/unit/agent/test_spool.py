@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from esnoded import spool as spool_module
-from esnoded.spool import MAGIC, Spool, SpoolError
 
 from eslurm.core.agent.records import (
     Booted,
@@ -25,6 +23,8 @@ from eslurm.core.agent.records import (
     fold,
     unfold,
 )
+from esnoded import spool as spool_module
+from esnoded.spool import MAGIC, Spool, SpoolError
 from tests.unit.agent.world import launch
 
 RECORDS: list[Record] = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from esctld.dispatcher import Dispatcher, InboxFull, NotNow
 
+from esctld.dispatcher import Dispatcher, InboxFull, NotNow
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.job.model import JobSpec, Principal
@@ -65,7 +65,7 @@ class Bench:
             self.store,
             ControllerMetrics(),
             inbox_max=inbox_max,
-            on_committed=self.committed.append,
+            on_committed=lambda messages, batch: self.committed.append(batch),
         )
 
     async def __aenter__(self) -> Bench:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from esctld.requests import SpecReader
 
+from esctld.requests import SpecReader
 from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import ArraySpec, Dependency, Principal
 from eslurm.core.messages import Refused

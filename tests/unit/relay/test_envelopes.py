@@ -92,3 +92,21 @@ def test_a_difference_from_a_later_state_is_not_taken() -> None:
     assert not copy.apply(difference.book) and len(copy) == 0
     empty = next(iter(AddressBook().since(0)))
     assert not copy.apply(empty.book)
+
+
+def test_a_copy_of_an_old_reign_follows_the_successors_book() -> None:
+    old, copy = AddressBook(1), AddressBook()
+    for port in range(1, 18):
+        old.put(old.revision + 1, entries(range(5), port=port))
+    for item in old.since(copy.revision):
+        copy.apply(item.book)
+    successor = AddressBook(2)
+    assert successor.revision > copy.revision == old.revision
+    successor.put(successor.revision + 1, entries(range(5), port=99))
+    for item in successor.since(copy.revision):
+        copy.apply(over_the_wire(item).book)
+    assert copy.find_endpoint(3) == "127.0.0.1:99"
+    # An answer from a copy that is behind changes nothing.
+    for item in old.since(copy.revision):
+        assert not copy.apply(item.book)
+    assert copy.find_endpoint(3) == "127.0.0.1:99"
