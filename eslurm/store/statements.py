@@ -25,7 +25,6 @@ ROWS_PER_STATEMENT = (128, 32)
 Values = tuple[Any, ...]
 
 
-
 class RowsStatement:
     """Inserts rows into one table, or updates those already there."""
 

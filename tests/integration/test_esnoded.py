@@ -13,8 +13,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from esnoded.stepd.place import Place
-from esnoded.stepd.wire import FrameBuffer
 
 from eslurm.core.job.model import Principal
 from eslurm.core.tree.results import Status
@@ -35,6 +33,8 @@ from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
 from eslurm.v1.controller_pb2 import PingRequest
+from esnoded.stepd.place import Place
+from esnoded.stepd.wire import FrameBuffer
 from tests.support.loops import both_loops, run
 from tests.unit.agent.fake_controller import CLUSTER, KEY, FakeController, payload
 from tests.unit.stepd.kit import end_process, eventually

@@ -11,10 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from esnoded.stepd import procfs
-from esnoded.stepd.client import SupervisorClient
-from esnoded.stepd.place import Place
-from esnoded.stepd.wire import FrameBuffer
 
 from eslurm.ports.step_runner import (
     OutputEndpoint,
@@ -27,6 +23,10 @@ from eslurm.ports.step_runner import (
     StepSpec,
     StepStarted,
 )
+from esnoded.stepd import procfs
+from esnoded.stepd.client import SupervisorClient
+from esnoded.stepd.place import Place
+from esnoded.stepd.wire import FrameBuffer
 from tests.support.loops import both_loops, run
 from tests.unit.stepd.kit import NOBODY, Outcomes, Site, end_process, eventually, key, supervised
 

@@ -7,6 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from escli.draft import Surroundings, draft_job
 from escli.essubmit import with_directives
 from escli.exporting import exported
@@ -14,9 +17,6 @@ from escli.option_table import rows_of
 from escli.options import Parser, Words
 from escli.queue_columns import by_format
 from escli.wire import JOB_REQUEST, SUBMIT_REPLY, WireError, decode, encode
-from hypothesis import given
-from hypothesis import strategies as st
-
 from eslurm.compat import (
     arrays,
     dependencies,

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from escli import exits
 from escli.esrun import listen_host, main, merged
 from escli.step_output import LineWriter, StepOutput
-
 from eslurm.compat.environment import decode_environment
 from eslurm.ports.door import Status
 from eslurm.ports.step_runner import OutputFrame, OutputHello, StepKey

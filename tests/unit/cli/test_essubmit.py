@@ -11,12 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from escli import exits
 from escli.essubmit import main
 from escli.exporting import exported
 from escli.failures import CommandFailed
 from escli.waiting import exit_code_of, wait_for_job
-
 from eslurm.compat.environment import decode_environment
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb

@@ -7,11 +7,11 @@ import sys
 from collections import Counter
 
 import pytest
+
 from escli.help_text import COMMANDS, usage
 from escli.option_table import EVERY, ROWS, rows_of
 from escli.options import IGNORED, REFUSED, Option, Parser
 from escli.reference import document
-
 from eslurm.compat.errors import OptionError
 from tests.support.golden import DIRECTORY, Golden
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from escli import esacct, escancel, esctl, esinfo, esqueue, exits
 from escli.queue_columns import DEFAULT, by_letters, fill, sort_key
 from escli.tables import Column, render, separated
-
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden

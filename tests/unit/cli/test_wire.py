@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from escli import wire
-from escli.door import SUBMIT
 from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
+from escli import wire
+from escli.door import SUBMIT
 from eslurm.rpc.methods import BY_NAME
 from eslurm.v1 import controller_pb2 as pb
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from escli.cluster.stop import leftovers, stop_all
 
+from escli.cluster.stop import leftovers, stop_all
 from tests.unit.cluster.fakes import Fakes
 
 

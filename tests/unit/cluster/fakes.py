@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
 from escli.cluster.layout import Layout
 from escli.cluster.main import main
 from escli.cluster.record import ClusterRecord

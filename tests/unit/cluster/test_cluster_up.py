@@ -10,10 +10,10 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from escli.cluster import ports, processes
 from escli.cluster.main import main
 from escli.cluster.up import bring_up
-
 from eslurm.config import read_config
 from tests.unit.cluster.fakes import Fakes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from escli.cluster.demo import Progress, progress_of
 
+from escli.cluster.demo import Progress, progress_of
 from eslurm.v1 import controller_pb2 as pb
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from escli.cluster.errors import ClusterError
 from escli.cluster.layout import Layout, check, choose, is_supervised, locked, make, supervising
 

@@ -9,14 +9,14 @@ import stat
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from escli.cluster import ports, settings
 from escli.cluster.errors import ClusterError
 from escli.cluster.layout import Layout
 from escli.cluster.plan import assign_nodes, daemons_of, with_ports
 from escli.cluster.record import AgentRecord, version_key
-from hypothesis import given
-from hypothesis import strategies as st
-
 from eslurm.compat.hostlist import expand
 from eslurm.config import Config, parse_config
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+
 from escli.cluster import processes
 from escli.cluster.processes import Identity
 

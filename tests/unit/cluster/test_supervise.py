@@ -11,13 +11,13 @@ import signal
 import sys
 
 import pytest
+
 from escli.cluster import processes
 from escli.cluster.interrupts import Interrupts
 from escli.cluster.layout import locked, supervising
 from escli.cluster.plan import Programs
 from escli.cluster.stop import stop_all
 from escli.cluster.supervise import RESTARTS_MAX, Watch
-
 from tests.unit.cluster.fakes import FAKE, Fakes
 
 

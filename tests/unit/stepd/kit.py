@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from eslurm.ports.step_runner import StepEnded, StepKey, StepSpec
 from esnoded.stepd import procfs
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.launcher import ensure_supervisor
 from esnoded.stepd.place import Place
-
-from eslurm.ports.step_runner import StepEnded, StepKey, StepSpec
 
 NOBODY = 65534
 PATIENCE_S = 20.0

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+
+from eslurm.ports.step_runner import StepEndCause, StepEnded
 from esnoded.stepd.journal import (
     Acknowledged,
     Begun,
@@ -16,8 +18,6 @@ from esnoded.stepd.journal import (
     live_records,
     read_contents,
 )
-
-from eslurm.ports.step_runner import StepEndCause, StepEnded
 from tests.unit.stepd.kit import key
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey
 from esnoded.stepd import procfs, wire
 from esnoded.stepd.clock import boot_us
 from esnoded.stepd.journal import Unfinished
@@ -16,8 +18,6 @@ from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.reach import parse_key
 from esnoded.stepd.recovery import end_lost_steps
 from esnoded.stepd.timers import Timers
-
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey
 from tests.unit.stepd.kit import key
 
 

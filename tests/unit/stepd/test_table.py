@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepStarted, StepState
 from esnoded.stepd import procfs
 from esnoded.stepd import table as table_module
 from esnoded.stepd.journal import Journal, read_contents
 from esnoded.stepd.spawn import make_launchpad
 from esnoded.stepd.table import LaunchRefused, StepTable
 from esnoded.stepd.timers import Timers
-
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepStarted, StepState
 from tests.unit.stepd.kit import Site, key
 
 

@@ -1,0 +1,61 @@
+"""The jobs that benchmarks submit: a hundred distinct scripts, and for each job an environment of its own."""
+
+from __future__ import annotations
+
+import os
+
+from eslurm.v1 import controller_pb2 as pb
+
+SCRIPTS = 100
+ENVIRONMENT_BYTES = 4096
+_FILLER = "x" * 100
+
+
+def script(number: int) -> bytes:
+    """A script that runs /bin/true; one of `SCRIPTS` distinct ones."""
+    return f"#!/bin/sh\n# This is script {number % SCRIPTS}.\n/bin/true\n".encode()
+
+
+def environment(number: int) -> bytes:
+    """`ENVIRONMENT_BYTES` of variables that no other job has, as NAME=value entries each ended by NUL."""
+    entries = [f"PATH={os.defpath}", "HOME=/tmp", f"BENCH_JOB={number}"]
+    size = sum(len(entry) + 1 for entry in entries)
+    while size + len(_FILLER) + 32 < ENVIRONMENT_BYTES:
+        entry = f"BENCH_FILLER_{len(entries):03}={number:010}{_FILLER}"
+        entries.append(entry)
+        size += len(entry) + 1
+    entries.append("BENCH_LAST=" + "y" * (ENVIRONMENT_BYTES - size - len("BENCH_LAST=") - 1))
+    return b"".join(entry.encode() + b"\0" for entry in entries)
+
+
+def request(
+    number: int, work_dir: str, *, nodes: int = 1, tasks: int = 1, held: bool = False, output: str = ""
+) -> pb.JobRequest:
+    """One job of one core per task."""
+    return pb.JobRequest(
+        name=f"bench-{number % SCRIPTS}",
+        components=[pb.ResourceRequest(tasks=tasks, cpus_per_task=1, nodes_min=nodes, nodes_max=nodes)],
+        script=script(number),
+        environment=environment(number),
+        work_dir=work_dir,
+        umask=0o022,
+        time_limit_s=600,
+        held=held,
+        output=output,
+    )
+
+
+def calls(
+    first: int, count: int, jobs_per_call: int, work_dir: str, *, held: bool = False, output: str = ""
+) -> list[bytes]:
+    """Encoded Submit requests for `count` jobs from number `first` on."""
+    numbers = range(first, first + count)
+    return [
+        pb.SubmitRequest(
+            jobs=[
+                request(number, work_dir, held=held, output=output)
+                for number in numbers[at : at + jobs_per_call]
+            ]
+        ).SerializeToString()
+        for at in range(0, count, jobs_per_call)
+    ]

@@ -1,0 +1,239 @@
+"""A load generator in a process of its own, as light as it can be: everything is encoded before the clock starts.
+
+Started with a plan as JSON in its first argument, it says `ready`, waits for a line, works, and answers with its
+result as JSON. Invariant: one call is outstanding per connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from benchmarks import jobs
+from benchmarks.processes import module
+from eslurm.rpc.framing import REPLY_HEADER, REQUEST_HEADER, VERSION
+from eslurm.rpc.methods import PING, SUBMIT
+from eslurm.v1 import controller_pb2 as pb
+
+DEADLINE_S = 60
+PING_EVERY_S = 0.001
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to do. `kind` is submit, grpc or ping; a ping load runs until its standard input ends."""
+
+    kind: str
+    socket: str = ""
+    endpoint: str = ""
+    token: str = ""
+    connections: int = 8
+    first: int = 0
+    jobs: int = 0
+    jobs_per_call: int = 1
+    work_dir: str = "/tmp"
+    held: bool = False
+    output: str = ""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of it. `took_s`: from the first call to the last answer; `waits_ms`: of pings only."""
+
+    done: int
+    took_s: float
+    cpu_s: float
+    waits_ms: list[float] = []
+
+
+class Load:
+    """The other end: starts a generator, lets it go, takes its result."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._process = subprocess.Popen(
+            module("benchmarks.load", msgspec.json.encode(plan).decode()),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._line()
+
+    def go(self) -> None:
+        """Start the clock."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"go\n")
+        self._process.stdin.flush()
+
+    def result(self) -> Result:
+        """Wait for the end. Raises RuntimeError when the generator failed."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        line = self._line()
+        self._process.wait()
+        return msgspec.json.decode(line, type=Result)
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            raise RuntimeError(f"a load generator ended with status {self._process.returncode}")
+        return line
+
+
+def run(plan: Plan) -> Result:
+    """One load from start to end."""
+    load = Load(plan)
+    load.go()
+    return load.result()
+
+
+# ---- in the generator's process ----
+
+
+def frame(number: int, payload: bytes, stream: int = 1) -> bytes:
+    """One request as it goes over the Unix socket, under a request id of its own."""
+    return (
+        REQUEST_HEADER.pack(len(payload), VERSION, 0, number, stream, DEADLINE_S * 1000, os.urandom(16))
+        + payload
+    )
+
+
+def connect(path: str) -> socket.socket:
+    """A connection to the Unix door."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect(path)
+    return connection
+
+
+def receive(connection: socket.socket) -> tuple[int, bytes]:
+    """One reply: its status and body."""
+    header = _exactly(connection, REPLY_HEADER.size)
+    length, _version, status, _reserved, _stream = REPLY_HEADER.unpack(header)
+    return status, _exactly(connection, length)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = connection.recv(size)
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionError("the door closed the connection")
+        data += more
+    return data
+
+
+def _submit(plan: Plan) -> Result:
+    frames = [
+        frame(SUBMIT.number, call)
+        for call in jobs.calls(
+            plan.first, plan.jobs, plan.jobs_per_call, plan.work_dir, held=plan.held, output=plan.output
+        )
+    ]
+    connections = {one.fileno(): one for one in (connect(plan.socket) for _ in range(plan.connections))}
+    poll = select.epoll()
+    for fd in connections:
+        poll.register(fd, select.EPOLLIN)
+    _begin()
+    began, cpu = time.perf_counter(), time.process_time()
+    left = iter(frames)
+    busy = 0
+    for connection, data in zip(connections.values(), left, strict=False):
+        connection.sendall(data)
+        busy += 1
+    # Not `zip(left, ...)`: a frame taken and not sent would be lost.
+    while busy:
+        for fd, _event in poll.poll():
+            connection = connections[fd]
+            status, body = receive(connection)
+            if status:
+                raise RuntimeError(f"refused with status {status}: {body.decode()}")
+            data = next(left, b"")
+            if data:
+                connection.sendall(data)
+            else:
+                busy -= 1
+    return Result(plan.jobs, time.perf_counter() - began, time.process_time() - cpu)
+
+
+def _submit_grpc(plan: Plan) -> Result:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_over_grpc(plan))
+
+
+async def _over_grpc(plan: Plan) -> Result:
+    import grpc.aio
+
+    from eslurm.rpc.guard import REQUEST_ID_KEY
+    from eslurm.rpc.options import door_channel_options
+
+    calls = jobs.calls(
+        plan.first, plan.jobs, plan.jobs_per_call, plan.work_dir, held=plan.held, output=plan.output
+    )
+    # Channels to one address would share a connection.
+    options = [*door_channel_options(), ("grpc.use_local_subchannel_pool", 1)]
+    channels = [grpc.aio.insecure_channel(plan.endpoint, options) for _ in range(plan.connections)]
+    authorization = ("authorization", f"Bearer {plan.token}")
+    for channel in channels:
+        ping: Any = channel.unary_unary(PING.path)
+        await ping(b"", timeout=DEADLINE_S, metadata=(authorization,))
+    left = iter(calls)
+
+    async def one_after_another(channel: grpc.aio.Channel) -> None:
+        submit: Any = channel.unary_unary(SUBMIT.path)
+        for call in left:
+            metadata = (authorization, (REQUEST_ID_KEY, os.urandom(16)))
+            await submit(call, timeout=DEADLINE_S, metadata=metadata)
+
+    _begin()
+    began, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(one_after_another(channel) for channel in channels))
+    result = Result(plan.jobs, time.perf_counter() - began, time.process_time() - cpu)
+    for channel in channels:
+        await channel.close()
+    return result
+
+
+def _ping(plan: Plan) -> Result:
+    connection = connect(plan.socket)
+    payload = pb.PingRequest().SerializeToString()
+    waits_ms: list[float] = []
+    _begin()
+    began, cpu = time.perf_counter(), time.process_time()
+    ended = select.epoll()
+    ended.register(sys.stdin.fileno(), select.EPOLLIN | select.EPOLLHUP)
+    while not ended.poll(PING_EVERY_S):
+        asked = time.perf_counter()
+        connection.sendall(frame(PING.number, payload))
+        receive(connection)
+        waits_ms.append((time.perf_counter() - asked) * 1000)
+    return Result(len(waits_ms), time.perf_counter() - began, time.process_time() - cpu, waits_ms)
+
+
+def _begin() -> None:
+    """Everything is prepared: say so, and wait for the word."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    # Not the buffered reader: what follows the line is for `_ping` to see.
+    os.read(sys.stdin.fileno(), 3)
+
+
+_KINDS = {"submit": _submit, "grpc": _submit_grpc, "ping": _ping}
+
+
+def main() -> None:
+    """The generator."""
+    plan = msgspec.json.decode(sys.argv[1], type=Plan)
+    result = _KINDS[plan.kind](plan)
+    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,502 @@
+"""A whole cluster of real processes on loopback: controller, satellites, agents of virtual nodes, and what a user does.
+
+Invariants: nothing of it outlives `stop` (daemons, supervisors, steps), and `stop` fails when something would have, or
+when a daemon's log holds a traceback. Waiting is for ready lines and for the controller's own answers; files that
+scripts write are looked at until a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+from eslurm.compat.hostlist import expand
+from eslurm.rpc.methods import BY_NAME
+from eslurm.rpc.unix_client import Client
+from eslurm.v1 import controller_pb2 as pb
+from esnoded.stepd import procfs
+from esnoded.stepd.place import Place
+from tests.support.leaks import kept_children
+from tests.unit.stepd.kit import end_process
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PATIENCE_S = 30.0
+POLL_S = 0.02
+LOG_TAIL_LINES = 40
+NOBODY = 65534
+CLUSTER = "live"
+FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+
+T = TypeVar("T")
+
+
+class Ran(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Daemon:
+    """One daemon's command line, and its process while it runs."""
+
+    def __init__(self, name: str, words: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.words = list(words)
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+        self._ready: int | None = None
+
+    def spawn(self) -> None:
+        """Start the process; `wait_ready` says when it serves."""
+        assert self.process is None, f"{self.name} runs"
+        reader, writer = os.pipe()
+        path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons", "cli"))
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *self.words, "--ready-fd", str(writer)],
+                pass_fds=[writer],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"PYTHONPATH": path},
+            )
+        kept_children.add(self.process.pid)
+        os.close(writer)
+        self._ready = reader
+
+    def wait_ready(self) -> bool:
+        """Whether it said that it serves; false when it ended first."""
+        assert self._ready is not None
+        reader, self._ready = self._ready, None
+        with os.fdopen(reader, "rb") as pipe:
+            assert select.select([pipe], [], [], PATIENCE_S)[0], f"{self.name} is not ready in time"
+            return pipe.readline().startswith(b"ready ")
+
+    def send(self, number: int) -> None:
+        """Signal it."""
+        assert self.process is not None, f"{self.name} does not run"
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended."""
+        assert self.process is not None
+        code = self.process.wait(PATIENCE_S)
+        kept_children.discard(self.process.pid)
+        self.process = None
+        if self._ready is not None:
+            os.close(self._ready)
+            self._ready = None
+        return code
+
+    def tail(self) -> str:
+        """Its last words."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-LOG_TAIL_LINES:])
+
+
+class LiveCluster:
+    """Nodes cn[0001-NODES] shared evenly by `agents` processes. `policy` goes into the configuration's [policy]."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: int = 16,
+        agents: int = 2,
+        satellites: int = 2,
+        policy: Mapping[str, object] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.work = directory / "work"
+        self.work.mkdir()
+        # Jobs of other users write here, too, when the cluster runs as root.
+        self.work.chmod(0o777)
+        self.socket = directory / "esctld.sock"
+        self.node_names = [f"cn{number:04d}" for number in range(1, nodes + 1)]
+        self.daemons: dict[str, Daemon] = {}
+        self._client = Client(self.socket, PATIENCE_S)
+        self._key = self.write_key("cluster.key")
+        self.endpoint = f"127.0.0.1:{free_port()}"
+        self._satellites = [f"127.0.0.1:{free_port()}" for _ in range(satellites)]
+        self._write_config(policy or {})
+        self._add(
+            "esctld", "esctld", "--config", str(directory / "eslurm.toml"), "--state-dir", str(directory)
+        )
+        for at, endpoint in enumerate(self._satellites):
+            self._add(
+                f"sat{at}", "essatd", *self._common(), "--listen", endpoint, "--controllers", self.endpoint
+            )
+        share = nodes // agents
+        for at in range(agents):
+            names = self.node_names[at * share : (at + 1) * share]
+            self.add_agent(f"agent{at}", f"{names[0][:2]}[{names[0][2:]}-{names[-1][2:]}]")
+
+    # ---- building ----
+
+    def _write_config(self, policy: Mapping[str, object]) -> None:
+        first, last = self.node_names[0][2:], self.node_names[-1][2:]
+        numbers = {"heartbeat_s": 0.3, "kill_grace_s": 0.5, "requeue_delay_s": 0.1} | dict(policy)
+        lines = [
+            f'[cluster]\nname = "{CLUSTER}"\noperators = [{os.getuid()}]',
+            f'[controller]\nlisten = "{self.endpoint}"',
+            *(
+                f'[[satellite]]\nname = "sat{at}"\nlisten = "{endpoint}"'
+                for at, endpoint in enumerate(self._satellites)
+            ),
+            f'[[nodes]]\nnames = "cn[{first}-{last}]"\ncores = 4\nmemory_mib = 4000',
+            '[[partition]]\nname = "main"\ndefault = true',
+            '[[partition]]\nname = "brief"\nnodes = "cn0001"\ntime_limit_max_s = 60',
+            "[policy]\n" + "\n".join(f"{key} = {value}" for key, value in numbers.items()),
+        ]
+        (self.directory / "eslurm.toml").write_text("\n".join(lines) + "\n")
+
+    def write_key(self, name: str) -> Path:
+        """A file with a fresh secret."""
+        path = self.directory / name
+        path.write_text(secrets.token_hex(32))
+        path.chmod(0o600)
+        return path
+
+    def _common(self, cluster: str = CLUSTER, key: Path | None = None) -> list[str]:
+        return ["--cluster", cluster, "--key-file", str(key or self._key)]
+
+    def _add(self, name: str, *words: str) -> None:
+        self.daemons[name] = Daemon(name, words, self.directory / f"{name}.log")
+
+    def add_agent(
+        self, name: str, nodes: str, *, cluster: str = CLUSTER, key: Path | None = None, cores: int = 4
+    ) -> None:
+        """An agent's command line; it is not started."""
+        words = ["--nodes", nodes, "--satellites", ",".join(self._satellites), "--controller", self.endpoint]
+        words += ["--state-dir", str(self.agent_dir(name)), "--cores", str(cores), "--memory-mib", "4000"]
+        self._add(name, "esnoded", *self._common(cluster, key), *words)
+
+    def agent_dir(self, name: str) -> Path:
+        """An agent's state directory."""
+        return self.directory / name
+
+    # ---- daemons ----
+
+    def start(self) -> None:
+        """Start what does not run and wait until every node of the configuration is up."""
+        fresh = [daemon for daemon in self.daemons.values() if daemon.process is None]
+        for daemon in fresh:
+            daemon.spawn()
+        for daemon in fresh:
+            assert daemon.wait_ready(), f"{daemon.name} did not start:\n{daemon.tail()}"
+        self.wait_nodes(lambda nodes: all(node.state == "UP" for node in nodes.values()))
+
+    def launch(self, name: str) -> None:
+        """Start one daemon and wait until it serves."""
+        daemon = self.daemons[name]
+        daemon.spawn()
+        assert daemon.wait_ready(), f"{name} did not start:\n{daemon.tail()}"
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL, all at once, and wait until they are gone."""
+        for name in names:
+            self.daemons[name].send(signal.SIGKILL)
+        for name in names:
+            self.daemons[name].wait()
+
+    def terminate(self, *names: str) -> None:
+        """SIGTERM, all at once, and wait for a clean exit."""
+        for name in names:
+            self.daemons[name].send(signal.SIGTERM)
+        codes = {name: self.daemons[name].wait() for name in names}
+        assert not any(codes.values()), codes
+
+    def supervisor(self, agent: str) -> int:
+        """The pid of an agent's step supervisor."""
+        status = Place(self.agent_dir(agent)).find_supervisor()
+        assert status is not None, f"{agent} has no supervisor"
+        return status.pid
+
+    def stop(self) -> None:
+        """End everything. Fails when a process would have been left, or a log tells of a crash."""
+        self._client.close()
+        running = [daemon for daemon in self.daemons.values() if daemon.process is not None]
+        for daemon in running:
+            daemon.send(signal.SIGCONT)
+            daemon.send(signal.SIGTERM)
+        codes = {daemon.name: daemon.wait() for daemon in running}
+        instances = set()
+        for status in self.directory.glob("*/esstepd.instance"):
+            instances.add(status.read_text())
+            supervisor = Place(status.parent).find_supervisor()
+            if supervisor is not None:
+                end_process(supervisor.pid, signal.SIGTERM, signal.SIGTERM)
+        left = [process.pid for process in procfs.all_processes() if _belongs_to(process, instances)]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert not left, f"processes of steps were left: {left}"
+        assert not any(codes.values()), f"daemons ended badly: {codes}\n{self.logs()}"
+        for log in (*self.directory.glob("*.log"), *self.directory.glob("*/esstepd.log")):
+            text = log.read_text(errors="replace")
+            assert "Traceback" not in text, f"{log.name}:\n{text[text.index('Traceback') :]}"
+
+    def logs(self) -> str:
+        """The daemons' last words, for a failure's report."""
+        return "\n".join(f"---- {daemon.name}\n{daemon.tail()}" for daemon in self.daemons.values())
+
+    def hang_up(self) -> None:
+        """Close the connection that `call` keeps."""
+        self._client.close()
+
+    # ---- what a user does ----
+
+    def run(self, command: str, *words: str, socket: Path | None = None) -> Ran:
+        """A command as its users type it, within this process."""
+        main = _main_of(command)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _path_with_commands():
+            code = main(["--socket", str(socket or self.socket), *words])
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    def run_as_user(self, command: str, *words: str, socket: Path | None = None, **environ: str) -> Ran:
+        """A command of an ordinary user: in a child that gives up root's rights when the cluster runs as root.
+
+        The child is a copy of this process, because an interpreter in root's home cannot be started by others.
+        """
+        if os.getuid() != 0:
+            with _environment(environ):
+                return self.run(command, *words, socket=socket)
+        preload()
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            pid = os.fork()
+            if not pid:
+                _become_user(self.work, out, err)
+                with _environment(environ):
+                    os._exit(_main_of(command)(["--socket", str(socket or self.socket), *words]) & 0xFF)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            out.seek(0)
+            err.seek(0)
+            return Ran(code, out.read().decode(), err.read().decode())
+
+    def user_job(self, command: str, *words: str) -> int:
+        """A job of an ordinary user; its id."""
+        ran = self.run_as_user("essubmit", "--parsable", "-D", str(self.work), *words, "--wrap", command)
+        assert ran.code == 0, ran
+        return int(ran.out)
+
+    def submit(self, *words: str) -> int:
+        """`essubmit` in the work directory; the job's id."""
+        ran = self.run("essubmit", "--parsable", "-D", str(self.work), *words)
+        assert ran.code == 0, ran
+        return int(ran.out)
+
+    def script(self, name: str, text: str) -> str:
+        """A batch script's file; `#!/bin/sh` is put before it unless it brings its own line."""
+        path = self.work / name
+        path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+        return str(path)
+
+    def wrap(self, command: str, *words: str) -> int:
+        """`essubmit --wrap`; the job's id."""
+        return self.submit(*words, "--wrap", command)
+
+    def do(self, command: str, *words: str) -> None:
+        """A command that has to succeed."""
+        ran = self.run(command, *words)
+        assert ran.code == 0, ran
+
+    # ---- what the controller says ----
+
+    def call(self, method: str, request: Any, timeout_s: float = PATIENCE_S) -> Any:
+        """One call through the controller's door; tried again while it restarts."""
+        return self._client.call(BY_NAME[method], request, timeout_s)
+
+    def job(self, job_id: int, task: int | None = None) -> Any:
+        """How a job stands now."""
+        reply = self.call("Jobs", pb.JobsRequest(jobs=[job_ref(job_id, task)], finished_too=True))
+        found = [info for info in reply.jobs if task is None or info.array_task == task]
+        assert found, f"job {job_id} is not known"
+        return found[0]
+
+    def ended(self, *job_ids: int) -> list[str]:
+        """Wait until the jobs have ended; their states."""
+        refs = [pb.JobRef(job_id=job_id) for job_id in job_ids]
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            reply = self.call("WaitJobs", pb.WaitJobsRequest(jobs=refs, timeout_s=2))
+            states = {info.job_id: info.state for info in reply.jobs}
+            if all(states.get(job_id) in FINAL for job_id in job_ids):
+                return [states[job_id] for job_id in job_ids]
+            assert time.monotonic() < deadline_s, f"jobs have not ended: {reply}"
+
+    def end(self, job_id: int) -> str:
+        """Wait until one job has ended; its state."""
+        return self.ended(job_id)[0]
+
+    def reaches(self, job_id: int, state: str) -> Any:
+        """Wait until a job is in a state (it has to stay there long enough to be seen)."""
+        return self.until(lambda: _if_state(self.job(job_id), state), f"job {job_id} is {state}")
+
+    def runs(self, job_id: int) -> list[Any]:
+        """The attempts of a job, or of an array's tasks, that accounting has; an array's own summary is none."""
+        reply = self.call("Accounting", pb.AccountingRequest(jobs=[pb.JobRef(job_id=job_id)], limit=10_000))
+        found = [run for run in reply.attempts if run.attempt]
+        return sorted(found, key=lambda run: (run.array_task, run.attempt))
+
+    def only_run(self, job_id: int) -> Any:
+        """The single attempt of a job that has ended."""
+        self.end(job_id)
+        found = self.runs(job_id)
+        assert len(found) == 1, found
+        return found[0]
+
+    def nodes(self) -> dict[str, Any]:
+        """All nodes by name."""
+        return {node.name: node for node in self.call("Nodes", pb.NodesRequest()).nodes}
+
+    def wait_nodes(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
+        """Wait until the nodes are as wanted."""
+        try:
+            self.until(lambda: wanted(self.nodes()), "the nodes' states")
+        except AssertionError as error:
+            states = [f"{node.name} {node.state} {list(node.jobs)}" for node in self.nodes().values()]
+            raise AssertionError(f"{error}: {', '.join(states)}") from None
+
+    def clear(self) -> None:
+        """Cancel every job that has not ended and wait until no node holds anything."""
+        left = self.call("Jobs", pb.JobsRequest()).jobs
+        if left:
+            refs = [pb.JobRef(job_id=info.job_id) for info in left]
+            self.call("Cancel", pb.CancelRequest(jobs=refs))
+            self.ended(*(info.job_id for info in left))
+        self.wait_idle()
+
+    def wait_idle(self) -> None:
+        """Wait until no node holds anything."""
+        self.wait_nodes(lambda nodes: not any(node.cores_used or node.jobs for node in nodes.values()))
+
+    # ---- what scripts leave behind ----
+
+    def empty_work(self) -> None:
+        """Remove what scripts have left."""
+        for path in self.work.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a file in the work directory; none when it does not exist."""
+        path = self.work / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def wait_lines(self, name: str, count: int = 1) -> list[str]:
+        """Wait until a script has written that many lines."""
+        return self.until(lambda: _if_many(self.lines(name), count), f"{count} lines in {name}")
+
+    def until(self, look: Callable[[], T | None], what: str) -> T:
+        """Look until there is something (true); its value."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            found = look()
+            if found:
+                return found
+            if time.monotonic() > deadline_s:
+                raise AssertionError(f"not within {PATIENCE_S:g} s: {what}")
+            time.sleep(POLL_S)
+
+
+def free_port() -> int:
+    """A port below those that the kernel gives to outgoing connections, so that it is still free when it is used."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def job_ref(job_id: int, task: int | None = None) -> pb.JobRef:
+    """A job, or one task of an array."""
+    return pb.JobRef(job_id=job_id) if task is None else pb.JobRef(job_id=job_id, task=task)
+
+
+def is_alive(pid: str | int) -> bool:
+    """Whether a process runs (one that has ended and only waits to be reaped does not)."""
+    process = procfs.find_process(int(pid))
+    return process is not None and process.state not in "ZX"
+
+
+def names_of(text: str) -> list[str]:
+    """The nodes of a folded list."""
+    return list(expand(text, "nodes"))
+
+
+def _if_state(info: Any, state: str) -> Any:
+    return info if info.state == state else None
+
+
+def _if_many(lines: list[str], count: int) -> list[str] | None:
+    return lines if len(lines) >= count else None
+
+
+def _belongs_to(process: procfs.Process, instances: set[str]) -> bool:
+    return process.state not in "ZX" and procfs.marker_of(process.pid).partition("/")[0] in instances
+
+
+def preload() -> None:
+    """Import what commands import only when they need it: a child without root's rights may not be able to."""
+    for name in ("essubmit", "esrun", "escancel", "esqueue", "esctl", "door", "waiting", "step_output"):
+        importlib.import_module(f"escli.{name}")
+    for name in ("compat.arrays", "compat.moments", "compat.states", "ports.door", "rpc.unix_client"):
+        importlib.import_module(f"eslurm.{name}")
+
+
+def _main_of(command: str) -> Callable[[Sequence[str]], int]:
+    main: Callable[[Sequence[str]], int] = importlib.import_module(f"escli.{command}").main
+    return main
+
+
+def _become_user(directory: Path, out: BinaryIO, err: BinaryIO) -> None:
+    os.dup2(out.fileno(), 1)
+    os.dup2(err.fileno(), 2)
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "wb", closefd=False), write_through=True)
+    sys.stderr = io.TextIOWrapper(io.FileIO(2, "wb", closefd=False), write_through=True)
+    os.chdir(directory)
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _path_with_commands() -> Iterator[None]:
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{before}"
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before

@@ -1,0 +1,80 @@
+"""The clusters that end-to-end tests share, and the daemons' last words in the report of a test that fails.
+
+Invariant: a test leaves a shared cluster with nothing running on it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import LiveCluster
+
+_DIRECTORY_MODE = 0o755
+
+
+@contextmanager
+def running(**options: Any) -> Iterator[LiveCluster]:
+    """A cluster in a directory of its own, up and whole; nothing is left of it afterwards."""
+    # Short, so that sockets below it have paths that the kernel takes.
+    directory = Path(tempfile.mkdtemp(prefix="es-", dir="/tmp"))
+    directory.chmod(_DIRECTORY_MODE)
+    cluster = LiveCluster(directory, **options)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[LiveCluster]:
+    """Sixteen nodes in two agents under two satellites, for tests that break nothing."""
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: LiveCluster) -> Iterator[LiveCluster]:
+    """The shared cluster with an empty work directory; what a test leaves running is cancelled."""
+    shared_cluster.empty_work()
+    yield shared_cluster
+    shared_cluster.clear()
+    shared_cluster.hang_up()
+
+
+@pytest.fixture(scope="module")
+def breakable_cluster() -> Iterator[LiveCluster]:
+    """A cluster whose daemons a module's tests kill."""
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def broken(breakable_cluster: LiveCluster) -> Iterator[LiveCluster]:
+    """The module's cluster, whole at the start of each test whatever the one before did to it."""
+    breakable_cluster.empty_work()
+    breakable_cluster.start()
+    yield breakable_cluster
+    breakable_cluster.start()
+    breakable_cluster.clear()
+    breakable_cluster.hang_up()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        used = getattr(item, "funcargs", {}).values()
+        for cluster in {id(one): one for one in used if isinstance(one, LiveCluster)}.values():
+            report.sections.append(("daemons", cluster.logs()))
+    return report

@@ -1,0 +1,91 @@
+"""Nodes that do not come back: unreachable is not lost, lost is, and what ran there runs once more elsewhere.
+
+Method: a cluster with short patience; the script says which run it is, and whether the run before it is still alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.cluster import LiveCluster, is_alive
+from tests.integration.conftest import running
+
+PATIENCE = {"heartbeat_s": 0.25, "node_lost_after_s": 2.0, "orphan_timeout_s": 1.0, "kill_grace_s": 0.2}
+COMMAND = (
+    "run=${SLURM_RESTART_COUNT:-0}; echo $run >> ran; "
+    "if test $run -gt 0; then kill -0 $(cat pid) 2>&- && echo both >> ran; exit 0; fi; "
+    "echo $$ > pid; while :; do sleep 0.05; done"
+)
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[LiveCluster]:
+    with running(nodes=4, satellites=1, policy=PATIENCE) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def losing(impatient: LiveCluster) -> Iterator[LiveCluster]:
+    """The module's cluster, whole at the start of each test; its agents are killed."""
+    impatient.empty_work()
+    impatient.start()
+    yield impatient
+    impatient.start()
+    impatient.clear()
+    impatient.hang_up()
+
+
+def test_the_jobs_of_a_lost_node_run_once_more_elsewhere(losing: LiveCluster) -> None:
+    job_id = losing.wrap(COMMAND, "-w", "cn0001", "--requeue")
+    either = losing.wrap(
+        COMMAND.replace("ran", "ran2").replace("pid", "pid2"), "-x", "cn[0002-0003]", "-c", "3"
+    )
+    losing.wait_lines("pid")
+    losing.wait_lines("pid2")
+    losing.kill("agent0")
+    losing.wait_nodes(lambda nodes: nodes["cn0001"].state == "UNREACHABLE")
+    assert losing.job(job_id).state == "RUNNING"
+    losing.wait_nodes(lambda nodes: nodes["cn0001"].state == "LOST")
+    assert losing.end(either) == "COMPLETED"
+    assert losing.lines("ran2") == ["0", "1"]
+    assert [(run.attempt, run.node_names) for run in losing.runs(either)] == [(1, "cn0001"), (2, "cn0004")]
+    assert losing.job(job_id).state == "PENDING"
+    losing.launch("agent0")
+    assert losing.end(job_id) == "COMPLETED"
+    assert losing.lines("ran") == ["0", "1"]
+
+
+def test_a_job_that_may_not_run_twice_fails_with_its_node_and_is_ended_there(losing: LiveCluster) -> None:
+    job_id = losing.wrap(COMMAND, "-w", "cn0002", "--no-requeue")
+    pid = losing.wait_lines("pid")[0]
+    losing.kill("agent0")
+    run = losing.only_run(job_id)
+    assert (run.state, losing.lines("ran")) == ("NODE_FAIL", ["0"])
+    assert "cn0002" in run.exit_text
+    # It may still run there, for nobody could tell the node: the node is told as soon as it is back.
+    losing.launch("agent0")
+    losing.until(lambda: not is_alive(pid), "the job's process is gone")
+
+
+def test_an_operator_may_declare_a_silent_node_lost(losing: LiveCluster) -> None:
+    job_id = losing.wrap(COMMAND, "-x", "cn[0002-0003]", "-c", "3", "--requeue")
+    losing.wait_lines("pid")
+    losing.kill("agent0")
+    losing.do("esctl", "down", "cn0001")
+    assert losing.nodes()["cn0001"].state == "LOST"
+    assert losing.end(job_id) == "COMPLETED"
+    assert losing.runs(job_id)[-1].node_names == "cn0004"
+
+
+def test_a_many_node_job_loses_one_of_its_nodes(losing: LiveCluster) -> None:
+    command = COMMAND.replace("while :", "test $run -gt 0 || while :")
+    job_id = losing.wrap(command, "-N", "2", "-w", "cn[0002-0003]", "--requeue")
+    losing.wait_lines("pid")
+    losing.kill("agent1")
+    losing.wait_nodes(lambda nodes: nodes["cn0003"].state == "LOST")
+    losing.until(lambda: losing.job(job_id).state == "PENDING", "the job waits again")
+    losing.launch("agent1")
+    assert losing.end(job_id) == "COMPLETED"
+    assert losing.lines("ran") == ["0", "1"]

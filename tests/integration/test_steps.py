@@ -1,0 +1,105 @@
+"""`esrun` inside jobs: tasks on the job's nodes, their output gathered, their exit codes merged."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.integration.cluster import LiveCluster, is_alive
+
+COUNT = 'echo "$SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME"'
+
+
+def door(cluster: LiveCluster) -> str:
+    """What root has to say first: its calls do not pass through nodes. An ordinary user's do, see test_doors_e2e."""
+    return f"export ESLURM_SOCKET={cluster.socket}; " if os.getuid() == 0 else ""
+
+
+def step(cluster: LiveCluster, command: str, *words: str) -> tuple[str, list[str]]:
+    """A job with this script, its state, and the lines that it said."""
+    job_id = cluster.wrap(f"{door(cluster)}{command}", "-o", "said", *words)
+    state = cluster.end(job_id)
+    return state, cluster.lines("said")
+
+
+def test_one_task_on_each_node_and_the_output_of_all(cluster: LiveCluster) -> None:
+    state, said = step(cluster, f"esrun sh -c '{COUNT}'", "-N", "16", "-n", "16")
+    assert state == "COMPLETED", said
+    assert sorted(said) == sorted(f"{at} of 16 on {name}" for at, name in enumerate(cluster.node_names))
+
+
+def test_fewer_tasks_and_nodes_than_the_job_has(cluster: LiveCluster) -> None:
+    state, said = step(
+        cluster, f"esrun -n 4 -N 2 sh -c '{COUNT}'", "-N", "4", "-n", "8", "-w", "cn[0001-0004]"
+    )
+    assert state == "COMPLETED", said
+    assert sorted(said) == ["0 of 4 on cn0001", "1 of 4 on cn0001", "2 of 4 on cn0002", "3 of 4 on cn0002"]
+
+
+def test_labels_say_whose_line_it_is(cluster: LiveCluster) -> None:
+    state, said = step(
+        cluster, "esrun --label sh -c 'echo out $SLURM_PROCID; echo err >&2'", "-N", "3", "-n", "3"
+    )
+    assert state == "COMPLETED", said
+    assert sorted(said) == ["0: err", "0: out 0", "1: err", "1: out 1", "2: err", "2: out 2"]
+
+
+def test_the_highest_exit_code_is_the_steps(cluster: LiveCluster) -> None:
+    command = "esrun sh -c 'exit $((SLURM_PROCID * 3))'; echo code $?"
+    _, said = step(cluster, command, "-N", "3", "-n", "3")
+    assert said[-1] == "code 6"
+    assert any("exit code 3" in line for line in said) and any("exit code 6" in line for line in said)
+
+
+def test_a_task_ended_by_a_signal(cluster: LiveCluster) -> None:
+    command = "esrun sh -c 'test $SLURM_PROCID -ne 1 || kill -KILL $$'; echo code $?"
+    _, said = step(cluster, command, "-N", "2", "-n", "2")
+    assert said[-1] == f"code {128 + signal.SIGKILL}"
+
+
+def test_a_program_that_does_not_exist(cluster: LiveCluster) -> None:
+    # Several times: its end and the controller's word come to esrun on two ways, in either order.
+    command = "for at in 1 2 3 4 5; do esrun no-such-program; echo code $?; done"
+    _, said = step(cluster, command, "-N", "2", "-n", "2")
+    assert said.count("code 1") == 5
+    assert sum("no-such-program: command not found" in line for line in said) == 10, said
+
+
+def test_steps_follow_one_another_and_run_beside_each_other(cluster: LiveCluster) -> None:
+    command = (
+        "for at in 1 2 3; do esrun -n2 sh -c 'echo one >> steps' || exit 9; done; "
+        "esrun -n1 sh -c 'until test -e met; do sleep 0.02; done' & esrun -n1 touch met; wait $!"
+    )
+    state, said = step(cluster, command, "-n", "2")
+    assert state == "COMPLETED", said
+    assert len(cluster.lines("steps")) == 6
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_step_ends_its_tasks_everywhere(cluster: LiveCluster, number: int) -> None:
+    command = (
+        "esrun sh -c 'echo $$ >> pids; sleep 600' & until test $(wc -l < pids || echo 0) -eq 4; do sleep 0.02; done; "
+        f"kill -{int(number)} $!; wait $!; echo code $?; for pid in $(cat pids); do "
+        "while kill -0 $pid 2>&-; do sleep 0.02; done; done; echo gone"
+    )
+    state, said = step(cluster, f"touch pids; {command}", "-N", "4", "-n", "4")
+    assert state == "COMPLETED", said
+    assert said[-2:] == [f"code {128 + number}", "gone"]
+
+
+def test_the_end_of_the_job_ends_its_steps(cluster: LiveCluster) -> None:
+    stubborn = 'echo $$ >> pids; trap "" TERM; while :; do sleep 0.05; done'
+    command = f"esrun sh -c '{stubborn}' & until test -e gate; do sleep 0.02; done"
+    job_id = cluster.wrap(door(cluster) + command, "-N", "4", "-n", "4")
+    pids = cluster.wait_lines("pids", 4)
+    (cluster.work / "gate").touch()
+    assert cluster.end(job_id) == "COMPLETED"
+    cluster.wait_idle()
+    cluster.until(lambda: not any(is_alive(pid) for pid in pids), "the tasks have ended")
+
+
+def test_a_step_larger_than_its_job_is_refused(cluster: LiveCluster) -> None:
+    _, said = step(cluster, "esrun -N 3 -n 3 true; echo code $?", "-N", "2", "-n", "2")
+    assert said[-1] != "code 0" and "esrun:" in said[0]
