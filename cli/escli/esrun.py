@@ -6,6 +6,7 @@ Numbered steps of `_run`: 1. listen, 2. create the step, 3. show output until ev
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -37,6 +38,7 @@ _CONNECT_GRACE_S = 30.0
 _JOIN_S = 2.0
 _SETTLE_S = 10.0
 _COOKIE_BYTES = 32
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 _LOOPBACK = "127.0.0.1"
 
 
@@ -192,12 +194,13 @@ class _Launch:
 
 
 def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
+    interrupts = _Interrupts()
     launch = _Launch(door.path, step)
     nodes = frozenset(node.name for node in step.layout)
     output.watch(launch.heard)
-    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    output.watch(interrupts.heard)
     try:
-        problems = _until_ended(output, launch, nodes)
+        problems = _until_ended(output, launch, interrupts, nodes)
         code, number = merged(output.statuses)
         if problems:
             code = max(code, exits.FAILED)
@@ -205,8 +208,7 @@ def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
         problems = [f"ended by {signal.Signals(interrupted.number).name}; its tasks are ended too"]
         code, number = 128 + interrupted.number, interrupted.number
     finally:
-        for restored, handler in previous.items():
-            signal.signal(restored, handler)
+        interrupts.close()
     output.close()
     for problem in problems if not quiet else ():
         program.warn(COMMAND, f"step {step.job_id}.{step.step}: {problem}")
@@ -217,14 +219,43 @@ def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
     return code
 
 
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    raise _Interrupted(number)
+class _Interrupts:
+    """Notes signals from now until `close`, to be acted on where nothing is half done; `heard` wakes a select.
+
+    Raised at once they could hit an accepted connection before anybody knows of it, which would then stay open.
+    """
+
+    def __init__(self) -> None:
+        self.heard, self._tell = socket.socketpair()
+        self._tell.setblocking(False)
+        self._number = 0
+        self._previous = {number: signal.signal(number, self._note) for number in _ENDING}
+
+    def check(self) -> None:
+        """Raise `_Interrupted` when a signal has come."""
+        if self._number:
+            raise _Interrupted(self._number)
+
+    def close(self) -> None:
+        """Leave signals to whom they went before."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self.heard.close()
+        self._tell.close()
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._number = self._number or number
+        with contextlib.suppress(OSError):
+            self._tell.send(b"!")
 
 
-def _until_ended(output: StepOutput, launch: _Launch, nodes: frozenset[str]) -> list[str]:
+def _until_ended(
+    output: StepOutput, launch: _Launch, interrupts: _Interrupts, nodes: frozenset[str]
+) -> list[str]:
     """Show output until each node has ended, is lost, or never came; what went wrong, one text each."""
     heard_s = 0.0
     while not output.finished | output.lost >= nodes:
+        interrupts.check()
         if launch.state == "FAILED":
             return _not_started(launch)
         if launch.error and not output.connected:

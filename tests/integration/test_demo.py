@@ -19,10 +19,13 @@ PICTURE_BYTES_MIN = 10_000
 
 @pytest.fixture
 def environment(state_dir: Path, adopt_orphans: None) -> Iterator[dict[str, str]]:
+    others = {child.pid for child in process.children()}
     yield os.environ | {"TMPDIR": str(state_dir)}
-    while any(child.ended for child in process.children()):
-        os.waitpid(-1, os.WNOHANG)
-    assert not process.children()
+    left = [child for child in process.children() if child.pid not in others]
+    for child in left:
+        if child.ended:
+            os.waitpid(child.pid, 0)
+    assert [child for child in left if not child.ended] == []
 
 
 @pytest.mark.slow
