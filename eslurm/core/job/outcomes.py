@@ -103,7 +103,8 @@ def _launch_failed(
         released=released,
         text=why,
         avoid=avoid,
-        residue=True,
+        # A step that somebody started meanwhile may run: then every node has to confirm its end first.
+        residue=not state.steps_of.get(job.job_id),
     )
     if job.launch_failures + 1 >= state.config.launch_failures_max:
         return [end, facts.JobHeld(job.job_id, "system", why)]
