@@ -19,21 +19,13 @@ from eslurm.core.plan.explain import Why
 from eslurm.core.records import decode_job
 from eslurm.core.view import View
 from eslurm.ports.store import QUERY_VALUES_MAX, Store
+from eslurm.rpc.codec import varint
 from eslurm.v1 import controller_pb2 as pb
 
 LINES_PER_SLICE = 100
 CACHE_MAX = 50_000
 _JOBS_FIELD = b"\x0a"
 """Tag of the repeated field `jobs` (number 1, length-delimited) in JobsReply."""
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 class Queries:
@@ -98,7 +90,7 @@ class Queries:
         if kept is not None and kept[0] is job and kept[1] is why:
             return kept[2]
         encoded = job_info(self._state, job, why).SerializeToString()
-        line = _JOBS_FIELD + _varint(len(encoded)) + encoded
+        line = _JOBS_FIELD + varint(len(encoded)) + encoded
         if len(self._lines) >= CACHE_MAX:
             self._lines.clear()
         self._lines[job.job_id] = (job, why, line)
@@ -118,7 +110,7 @@ class Queries:
         lines = []
         for row in rows:
             encoded = job_info(self._state, decode_job(row.blob), None).SerializeToString()
-            lines.append(_JOBS_FIELD + _varint(len(encoded)) + encoded)
+            lines.append(_JOBS_FIELD + varint(len(encoded)) + encoded)
         return lines
 
     # ---- nodes ----

@@ -99,7 +99,8 @@ def report_ack_from_pb(ack: link_pb2.ReportAck) -> ReportAck:
     return ReportAck(ack.process, tuple(ack.seqs), registrations, ack.revision)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it, for messages put together from encoded parts."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -108,7 +109,7 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-_VARINTS = tuple(_varint(number) for number in range(1 << 14))
+_VARINTS = tuple(varint(number) for number in range(1 << 14))
 _TRACEPARENT_TAG = b"\x0a"
 _BOOK_REVISION_TAG = b"\x10"
 _ITEM_TAG = b"\x1a"
@@ -122,12 +123,12 @@ def encode_frame(items: Sequence[bytes], traceparent: str = "", book_revision: i
     parts: list[bytes] = []
     if traceparent:
         text = traceparent.encode()
-        parts += (_TRACEPARENT_TAG, _varint(len(text)), text)
+        parts += (_TRACEPARENT_TAG, varint(len(text)), text)
     if book_revision:
-        parts += (_BOOK_REVISION_TAG, _varint(book_revision))
+        parts += (_BOOK_REVISION_TAG, varint(book_revision))
     for item in items:
         size = len(item)
-        parts += (_ITEM_TAG, _VARINTS[size] if size < 1 << 14 else _varint(size), item)
+        parts += (_ITEM_TAG, _VARINTS[size] if size < 1 << 14 else varint(size), item)
     return b"".join(parts)
 
 

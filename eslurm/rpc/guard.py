@@ -52,6 +52,8 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def __init__(self, authenticator: Authenticator | None = None) -> None:
         self._authenticator = authenticator
+        # Wrapped once per method: the table is fixed, and wrapping anew costs each call as much as checking it.
+        self._wrapped: dict[str, Any] = {}
         # Every handler under way: gRPC itself waits for none of them to clean up.
         self.handlers: set[asyncio.Task[Any]] = set()
 
@@ -61,10 +63,18 @@ class Guard(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> _Handler | None:
         """Wrap the handler gRPC found."""
-        handler: Any = await continuation(handler_call_details)
-        if handler is None:
-            return None
         path = handler_call_details.method
+        known = self._wrapped.get(path)
+        if known is None:
+            handler: Any = await continuation(handler_call_details)
+            if handler is None:
+                return None
+            known = self._wrap(path, handler)
+            if path in LINK_PATHS or path in BY_PATH:
+                self._wrapped[path] = known
+        return known  # type: ignore[no-any-return]
+
+    def _wrap(self, path: str, handler: Any) -> Any:
         if path in LINK_PATHS:
             return grpc.stream_stream_rpc_method_handler(self._tracked(_mapped(handler.stream_stream)))
         if path in BY_PATH and handler.unary_unary is not None:

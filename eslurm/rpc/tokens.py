@@ -10,6 +10,7 @@ import base64
 import binascii
 import ipaddress
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -21,6 +22,8 @@ from eslurm.rpc.signing import BadSignature, Keyring
 
 _PREFIX = "es1."
 _MAC_BYTES = 32
+TOKENS_KEPT_MAX = 1024
+PEERS_KEPT_MAX = 4096
 _KEY_ID_BYTES = 4
 
 
@@ -44,6 +47,11 @@ def mint_token(keyring: Keyring, cluster: str, principal: Principal, expires_us:
 
 def read_token(keyring: Keyring, cluster: str, token: str, now_us: int) -> Principal:
     """Who the bearer is. Raises `DoorError` UNAUTHENTICATED."""
+    return _admitted(_read_claims(keyring, token), cluster, now_us)
+
+
+def _read_claims(keyring: Keyring, token: str) -> _Claims:
+    """What a token says, its signature checked."""
     if not token.startswith(_PREFIX):
         raise DoorError(Status.UNAUTHENTICATED, "this is not a token of eslurm; ask an operator for one")
     text = token.removeprefix(_PREFIX)
@@ -52,11 +60,15 @@ def read_token(keyring: Keyring, cluster: str, token: str, now_us: int) -> Princ
         key_id = int.from_bytes(raw[:_KEY_ID_BYTES], "big")
         mac, body = raw[_KEY_ID_BYTES:][:_MAC_BYTES], raw[_KEY_ID_BYTES + _MAC_BYTES :]
         keyring.check(b"token", key_id, body, mac)
-        claims = _decoder.decode(body)
+        return _decoder.decode(body)
     except (binascii.Error, ValueError, BadSignature, msgspec.DecodeError):
         raise DoorError(
             Status.UNAUTHENTICATED, "the token is not valid here; ask an operator for one"
         ) from None
+
+
+def _admitted(claims: _Claims, cluster: str, now_us: int) -> Principal:
+    """The principal, if the token is for this cluster and this moment."""
     if claims.cluster != cluster:
         raise DoorError(
             Status.UNAUTHENTICATED, f"the token is for cluster {claims.cluster}; this is {cluster}"
@@ -81,6 +93,8 @@ class TokenAuthenticator:
         self._keyring = keyring
         self._cluster = cluster
         self._now_us = now_us
+        # Programs send the same token with each call; whether it has expired is looked at each time.
+        self._claims = lru_cache(TOKENS_KEPT_MAX)(self._verified)
 
     def principal(self, metadata: Mapping[str, str], peer: str, *, encrypted: bool) -> Principal:
         """See `Authenticator.principal`."""
@@ -92,9 +106,13 @@ class TokenAuthenticator:
         scheme, _, token = metadata.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise DoorError(Status.UNAUTHENTICATED, "the call carries no token (authorization: Bearer ...)")
-        return read_token(self._keyring, self._cluster, token.strip(), self._now_us())
+        return _admitted(self._claims(token.strip()), self._cluster, self._now_us())
+
+    def _verified(self, token: str) -> _Claims:
+        return _read_claims(self._keyring, token)
 
 
+@lru_cache(PEERS_KEPT_MAX)
 def from_this_host(peer: str) -> bool:
     """Whether gRPC's peer address (`ipv4:1.2.3.4:5`, `ipv6:%5B::1%5D:5`, `unix:...`) is this host's own."""
     scheme, _, rest = unquote(peer).partition(":")
