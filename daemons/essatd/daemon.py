@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from eslurm import __version__
+from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.tree.relay import Relay
 from eslurm.ports.door import Status
 from eslurm.ports.link import Link, LinkError
@@ -35,8 +36,6 @@ log = logging.getLogger("essatd")
 CACHE_BYTES_MAX = 32 * 1024 * 1024
 REDIAL_S = 0.25
 STOP_GRACE_S = 1.0
-REPORTS_WAITING_MAX = 20_000
-"""Reports held while no controller is linked; more are dropped, for agents send them again."""
 
 
 class SatelliteOptions(msgspec.Struct, frozen=True):
@@ -66,7 +65,9 @@ class Satellite:
         self._table = LinkTable(self._local, keyring, self, random.Random())
         self._server = LinkServer(self._local, keyring, self._table)
         self._controllers: dict[str, Link] = {}
-        self._waiting: list[link_pb2.Item] = []
+        # Nothing is gained by waiting for more: the link gathers what one tick brings.
+        self._router: ReportRouter[link_pb2.Report] = ReportRouter(flush_us=0)
+        self._flushing = False
         self._book = AddressBook()
         self._driver = RelayServer(
             Relay(root=True),
@@ -133,15 +134,17 @@ class Satellite:
             # A pull that was under way went with the link before.
             self._pulled = 0
             log.info("linked to controller %s", link.peer.endpoint or link.peer.process)
-            waiting, self._waiting = self._waiting, []
-            for item in waiting:
-                link.send(item)
+            self._router.on_controller(True)
+            self._flush_soon()
 
     def on_down(self, link: Link, reason: str) -> None:
         """It is gone."""
         if self._controllers.get(link.peer.process) is link:
             del self._controllers[link.peer.process]
+            self._router.on_controller(self._controller() is not None)
             log.warning("the link to the controller has ended: %s", reason)
+        if self._table.find_process(link.peer.process) is None:
+            self._router.on_link_down(link.peer.process)
         self._driver.on_down(link)
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
@@ -171,10 +174,13 @@ class Satellite:
                 self._driver.on_ack(link, item.broadcast_ack)
             case "broadcast_reply":
                 self._driver.on_reply(link, item.broadcast_reply)
-            case "report" | "door_call":
-                self._up(link, item)
+            case "report":
+                self._on_report(link, item.report)
             case "report_ack":
-                self._down(item.report_ack.process, item)
+                for process, _ in self._router.on_acks((item.report_ack,)):
+                    self._down(str(process), item)
+            case "door_call":
+                self._on_door_call(link, item)
             case "door_reply":
                 self._down(item.door_reply.process, item)
             case "blob_request":
@@ -196,17 +202,34 @@ class Satellite:
             self._local.book_revision = self._book.revision
             self._driver.on_book()
 
-    def _up(self, link: Link, item: link_pb2.Item) -> None:
+    def _on_report(self, link: Link, report: link_pb2.Report) -> None:
+        if link.peer.role == "agent":
+            self._router.on_reports(link.peer.process, (report,), self._driver.now_us())
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """What comes within one tick of the loop goes up together."""
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        controller = self._controller()
+        if controller is None:
+            return
+        while batch := self._router.take(self._driver.now_us()):
+            for report in batch:
+                controller.send(link_pb2.Item(report=report))
+
+    def _on_door_call(self, link: Link, item: link_pb2.Item) -> None:
+        controller = self._controller()
         if link.peer.role != "agent":
             return
-        controller = self._controller()
         if controller is not None:
             controller.send(item)
-        elif item.WhichOneof("kind") == "door_call":
+        else:
             link.send(link_pb2.Item(door_reply=_nobody_answers(item.door_call)))
-        elif len(self._waiting) < REPORTS_WAITING_MAX:
-            # The agent keeps it and sends it again, but ever more seldom: what it said last is known at once so.
-            self._waiting.append(item)
 
     def _down(self, process: str, item: link_pb2.Item) -> None:
         link = self._table.find_process(process)

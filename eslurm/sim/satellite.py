@@ -11,6 +11,7 @@ from eslurm.core.satellite.legs import satellite_number
 from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.tree import messages as tree
 from eslurm.core.tree.relay import Relay
+from eslurm.core.wire import Report
 from eslurm.sim import wire
 from eslurm.sim.process import Process
 
@@ -26,7 +27,7 @@ class Satellite(Process):
     def __init__(self, world: World, index: int) -> None:
         super().__init__(world, f"satellite{index}")
         self.relay = Relay(root=True, tuning=world.tuning)
-        self.router = ReportRouter()
+        self.router: ReportRouter[Report] = ReportRouter()
         self._number = satellite_number(index)
         self._controller = ""
         self._leader = wire.Welcome()

@@ -8,16 +8,37 @@ forgotten with its link.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
 
 from eslurm.core.tree.messages import Peer
-from eslurm.core.wire import Report, ReportAck
 
 FLUSH_US = 5_000
 BATCH_MAX = 1_000
 QUEUED_MAX = 50_000
 
 
-class ReportRouter:
+class Numbered(Protocol):
+    """A report, in whatever form it travels: only its identity matters here."""
+
+    @property
+    def process(self) -> str: ...
+
+    @property
+    def seq(self) -> int: ...
+
+
+class ForProcess(Protocol):
+    """An acknowledgement, in whatever form it travels."""
+
+    @property
+    def process(self) -> str: ...
+
+
+ReportT = TypeVar("ReportT", bound=Numbered)
+AckT = TypeVar("AckT", bound=ForProcess)
+
+
+class ReportRouter(Generic[ReportT]):
     """One per satellite. Ask `take` at `next_due_us` and when the way up comes back."""
 
     def __init__(
@@ -26,7 +47,7 @@ class ReportRouter:
         self._flush_us = flush_us
         self._batch_max = batch_max
         self._queued_max = queued_max
-        self._queued: dict[tuple[str, int], Report] = {}
+        self._queued: dict[tuple[str, int], ReportT] = {}
         self._routes: dict[str, Peer] = {}
         self._due_us: int | None = None
         self._is_up = False
@@ -34,7 +55,7 @@ class ReportRouter:
     def __len__(self) -> int:
         return len(self._queued)
 
-    def on_reports(self, source: Peer, reports: Iterable[Report], now_us: int) -> None:
+    def on_reports(self, source: Peer, reports: Iterable[ReportT], now_us: int) -> None:
         """An agent process sent these. What does not fit is dropped: it will be sent again."""
         for report in reports:
             self._routes[report.process] = source
@@ -43,7 +64,7 @@ class ReportRouter:
         if self._queued and self._due_us is None:
             self._due_us = now_us + self._flush_us
 
-    def on_acks(self, acks: Iterable[ReportAck]) -> list[tuple[Peer, ReportAck]]:
+    def on_acks(self, acks: Iterable[AckT]) -> list[tuple[Peer, AckT]]:
         """Acknowledgements from the controller, each with the link it goes to; unknown processes' are dropped."""
         routed = []
         for ack in acks:
@@ -61,7 +82,7 @@ class ReportRouter:
         for process in [process for process, source in self._routes.items() if source == peer]:
             del self._routes[process]
 
-    def take(self, now_us: int) -> tuple[Report, ...]:
+    def take(self, now_us: int) -> tuple[ReportT, ...]:
         """The next batch to send up, oldest first; empty while it is not due or there is no way up."""
         if not self._is_up or self._due_us is None or now_us < self._due_us:
             return ()
