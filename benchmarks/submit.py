@@ -45,8 +45,8 @@ class Sizes(msgspec.Struct, frozen=True):
     bulk_jobs: int
 
 
-FULL = Sizes(rounds=5, floor_rows=32_000, unix_jobs=6_000, grpc_jobs=2_000, bulk_jobs=20_000)
-QUICK = Sizes(rounds=3, floor_rows=8_000, unix_jobs=2_000, grpc_jobs=600, bulk_jobs=8_000)
+FULL = Sizes(rounds=5, floor_rows=32_000, unix_jobs=6_000, grpc_jobs=2_000, bulk_jobs=40_000)
+QUICK = Sizes(rounds=3, floor_rows=8_000, unix_jobs=2_000, grpc_jobs=600, bulk_jobs=16_000)
 
 
 def measure(figures: Figures, parent: Path, *, quick: bool) -> None:

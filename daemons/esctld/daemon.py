@@ -104,13 +104,18 @@ class Controller:
         async with contextlib.AsyncExitStack() as stack:
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
             stack.push_async_callback(self._end_dispatcher, dispatch)
-            await self._first(ConfigLoaded(cluster_config(self._options.config)))
-            await self._first(EpochStarted(epoch))
+            await self._first(dispatch, ConfigLoaded(cluster_config(self._options.config)))
+            await self._first(dispatch, EpochStarted(epoch))
             await self._serve(stack, dispatch, ready)
 
-    async def _first(self, message: Message) -> None:
-        """One of the messages that come before all others."""
-        answer = await self._dispatcher.request(message)
+    async def _first(self, dispatch: asyncio.Task[None], message: Message) -> None:
+        """One of the messages that come before all others. Raises what ends the dispatcher instead of answering."""
+        request = self._dispatcher.request(message)
+        either: list[asyncio.Future[Any]] = [request, dispatch]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not request.done():
+            await dispatch
+        answer = await request
         if isinstance(answer, Refused):
             raise CannotStart(answer.text)
 
