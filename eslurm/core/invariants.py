@@ -1,4 +1,4 @@
-"""What must hold after every fact (design: invariants). Raises `InvariantViolation`; changes nothing.
+"""What must hold after every fact. Raises `InvariantViolation`; changes nothing.
 
 `check_job` and `check_node` look at single records (cheap: production checks what a batch touched); `check` walks
 everything, indexes included (tests and simulation after each fact, production in the background).

@@ -193,5 +193,5 @@ class StepRunner(Protocol):
         ...
 
     async def contact(self, nodes: Collection[int] = ()) -> None:
-        """Note that these nodes (none given: all) have just heard from the controller (design 3.5)."""
+        """Note that these nodes (none given: all) have just heard from the controller."""
         ...

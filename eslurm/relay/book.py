@@ -1,4 +1,4 @@
-"""The address book: which endpoint serves a node number, by revision (design 3.16).
+"""The address book: which endpoint serves a node number, by revision.
 
 The controller's book is the truth; satellites and agents hold copies and pull what they lack. Invariants:
 a copy at revision R has every change up to R; an interrupted pull leaves the revision as it was; every revision of

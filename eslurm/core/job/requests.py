@@ -40,7 +40,7 @@ Decision = tuple[list[facts.Fact], Submitted | Changed]
 
 
 def is_operator(state: State, who: Principal) -> bool:
-    """Operators may change anything; never someone who came through an agent's door (design: two doors)."""
+    """Operators may change anything; never someone who came through an agent's door."""
     return who.uid in state.config.operators and who.via != "agent"
 
 
