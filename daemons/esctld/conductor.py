@@ -122,11 +122,4 @@ class Conductor:
             if due_us is not None:
                 wait_s = min(max((due_us - time.time_ns() // 1000) / 1_000_000, TICK_MIN_S), TICK_MAX_S)
             await asyncio.sleep(wait_s)
-            done = asyncio.get_running_loop().create_future()
-            self._dispatcher.post(Tick(), lambda _answer, done=done: _finish(done))  # type: ignore[misc]
-            await done
-
-
-def _finish(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
+            await self._dispatcher.decided(Tick())

@@ -98,6 +98,12 @@ class Dispatcher:
         self._events.append(_Entry(message, done, b"", ()))
         self._wake.set()
 
+    async def decided(self, message: Message) -> None:
+        """Post an event and wait until it has been decided and committed."""
+        done: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
+        self.post(message, _setter(done))
+        await done
+
     def request(
         self, message: Message, request_id: bytes = b"", blobs: Sequence[BlobRow] = ()
     ) -> asyncio.Future[BatchAnswer]:

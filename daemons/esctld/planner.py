@@ -73,11 +73,8 @@ class Planner:
             self._wake.clear()
             plan = await self._cycle(self._dispatcher)
             if plan.placements:
-                done = asyncio.get_running_loop().create_future()
-                message = PlanMade(plan.placements, plan.generation)
-                self._dispatcher.post(message, lambda answer, done=done: _finish(done))  # type: ignore[misc]
                 # The next cycle sees these placements on the ledger, not in the queue.
-                await done
+                await self._dispatcher.decided(PlanMade(plan.placements, plan.generation))
             await asyncio.sleep(min(self._spent_s * PAUSE_SHARE, PAUSE_MAX_S))
             self.look()
 
@@ -100,8 +97,3 @@ class Planner:
         self._spent_s = spent
         self._plan = plan
         return plan
-
-
-def _finish(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from esctld.planner import Planner
 from esctld.replies import job_info, node_info
@@ -95,12 +95,6 @@ class Queries:
             self._lines.clear()
         self._lines[job.job_id] = (job, why, line)
         return line
-
-    def forget(self, job_ids: Iterable[int]) -> None:
-        """These jobs have left memory."""
-        for job_id in job_ids:
-            if job_id not in self._view.jobs:
-                self._lines.pop(job_id, None)
 
     async def _from_store(self, request: pb.JobsRequest) -> list[bytes]:
         missing = [ref.job_id for ref in request.jobs if ref.job_id not in self._view.jobs]

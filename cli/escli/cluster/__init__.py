@@ -1,0 +1,1 @@
+"""The personal cluster: `eslurm up`, `status`, `down` and the demo."""
