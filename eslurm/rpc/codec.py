@@ -1,6 +1,6 @@
 """Between protobuf envelopes and the core's values.
 
-Invariant: decoding an encoded value gives the same value, node order included (X-02). Everything that
+Invariant: decoding an encoded value gives the same value. Everything that
 comes from the network and cannot be decoded raises `CodecError`, nothing else.
 """
 
@@ -11,12 +11,8 @@ from collections.abc import Sequence
 import msgspec
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from eslurm.core.messages import NodeOutcome
-from eslurm.core.tree import nodelist
 from eslurm.core.wire import Command, RegistrationReply, Report, ReportAck, ReportBody
 from eslurm.v1 import link_pb2
-
-OUTCOME_STATUSES = frozenset({"ok", "failed", "unreached"})
 
 _encoder = msgspec.msgpack.Encoder()
 _command_decoder = msgspec.msgpack.Decoder(Command)
@@ -26,34 +22,6 @@ _registrations_decoder = msgspec.msgpack.Decoder(tuple[RegistrationReply, ...])
 
 class CodecError(Exception):
     """Bytes from a peer that mean nothing here."""
-
-
-def nodes_to_pb(nodes: Sequence[int]) -> link_pb2.NodeList:
-    """An ordered list of node numbers as runs."""
-    starts, lengths = nodelist.encode(nodes)
-    return link_pb2.NodeList(start=starts, length=lengths)
-
-
-def nodes_from_pb(nodes: link_pb2.NodeList, limit: int = nodelist.NODES_MAX) -> tuple[int, ...]:
-    """The node numbers in order. Raises `CodecError` for runs that do not match or hold more than `limit`."""
-    try:
-        return nodelist.decode(nodes.start, nodes.length, limit)
-    except ValueError as error:
-        raise CodecError(f"node list: {error}") from None
-
-
-def outcome_to_pb(outcome: NodeOutcome) -> link_pb2.Outcome:
-    """What became of an effect on some nodes, for the wire."""
-    return link_pb2.Outcome(
-        nodes=nodes_to_pb(outcome.nodes), status=outcome.status, text=outcome.text, payload=outcome.payload
-    )
-
-
-def outcome_from_pb(outcome: link_pb2.Outcome) -> NodeOutcome:
-    """Raises `CodecError` for a status this version does not know: it must not pass for ok."""
-    if outcome.status not in OUTCOME_STATUSES:
-        raise CodecError(f"outcome status {outcome.status!r}")
-    return NodeOutcome(nodes_from_pb(outcome.nodes), outcome.status, outcome.text, outcome.payload)
 
 
 def encode_command(command: Command) -> bytes:

@@ -47,6 +47,14 @@ def test_replies_and_acknowledgements_come_through(
     assert read_ack(over_the_wire(ack_item(ack)).broadcast_ack) == ack
 
 
+@pytest.mark.parametrize(
+    ("start", "length"), [([1, 2], [1]), ([1], [0]), ([0, 0], [900_000, 900_000]), ([0], [2**32 - 1])]
+)
+def test_runs_that_cannot_be_are_refused(start: list[int], length: list[int]) -> None:
+    with pytest.raises(EnvelopeError, match="node list"):
+        read_broadcast(link_pb2.Broadcast(nodes=link_pb2.NodeList(start=start, length=length)))
+
+
 def test_what_means_nothing_is_refused() -> None:
     with pytest.raises(EnvelopeError, match="node list"):
         read_broadcast(link_pb2.Broadcast(nodes=link_pb2.NodeList(start=[1], length=[1, 2])))

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eslurm.core.job.model import Principal
-from eslurm.core.messages import NodeOutcome
 from eslurm.core.wire import (
     Command,
     End,
@@ -23,34 +22,6 @@ from eslurm.core.wire import (
 )
 from eslurm.rpc import codec
 from eslurm.v1 import link_pb2
-
-NODES = st.lists(st.integers(0, 30_000), max_size=60).map(tuple)
-
-
-@given(NODES)
-def test_node_lists_keep_their_order(nodes: tuple[int, ...]) -> None:
-    sent = link_pb2.NodeList.FromString(codec.nodes_to_pb(nodes).SerializeToString())
-    assert codec.nodes_from_pb(sent) == nodes
-
-
-@pytest.mark.parametrize(
-    ("start", "length"), [([1, 2], [1]), ([1], [0]), ([0, 0], [900_000, 900_000]), ([0], [2**32 - 1])]
-)
-def test_runs_that_cannot_be_are_refused(start: list[int], length: list[int]) -> None:
-    with pytest.raises(codec.CodecError, match="node list"):
-        codec.nodes_from_pb(link_pb2.NodeList(start=start, length=length))
-
-
-@given(NODES, st.sampled_from(sorted(codec.OUTCOME_STATUSES)), st.text(), st.binary())
-def test_outcomes_come_back(nodes: tuple[int, ...], status: str, text: str, payload: bytes) -> None:
-    outcome = NodeOutcome(nodes, status, text.encode(errors="ignore").decode(), payload)
-    sent = link_pb2.Outcome.FromString(codec.outcome_to_pb(outcome).SerializeToString())
-    assert codec.outcome_from_pb(sent) == outcome
-
-
-def test_an_unknown_status_does_not_pass_for_ok() -> None:
-    with pytest.raises(codec.CodecError, match="'fine'"):
-        codec.outcome_from_pb(link_pb2.Outcome(status="fine"))
 
 
 def test_commands_come_back() -> None:
