@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,7 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 Name = Annotated[str, Meta(pattern=NAME)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
+GROUPINGS = ("balanced", "positional")
 
 
 class ConfigError(Exception):
@@ -118,8 +119,39 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     """Most jobs that may wait."""
     array_tasks_max: Count = 1_000_000
     """Most tasks of one array."""
-    relay_width: Annotated[int, Meta(ge=2)] = 16
-    """Children per node of a broadcast tree."""
+    relay_width: int = 16
+    """Children per node of a broadcast tree, at least 2; 0: whichever width measures fastest."""
+    satellite_width: int = 0
+    """Children of a satellite, at least 2; 0: as relay_width."""
+    relay_grouping: str = "balanced"
+    """How a list becomes a tree: balanced (most leaves, least depth) or positional (equal groups, as published)."""
+    relay_direct_max: Annotated[int, Meta(ge=0)] = 0
+    """Broadcasts of at most this many nodes go straight from the controller, not through a satellite."""
+    satellite_max_inflight: Count = 64
+    """Broadcasts that a satellite may have under way; with that many it is BUSY and gets no more."""
+    satellite_reallocations_max: Annotated[int, Meta(ge=0)] = 2
+    """Satellites that a failed share is handed on to before the controller sends it itself."""
+    satellite_down_after_s: Positive = 1200.0
+    """Seconds in FAULT after which a satellite is DOWN, until `esctl satellite resume`."""
+
+
+class FailureSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Where predictions of failing nodes come from. They change a node's place in a tree, never its state."""
+
+    predictors: list[str] = msgspec.field(default_factory=lambda: ["history", "health", "alerts"])
+    """Names of predictors; the union counts. Sites add their own by the entry point eslurm.failure_predictors."""
+    prometheus_url: str = ""
+    """Prometheus server whose firing alerts predict failures, e.g. http://mon:9090; empty: none is asked."""
+    prometheus_interval_s: Positive = 15.0
+    """Seconds between questions to it."""
+    node_label: str = "node"
+    """Label of an alert that names the node."""
+    webhook_listen: str = ""
+    """Address for Alertmanager's webhook; empty: none."""
+    plugin_timeout_s: Positive = 2.0
+    """Seconds that a site's predictor may take for one call before it is switched off."""
+    settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    """What a site's predictor is told: a table under its name."""
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):
@@ -131,6 +163,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     nodes: list[NodesSection] = msgspec.field(default_factory=list)
     partition: list[PartitionSection] = msgspec.field(default_factory=list)
     policy: PolicySection = msgspec.field(default_factory=PolicySection)
+    failure: FailureSection = msgspec.field(default_factory=FailureSection)
 
 
 def read_config(path: Path) -> Config:
@@ -169,6 +202,7 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
             f"{origin}: policy.node_lost_after_s: {policy.node_lost_after_s:g} must be above orphan_timeout_s + "
             f"kill_grace_s ({policy.orphan_timeout_s + policy.kill_grace_s:g}), or a job could run twice"
         )
+    _check_relay(config, {node.name for node in nodes}, origin)
     numbers = {name: getattr(policy, name) for name in policy.__struct_fields__ if name != "scheduler"}
     return ClusterConfig(
         cluster=config.cluster.name,
@@ -178,6 +212,28 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
         policy=policy.scheduler,
         **numbers,
     )
+
+
+def _check_relay(config: Config, nodes: set[str], origin: str) -> None:
+    policy = config.policy
+    for key in ("relay_width", "satellite_width"):
+        width = getattr(policy, key)
+        if width < 0 or width == 1:
+            raise ConfigError(f"{origin}: policy.{key}: {width} must be 0 (automatic) or at least 2")
+    if policy.relay_grouping not in GROUPINGS:
+        raise ConfigError(
+            f"{origin}: policy.relay_grouping: '{policy.relay_grouping}' is unknown: use {' or '.join(GROUPINGS)}"
+        )
+    seen: set[str] = set()
+    for satellite in config.satellite:
+        if satellite.name in nodes:
+            raise ConfigError(
+                f"{origin}: satellite.name: '{satellite.name}' is also a compute node: satellites run no jobs,"
+                " give it a host of its own"
+            )
+        if satellite.name in seen:
+            raise ConfigError(f"{origin}: satellite.name: '{satellite.name}' is used twice")
+        seen.add(satellite.name)
 
 
 def _nodes(config: Config, origin: str) -> tuple[NodeConfig, ...]:

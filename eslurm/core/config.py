@@ -47,3 +47,12 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     job_id_first: int = 1
     job_id_block: int = 10_000
     relay_width: int = 16
+    """Children per node of a broadcast tree; 0: the width that measures fastest."""
+    satellite_width: int = 0
+    """Children of a satellite (X-03); 0: as `relay_width`."""
+    relay_grouping: str = "balanced"
+    relay_direct_max: int = 0
+    """Broadcasts of at most this many nodes go straight from the controller (X-08)."""
+    satellite_max_inflight: int = 64
+    satellite_reallocations_max: int = 2
+    satellite_down_after_s: float = 1200.0

@@ -56,6 +56,11 @@ CONFIG = Method("Config", 13, pb.ConfigRequest, pb.ConfigReply, False, "anyone")
 CREATE_STEP = Method("CreateStep", 14, pb.CreateStepRequest, pb.CreateStepReply, True, "owner")
 WAIT_STEP = Method("WaitStep", 15, pb.WaitStepRequest, pb.StepReply, False, "owner")
 FINISH_STEP = Method("FinishStep", 16, pb.FinishStepRequest, pb.ChangeReply, True, "owner")
+UPDATE_SATELLITES = Method(
+    "UpdateSatellites", 17, pb.UpdateSatellitesRequest, pb.ChangeReply, True, "operator"
+)
+BROADCASTS = Method("Broadcasts", 18, pb.BroadcastsRequest, pb.BroadcastsReply, False, "anyone")
+TREE_REPORT = Method("TreeReport", 19, pb.TreeReportRequest, pb.TreeReportReply, False, "anyone")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -74,6 +79,9 @@ METHODS: tuple[Method[Any, Any], ...] = (
     CREATE_STEP,
     WAIT_STEP,
     FINISH_STEP,
+    UPDATE_SATELLITES,
+    BROADCASTS,
+    TREE_REPORT,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

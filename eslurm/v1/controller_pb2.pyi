@@ -435,18 +435,210 @@ class SatellitesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class SatelliteInfo(_message.Message):
-    __slots__ = ("name", "endpoint", "state", "since_us", "broadcasts")
+    __slots__ = ("name", "endpoint", "state", "since_us", "broadcasts", "tasks_running", "nodes_given", "failures", "rss_bytes", "sockets", "lag_us", "suspect", "reason", "heard_us")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SINCE_US_FIELD_NUMBER: _ClassVar[int]
     BROADCASTS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    NODES_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SOCKETS_FIELD_NUMBER: _ClassVar[int]
+    LAG_US_FIELD_NUMBER: _ClassVar[int]
+    SUSPECT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HEARD_US_FIELD_NUMBER: _ClassVar[int]
     name: str
     endpoint: str
     state: str
     since_us: int
     broadcasts: int
-    def __init__(self, name: _Optional[str] = ..., endpoint: _Optional[str] = ..., state: _Optional[str] = ..., since_us: _Optional[int] = ..., broadcasts: _Optional[int] = ...) -> None: ...
+    tasks_running: int
+    nodes_given: int
+    failures: int
+    rss_bytes: int
+    sockets: int
+    lag_us: int
+    suspect: bool
+    reason: str
+    heard_us: int
+    def __init__(self, name: _Optional[str] = ..., endpoint: _Optional[str] = ..., state: _Optional[str] = ..., since_us: _Optional[int] = ..., broadcasts: _Optional[int] = ..., tasks_running: _Optional[int] = ..., nodes_given: _Optional[int] = ..., failures: _Optional[int] = ..., rss_bytes: _Optional[int] = ..., sockets: _Optional[int] = ..., lag_us: _Optional[int] = ..., suspect: _Optional[bool] = ..., reason: _Optional[str] = ..., heard_us: _Optional[int] = ...) -> None: ...
+
+class UpdateSatellitesRequest(_message.Message):
+    __slots__ = ("names", "action", "reason")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    action: str
+    reason: str
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., action: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class BroadcastsRequest(_message.Message):
+    __slots__ = ("id", "limit", "kind", "with_tree")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    WITH_TREE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    limit: int
+    kind: str
+    with_tree: bool
+    def __init__(self, id: _Optional[int] = ..., limit: _Optional[int] = ..., kind: _Optional[str] = ..., with_tree: _Optional[bool] = ...) -> None: ...
+
+class BroadcastSpan(_message.Message):
+    __slots__ = ("parent", "child", "hop", "nodes", "acked_us", "done_us", "how")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    HOP_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    ACKED_US_FIELD_NUMBER: _ClassVar[int]
+    DONE_US_FIELD_NUMBER: _ClassVar[int]
+    HOW_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    child: str
+    hop: int
+    nodes: int
+    acked_us: int
+    done_us: int
+    how: str
+    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., hop: _Optional[int] = ..., nodes: _Optional[int] = ..., acked_us: _Optional[int] = ..., done_us: _Optional[int] = ..., how: _Optional[str] = ...) -> None: ...
+
+class BroadcastLevel(_message.Message):
+    __slots__ = ("hop", "sends", "acked_mean_us", "acked_max_us", "done_max_us", "adopted")
+    HOP_FIELD_NUMBER: _ClassVar[int]
+    SENDS_FIELD_NUMBER: _ClassVar[int]
+    ACKED_MEAN_US_FIELD_NUMBER: _ClassVar[int]
+    ACKED_MAX_US_FIELD_NUMBER: _ClassVar[int]
+    DONE_MAX_US_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_FIELD_NUMBER: _ClassVar[int]
+    hop: int
+    sends: int
+    acked_mean_us: int
+    acked_max_us: int
+    done_max_us: int
+    adopted: int
+    def __init__(self, hop: _Optional[int] = ..., sends: _Optional[int] = ..., acked_mean_us: _Optional[int] = ..., acked_max_us: _Optional[int] = ..., done_max_us: _Optional[int] = ..., adopted: _Optional[int] = ...) -> None: ...
+
+class BroadcastInfo(_message.Message):
+    __slots__ = ("id", "kind", "started_us", "took_us", "nodes", "ok", "failed", "unreached", "predicted", "width", "grouping", "satellites", "reallocations", "takeovers", "levels", "spans", "spans_omitted", "unreached_nodes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    TOOK_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    OK_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    UNREACHED_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    GROUPING_FIELD_NUMBER: _ClassVar[int]
+    SATELLITES_FIELD_NUMBER: _ClassVar[int]
+    REALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    TAKEOVERS_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    SPANS_OMITTED_FIELD_NUMBER: _ClassVar[int]
+    UNREACHED_NODES_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    kind: str
+    started_us: int
+    took_us: int
+    nodes: int
+    ok: int
+    failed: int
+    unreached: int
+    predicted: int
+    width: int
+    grouping: str
+    satellites: _containers.RepeatedScalarFieldContainer[str]
+    reallocations: int
+    takeovers: int
+    levels: _containers.RepeatedCompositeFieldContainer[BroadcastLevel]
+    spans: _containers.RepeatedCompositeFieldContainer[BroadcastSpan]
+    spans_omitted: int
+    unreached_nodes: str
+    def __init__(self, id: _Optional[int] = ..., kind: _Optional[str] = ..., started_us: _Optional[int] = ..., took_us: _Optional[int] = ..., nodes: _Optional[int] = ..., ok: _Optional[int] = ..., failed: _Optional[int] = ..., unreached: _Optional[int] = ..., predicted: _Optional[int] = ..., width: _Optional[int] = ..., grouping: _Optional[str] = ..., satellites: _Optional[_Iterable[str]] = ..., reallocations: _Optional[int] = ..., takeovers: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[BroadcastLevel, _Mapping]]] = ..., spans: _Optional[_Iterable[_Union[BroadcastSpan, _Mapping]]] = ..., spans_omitted: _Optional[int] = ..., unreached_nodes: _Optional[str] = ...) -> None: ...
+
+class BroadcastsReply(_message.Message):
+    __slots__ = ("broadcasts", "now_us")
+    BROADCASTS_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    broadcasts: _containers.RepeatedCompositeFieldContainer[BroadcastInfo]
+    now_us: int
+    def __init__(self, broadcasts: _Optional[_Iterable[_Union[BroadcastInfo, _Mapping]]] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class TreeReportRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Share(_message.Message):
+    __slots__ = ("value", "low", "high", "of")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    OF_FIELD_NUMBER: _ClassVar[int]
+    value: float
+    low: float
+    high: float
+    of: int
+    def __init__(self, value: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., of: _Optional[int] = ...) -> None: ...
+
+class PredictorReport(_message.Message):
+    __slots__ = ("name", "state", "predicted_now", "precision", "recall", "leaf_share", "random_leaf_share", "lift")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_NOW_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    RECALL_FIELD_NUMBER: _ClassVar[int]
+    LEAF_SHARE_FIELD_NUMBER: _ClassVar[int]
+    RANDOM_LEAF_SHARE_FIELD_NUMBER: _ClassVar[int]
+    LIFT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    predicted_now: int
+    precision: Share
+    recall: Share
+    leaf_share: Share
+    random_leaf_share: float
+    lift: float
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., predicted_now: _Optional[int] = ..., precision: _Optional[_Union[Share, _Mapping]] = ..., recall: _Optional[_Union[Share, _Mapping]] = ..., leaf_share: _Optional[_Union[Share, _Mapping]] = ..., random_leaf_share: _Optional[float] = ..., lift: _Optional[float] = ...) -> None: ...
+
+class TreeReportReply(_message.Message):
+    __slots__ = ("predictors", "broadcasts", "failed_nodes", "since_us", "now_us", "grouping", "width", "widths")
+    PREDICTORS_FIELD_NUMBER: _ClassVar[int]
+    BROADCASTS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_NODES_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    GROUPING_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    WIDTHS_FIELD_NUMBER: _ClassVar[int]
+    predictors: _containers.RepeatedCompositeFieldContainer[PredictorReport]
+    broadcasts: int
+    failed_nodes: int
+    since_us: int
+    now_us: int
+    grouping: str
+    width: int
+    widths: _containers.RepeatedCompositeFieldContainer[WidthScore]
+    def __init__(self, predictors: _Optional[_Iterable[_Union[PredictorReport, _Mapping]]] = ..., broadcasts: _Optional[int] = ..., failed_nodes: _Optional[int] = ..., since_us: _Optional[int] = ..., now_us: _Optional[int] = ..., grouping: _Optional[str] = ..., width: _Optional[int] = ..., widths: _Optional[_Iterable[_Union[WidthScore, _Mapping]]] = ...) -> None: ...
+
+class WidthScore(_message.Message):
+    __slots__ = ("nodes_up_to", "width", "median_us", "samples", "chosen")
+    NODES_UP_TO_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    nodes_up_to: int
+    width: int
+    median_us: int
+    samples: int
+    chosen: bool
+    def __init__(self, nodes_up_to: _Optional[int] = ..., width: _Optional[int] = ..., median_us: _Optional[int] = ..., samples: _Optional[int] = ..., chosen: _Optional[bool] = ...) -> None: ...
 
 class SatellitesReply(_message.Message):
     __slots__ = ("satellites", "now_us")

@@ -114,6 +114,21 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.FinishStepRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.UpdateSatellites = channel.unary_unary(
+                '/eslurm.v1.Controller/UpdateSatellites',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.UpdateSatellitesRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
+        self.Broadcasts = channel.unary_unary(
+                '/eslurm.v1.Controller/Broadcasts',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.BroadcastsRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.BroadcastsReply.FromString,
+                _registered_method=True)
+        self.TreeReport = channel.unary_unary(
+                '/eslurm.v1.Controller/TreeReport',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.TreeReportRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.TreeReportReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -215,6 +230,24 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateSatellites(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Broadcasts(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TreeReport(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -297,6 +330,21 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.FinishStep,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.FinishStepRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'UpdateSatellites': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateSatellites,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.UpdateSatellitesRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'Broadcasts': grpc.unary_unary_rpc_method_handler(
+                    servicer.Broadcasts,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.BroadcastsRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.BroadcastsReply.SerializeToString,
+            ),
+            'TreeReport': grpc.unary_unary_rpc_method_handler(
+                    servicer.TreeReport,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.TreeReportRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.TreeReportReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -731,6 +779,87 @@ class Controller:
             '/eslurm.v1.Controller/FinishStep',
             eslurm_dot_v1_dot_controller__pb2.FinishStepRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateSatellites(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/UpdateSatellites',
+            eslurm_dot_v1_dot_controller__pb2.UpdateSatellitesRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Broadcasts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Broadcasts',
+            eslurm_dot_v1_dot_controller__pb2.BroadcastsRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.BroadcastsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TreeReport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/TreeReport',
+            eslurm_dot_v1_dot_controller__pb2.TreeReportRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.TreeReportReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -17,7 +17,7 @@ class Frame(_message.Message):
     def __init__(self, traceparent: _Optional[str] = ..., book_revision: _Optional[int] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ("hello", "hello_reply", "broadcast", "broadcast_ack", "broadcast_reply", "report", "report_ack", "book_pull", "book", "blob_request", "blob_chunk", "door_call", "door_reply", "credit", "unsupported", "bye", "open_bulk")
+    __slots__ = ("hello", "hello_reply", "broadcast", "broadcast_ack", "broadcast_reply", "report", "report_ack", "book_pull", "book", "blob_request", "blob_chunk", "door_call", "door_reply", "credit", "unsupported", "bye", "open_bulk", "satellite_ping", "satellite_status")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HELLO_REPLY_FIELD_NUMBER: _ClassVar[int]
     BROADCAST_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,8 @@ class Item(_message.Message):
     UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
     BYE_FIELD_NUMBER: _ClassVar[int]
     OPEN_BULK_FIELD_NUMBER: _ClassVar[int]
+    SATELLITE_PING_FIELD_NUMBER: _ClassVar[int]
+    SATELLITE_STATUS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     hello_reply: HelloReply
     broadcast: Broadcast
@@ -52,7 +54,9 @@ class Item(_message.Message):
     unsupported: Unsupported
     bye: Bye
     open_bulk: OpenBulk
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_reply: _Optional[_Union[HelloReply, _Mapping]] = ..., broadcast: _Optional[_Union[Broadcast, _Mapping]] = ..., broadcast_ack: _Optional[_Union[BroadcastAck, _Mapping]] = ..., broadcast_reply: _Optional[_Union[BroadcastReply, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., book_pull: _Optional[_Union[BookPull, _Mapping]] = ..., book: _Optional[_Union[Book, _Mapping]] = ..., blob_request: _Optional[_Union[BlobRequest, _Mapping]] = ..., blob_chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., door_call: _Optional[_Union[DoorCall, _Mapping]] = ..., door_reply: _Optional[_Union[DoorReply, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., open_bulk: _Optional[_Union[OpenBulk, _Mapping]] = ...) -> None: ...
+    satellite_ping: SatellitePing
+    satellite_status: SatelliteStatus
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_reply: _Optional[_Union[HelloReply, _Mapping]] = ..., broadcast: _Optional[_Union[Broadcast, _Mapping]] = ..., broadcast_ack: _Optional[_Union[BroadcastAck, _Mapping]] = ..., broadcast_reply: _Optional[_Union[BroadcastReply, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., book_pull: _Optional[_Union[BookPull, _Mapping]] = ..., book: _Optional[_Union[Book, _Mapping]] = ..., blob_request: _Optional[_Union[BlobRequest, _Mapping]] = ..., blob_chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., door_call: _Optional[_Union[DoorCall, _Mapping]] = ..., door_reply: _Optional[_Union[DoorReply, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., open_bulk: _Optional[_Union[OpenBulk, _Mapping]] = ..., satellite_ping: _Optional[_Union[SatellitePing, _Mapping]] = ..., satellite_status: _Optional[_Union[SatelliteStatus, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("cluster", "protocol_min", "protocol_max", "build", "features", "role", "process", "endpoint", "epoch", "owner", "nonce", "proof", "proof_key", "challenge")
@@ -123,7 +127,7 @@ class Blob(_message.Message):
     def __init__(self, sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Broadcast(_message.Message):
-    __slots__ = ("id", "nodes", "width", "deadline_us", "kind", "command", "hop", "attachments")
+    __slots__ = ("id", "nodes", "width", "deadline_us", "kind", "command", "hop", "attachments", "grouping", "traced", "root_width", "predicted", "differences", "missing")
     ID_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +136,12 @@ class Broadcast(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     HOP_FIELD_NUMBER: _ClassVar[int]
     ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]
+    GROUPING_FIELD_NUMBER: _ClassVar[int]
+    TRACED_FIELD_NUMBER: _ClassVar[int]
+    ROOT_WIDTH_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
     id: int
     nodes: NodeList
     width: int
@@ -140,7 +150,57 @@ class Broadcast(_message.Message):
     command: bytes
     hop: int
     attachments: _containers.RepeatedCompositeFieldContainer[Blob]
-    def __init__(self, id: _Optional[int] = ..., nodes: _Optional[_Union[NodeList, _Mapping]] = ..., width: _Optional[int] = ..., deadline_us: _Optional[int] = ..., kind: _Optional[str] = ..., command: _Optional[bytes] = ..., hop: _Optional[int] = ..., attachments: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
+    grouping: str
+    traced: bool
+    root_width: int
+    predicted: NodeList
+    differences: bool
+    missing: NodeList
+    def __init__(self, id: _Optional[int] = ..., nodes: _Optional[_Union[NodeList, _Mapping]] = ..., width: _Optional[int] = ..., deadline_us: _Optional[int] = ..., kind: _Optional[str] = ..., command: _Optional[bytes] = ..., hop: _Optional[int] = ..., attachments: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., grouping: _Optional[str] = ..., traced: _Optional[bool] = ..., root_width: _Optional[int] = ..., predicted: _Optional[_Union[NodeList, _Mapping]] = ..., differences: _Optional[bool] = ..., missing: _Optional[_Union[NodeList, _Mapping]] = ...) -> None: ...
+
+class Span(_message.Message):
+    __slots__ = ("parent", "child", "hop", "nodes", "acked_us", "done_us", "how")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    HOP_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    ACKED_US_FIELD_NUMBER: _ClassVar[int]
+    DONE_US_FIELD_NUMBER: _ClassVar[int]
+    HOW_FIELD_NUMBER: _ClassVar[int]
+    parent: int
+    child: int
+    hop: int
+    nodes: int
+    acked_us: int
+    done_us: int
+    how: str
+    def __init__(self, parent: _Optional[int] = ..., child: _Optional[int] = ..., hop: _Optional[int] = ..., nodes: _Optional[int] = ..., acked_us: _Optional[int] = ..., done_us: _Optional[int] = ..., how: _Optional[str] = ...) -> None: ...
+
+class LevelCost(_message.Message):
+    __slots__ = ("hop", "sends", "acked_sum_us", "acked_max_us", "done_max_us", "adopted")
+    HOP_FIELD_NUMBER: _ClassVar[int]
+    SENDS_FIELD_NUMBER: _ClassVar[int]
+    ACKED_SUM_US_FIELD_NUMBER: _ClassVar[int]
+    ACKED_MAX_US_FIELD_NUMBER: _ClassVar[int]
+    DONE_MAX_US_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_FIELD_NUMBER: _ClassVar[int]
+    hop: int
+    sends: int
+    acked_sum_us: int
+    acked_max_us: int
+    done_max_us: int
+    adopted: int
+    def __init__(self, hop: _Optional[int] = ..., sends: _Optional[int] = ..., acked_sum_us: _Optional[int] = ..., acked_max_us: _Optional[int] = ..., done_max_us: _Optional[int] = ..., adopted: _Optional[int] = ...) -> None: ...
+
+class Trace(_message.Message):
+    __slots__ = ("spans", "levels", "omitted")
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    OMITTED_FIELD_NUMBER: _ClassVar[int]
+    spans: _containers.RepeatedCompositeFieldContainer[Span]
+    levels: _containers.RepeatedCompositeFieldContainer[LevelCost]
+    omitted: int
+    def __init__(self, spans: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., levels: _Optional[_Iterable[_Union[LevelCost, _Mapping]]] = ..., omitted: _Optional[int] = ...) -> None: ...
 
 class BroadcastAck(_message.Message):
     __slots__ = ("id", "nodes", "refused")
@@ -167,16 +227,44 @@ class Outcome(_message.Message):
     def __init__(self, nodes: _Optional[_Union[NodeList, _Mapping]] = ..., status: _Optional[str] = ..., text: _Optional[str] = ..., payload: _Optional[bytes] = ..., code: _Optional[int] = ...) -> None: ...
 
 class BroadcastReply(_message.Message):
-    __slots__ = ("id", "final", "outcomes", "heads")
+    __slots__ = ("id", "final", "outcomes", "heads", "as_expected", "trace")
     ID_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
+    AS_EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
     id: int
     final: bool
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
     heads: NodeList
-    def __init__(self, id: _Optional[int] = ..., final: _Optional[bool] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., heads: _Optional[_Union[NodeList, _Mapping]] = ...) -> None: ...
+    as_expected: bool
+    trace: Trace
+    def __init__(self, id: _Optional[int] = ..., final: _Optional[bool] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., heads: _Optional[_Union[NodeList, _Mapping]] = ..., as_expected: _Optional[bool] = ..., trace: _Optional[_Union[Trace, _Mapping]] = ...) -> None: ...
+
+class SatellitePing(_message.Message):
+    __slots__ = ("seq",)
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    def __init__(self, seq: _Optional[int] = ...) -> None: ...
+
+class SatelliteStatus(_message.Message):
+    __slots__ = ("seq", "tasks", "nodes", "rss_bytes", "sockets", "lag_us", "queued")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SOCKETS_FIELD_NUMBER: _ClassVar[int]
+    LAG_US_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    tasks: int
+    nodes: int
+    rss_bytes: int
+    sockets: int
+    lag_us: int
+    queued: int
+    def __init__(self, seq: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., rss_bytes: _Optional[int] = ..., sockets: _Optional[int] = ..., lag_us: _Optional[int] = ..., queued: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("process", "seq", "body")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,33 @@ def test_a_bad_file_is_one_clear_line(text: bytes, said: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nothing\.toml: cannot be read"):
         read_config(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("relay_width = 1", "policy.relay_width: 1 must be 0 (automatic) or at least 2"),
+        ("satellite_width = -3", "policy.satellite_width: -3 must be 0 (automatic) or at least 2"),
+        (
+            "relay_grouping = 'random'",
+            "policy.relay_grouping: 'random' is unknown: use balanced or positional",
+        ),
+    ],
+)
+def test_tree_settings_that_make_no_tree_are_refused(policy: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        parse_config(f"[cluster]\nname = 'c'\n[policy]\n{policy}\n".encode(), "eslurm.toml")
+
+
+@pytest.mark.parametrize(
+    ("satellites", "words"),
+    [
+        (("cn07",), "'cn07' is also a compute node"),
+        (("s1", "s1"), "'s1' is used twice"),
+    ],
+)
+def test_a_satellite_is_a_host_of_its_own(satellites: tuple[str, ...], words: str) -> None:
+    text = "[cluster]\nname = 'c'\n[[nodes]]\nnames = 'cn[01-08]'\ncores = 1\nmemory_mib = 1\n"
+    text += "".join(f"[[satellite]]\nname = '{name}'\nlisten = '127.0.0.1:1'\n" for name in satellites)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        parse_config(text.encode(), "eslurm.toml")

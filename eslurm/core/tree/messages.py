@@ -21,7 +21,12 @@ class Broadcast(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Do `command` on `nodes`, which lie in tree order (X-02); the first one is the addressee.
 
     A relay that hosts no nodes (satellite, controller) is not in the list and splits all of it.
-    `deadline_us` is the remaining time for the answer, `hop` the number of relays passed.
+    `deadline_us` is the remaining time for the answer, `hop` the number of relays passed. `grouping` names
+    the rule that every hop cuts its list by (E-21).
+
+    From a controller to a satellite only: `root_width` for the satellite's own first level (0: `width`),
+    `predicted` nodes to be put on leaves (E-24); with `differences` the final answer leaves out what is
+    expected: ok for most nodes, unreached for those in `missing`. `traced` asks for the spans of the tree.
     """
 
     broadcast_id: BroadcastId
@@ -31,6 +36,12 @@ class Broadcast(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: str
     command: bytes
     hop: int = 0
+    grouping: str = "positional"
+    root_width: int = 0
+    predicted: tuple[int, ...] = ()
+    differences: bool = False
+    missing: tuple[int, ...] = ()
+    traced: bool = False
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, gc=False):
