@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import backlog, crashes, growth, submit, throughput, wide
+from benchmarks import backlog, construct, crashes, growth, submit, throughput, wide
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
 from benchmarks.figures import Figures
 from benchmarks.processes import adopt_orphans, compile_packages, end_descendants
@@ -23,6 +23,7 @@ GROUPS: dict[str, Measure] = {
     "backlog": backlog.measure,
     "crashes": crashes.measure,
     "growth": growth.measure,
+    "construct": construct.measure,
 }
 EXIT_USAGE = 2
 
