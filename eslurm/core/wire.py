@@ -160,6 +160,12 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     started: bool = False
 
 
+class Unhealthy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Payload of an ok answer to a heartbeat from a node that is not well: short words, sorted. Healthy nodes send none."""
+
+    problems: tuple[str, ...]
+
+
 class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="step_ended", gc=False):
     """The batch step of an attempt ended on its first node. `gone`: nothing else of the attempt is left there."""
 

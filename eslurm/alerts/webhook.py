@@ -1,0 +1,237 @@
+"""Listens for Alertmanager's webhook (version 4 of its messages): what began to fire and what is over (E-28).
+
+Invariants: a caller costs at most one connection of `CONNECTIONS_MAX`, `REQUEST_TIMEOUT_S` seconds and, all callers
+together, `BODIES_BYTES_MAX` of memory; beyond that it is told 503 or hung up on, after which Alertmanager tries again. A
+message is delivered whole or not at all. One line is logged per kind of refusal, not per refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from ipaddress import ip_address
+
+import msgspec
+
+from eslurm.alerts.http import HEAD_BYTES_MAX, Head, HttpError, body_length, read_body, read_head
+from eslurm.alerts.updates import Changed, OnAlerts, PushedAlert, find_node
+
+log = logging.getLogger(__name__)
+
+SOURCE = "alertmanager"
+PATH = "/alerts"
+CONNECTIONS_MAX = 64
+REQUEST_TIMEOUT_S = 10.0
+BODIES_BYTES_MAX = 16 * 1024 * 1024
+ALERTS_PER_SLICE = 500
+KEY_CHARS_MAX = 200
+VERSION = "4"
+
+
+class WebhookOptions(msgspec.Struct, frozen=True):
+    """`listen` is host:port (port 0: any). With a token, only requests that carry it as `Bearer` are read."""
+
+    listen: str
+    node_label: str = "node"
+    token: str = ""
+    expires_after_s: float = 5 * 3600.0
+    """An alert that is not told again is over after this: longer than Alertmanager's `repeat_interval` (4 h)."""
+    request_timeout_s: float = REQUEST_TIMEOUT_S
+
+
+class _Alert(msgspec.Struct):
+    status: str
+    labels: dict[str, str]
+    fingerprint: str = ""
+
+
+class _Message(msgspec.Struct):
+    version: str
+    alerts: list[msgspec.Raw]
+    truncated: int = msgspec.field(name="truncatedAlerts", default=0)
+
+
+_ALERT = msgspec.json.Decoder(_Alert)
+
+
+class Webhook:
+    """A server on the running loop between `start` and `close`. `now_us` is the controller's clock (UTC).
+
+    Raises ValueError for an address that cannot be one.
+    """
+
+    def __init__(self, options: WebhookOptions, on_alerts: OnAlerts, now_us: Callable[[], int]) -> None:
+        self._host, self._port = _split(options.listen)
+        self._options = options
+        self._on_alerts = on_alerts
+        self._now_us = now_us
+        self._server: asyncio.Server | None = None
+        self._callers: set[asyncio.Task[None]] = set()
+        self._bodies_bytes = 0
+        self.messages = 0
+        """Messages delivered."""
+        self.left_out = 0
+        """Alerts that Alertmanager itself left out of messages, by its `max_alerts`."""
+        self.refused: Counter[int] = Counter()
+        """Requests refused, by HTTP status."""
+
+    async def start(self) -> str:
+        """Listen, and say where: host:port. Raises OSError."""
+        self._server = await asyncio.start_server(
+            self._on_connection, self._host, self._port, limit=HEAD_BYTES_MAX
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._warn_if_open(host, endpoint)
+        log.info("alerts are taken at http://%s%s", endpoint, PATH)
+        return endpoint
+
+    async def close(self) -> None:
+        """Stop listening and end the connections."""
+        if self._server is None:
+            return
+        self._server.close()
+        callers = list(self._callers)
+        for caller in callers:
+            caller.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        await self._server.wait_closed()
+        self._server = None
+
+    def _warn_if_open(self, host: str, endpoint: str) -> None:
+        if not self._options.token and not ip_address(host.partition("%")[0]).is_loopback:
+            log.warning("alerts are taken from anyone who reaches %s: set a token", endpoint)
+
+    # ---- one connection ----
+
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._callers) >= CONNECTIONS_MAX:
+            # No polite answer: waiting until it is read would take what is being saved here.
+            self._note(HttpError(503, "too many connections"))
+            writer.transport.abort()
+            return
+        caller = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._callers.add(caller)
+        caller.add_done_callback(self._callers.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(self._options.request_timeout_s):
+                status, text = await self._answer(reader)
+                writer.write(_response(status, text))
+                await writer.drain()
+                writer.write_eof()
+                # Closing with unread bytes would reset the connection, and the caller might lose the answer.
+                await _discard(reader)
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[int, str]:
+        try:
+            head = await read_head(reader)
+            self._check(head)
+            await self._take(reader, head.fields)
+        except HttpError as error:
+            self._note(error)
+            return error.status, str(error)
+        except Exception as error:
+            log.exception("a message cannot be used")
+            self._note(HttpError(500, repr(error)))
+            return 500, "the message cannot be used"
+        self.messages += 1
+        return 200, "taken"
+
+    def _check(self, head: Head) -> None:
+        method, path, protocol = head.line
+        if not protocol.startswith("HTTP/1."):
+            raise HttpError(400, "the first line is not HTTP/1.1")
+        if path.partition("?")[0] != PATH:
+            raise HttpError(404, f"alerts are taken at {PATH}")
+        if method != "POST":
+            raise HttpError(405, "alerts are posted")
+        given = head.fields.get("authorization", "")
+        wanted = f"Bearer {self._options.token}"
+        if self._options.token and not hmac.compare_digest(given.encode(), wanted.encode()):
+            raise HttpError(401, "the token is missing or wrong")
+
+    async def _take(self, reader: asyncio.StreamReader, fields: Mapping[str, str]) -> None:
+        length = body_length(fields, BODIES_BYTES_MAX)
+        if length is None:
+            raise HttpError(411, "the body's length is not announced")
+        if self._bodies_bytes + length > BODIES_BYTES_MAX:
+            raise HttpError(503, "too much is being read")
+        self._bodies_bytes += length
+        try:
+            body = await read_body(reader, {"content-length": str(length)}, length)
+            self._on_alerts(await self._read(body))
+        finally:
+            self._bodies_bytes -= length
+
+    async def _read(self, body: bytes) -> Changed:
+        firing: dict[str, PushedAlert] = {}
+        resolved: list[str] = []
+        expires_us = self._now_us() + int(self._options.expires_after_s * 1_000_000)
+        try:
+            message = msgspec.json.decode(body, type=_Message)
+            if message.version != VERSION:
+                raise HttpError(400, f"version {VERSION} is read, not '{message.version[:20]}'")
+            for start in range(0, len(message.alerts), ALERTS_PER_SLICE):
+                for raw in message.alerts[start : start + ALERTS_PER_SLICE]:
+                    alert = _ALERT.decode(raw)
+                    node = find_node(alert.labels, self._options.node_label)
+                    if node is None:
+                        continue
+                    key = _key(alert)
+                    if alert.status == "firing":
+                        firing[key] = (key, node, expires_us)
+                    elif alert.status == "resolved":
+                        resolved.append(key)
+                await asyncio.sleep(0)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise HttpError(400, f"the body is no message of Alertmanager: {error}") from None
+        if message.truncated > 0:
+            if not self.left_out:
+                log.warning("webhook: a message left out %d alerts: raise max_alerts", message.truncated)
+            self.left_out += message.truncated
+        return Changed(SOURCE, tuple(firing.values()), tuple(resolved))
+
+    def _note(self, error: HttpError) -> None:
+        if not self.refused[error.status]:
+            log.warning("webhook: %s (%d); the next of this kind are only counted", error, error.status)
+        self.refused[error.status] += 1
+
+
+def _key(alert: _Alert) -> str:
+    if alert.fingerprint:
+        return alert.fingerprint[:KEY_CHARS_MAX]
+    labels = msgspec.json.encode(sorted(alert.labels.items()))
+    return hashlib.blake2b(labels, digest_size=16).hexdigest()
+
+
+async def _discard(reader: asyncio.StreamReader) -> None:
+    while await reader.read(HEAD_BYTES_MAX):
+        pass
+
+
+def _response(status: int, text: str) -> bytes:
+    body = f"{text}\n".encode()
+    allow = "Allow: POST\r\n" if status == 405 else ""
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{allow}Content-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _split(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
+        raise ValueError(f"'{listen}' is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,48 @@
+"""Where the constructor puts a node of a list, without building the list.
+
+Invariant: agrees with `construct.share_out` followed by `construct.arrange` of each share.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.tree.construct import INNER, LEAF, Placement, TreeShape, leaves_of, place
+from eslurm.core.tree.grouping import POSITIONAL
+
+
+class Forest:
+    """The trees of one broadcast: `count` nodes, `predicted` of them predicted, in at most `shares` shares.
+
+    Making one costs a few look-ups per share and each size's leaf pattern. Raises ValueError when there
+    are more predicted nodes than nodes, or a width or `shares` is out of range.
+    """
+
+    def __init__(self, count: int, predicted: int, shape: TreeShape, shares: int = 1) -> None:
+        sizes = POSITIONAL.sizes(count, shares)
+        each, more = divmod(predicted, len(sizes) or 1)
+        self._kinds = [(size, each + (index < more)) for index, size in enumerate(sizes)]
+        self._placements = {kind: place(*kind, shape) for kind in set(self._kinds)}
+        self._leaves = sum(leaves_of(size, shape) for size in sizes)
+        self._count = count
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether every position is a leaf's, so that no place is better than another."""
+        return self._leaves == self._count
+
+    @property
+    def leaf_share(self) -> float:
+        """The share of leaf positions: what random places would put on leaves (E-b). Raises on an empty list."""
+        return self._leaves / self._count
+
+    def leaf_flags(self, is_predicted: bool) -> bytes:
+        """For each predicted (or each other) node in list order 1 when it is put on a leaf, else 0."""
+        flags = {kind: _flags(placement, is_predicted) for kind, placement in self._placements.items()}
+        return b"".join([flags[kind] for kind in self._kinds])
+
+
+def _flags(placement: Placement, is_predicted: bool) -> bytes:
+    """`Placement.is_on_leaf` of every rank: until the dealing ends as its kind is meant to be, then as it comes."""
+    leaves = placement.leaves
+    others = len(leaves) - placement.predicted if is_predicted else placement.predicted
+    dealt = max(0, placement.dealt - others)
+    return (LEAF if is_predicted else INNER) * dealt + leaves[others + dealt :]

@@ -1,0 +1,94 @@
+"""The script that installs Prometheus: nothing to do, not allowed to, nothing to do it with. Nothing is installed here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PROGRAMS = ("prometheus", "prometheus-alertmanager")
+LINE = "apt-get install -y --no-install-recommends prometheus prometheus-alertmanager"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A PATH with only what the script calls; apt-get stands for one that would fail."""
+    for name in ("sh", "mktemp", "tail", "rm", "chmod"):
+        found = next(
+            Path(each) / name for each in os.environ["PATH"].split(":") if (Path(each) / name).exists()
+        )
+        (tmp_path / name).symlink_to(found)
+    put(tmp_path, "id", "echo 0")
+    put(tmp_path, "apt-get", 'echo "$*" >>"$CALLS"; echo no network; exit 100')
+    return tmp_path
+
+
+def put(path: Path, name: str, script: str) -> None:
+    (path / name).write_text(f"#!/bin/sh\n{script}\n")
+    (path / name).chmod(0o755)
+
+
+def call(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(path / "sh"), "scripts/system_packages.sh", *arguments],
+        cwd=ROOT,
+        env={
+            "PATH": str(path),
+            "CALLS": str(path / "calls"),
+            "POLICY_RC_D": str(path / "policy"),
+            "TMPDIR": str(path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_with_all_there_nothing_is_done(path: Path) -> None:
+    for name in PROGRAMS:
+        put(path, name, "")
+    found = call(path)
+    assert (found.returncode, found.stdout) == (0, "there already: prometheus prometheus-alertmanager\n")
+    assert not (path / "calls").exists()
+
+
+def test_the_line_is_printed(path: Path) -> None:
+    assert call(path, "--print").stdout == f"{LINE}\n"
+
+
+def test_without_root_the_line_is_told(path: Path) -> None:
+    put(path, "id", "echo 1000")
+    found = call(path)
+    assert found.returncode == 1
+    assert f"run: sudo {LINE}" in found.stderr
+    assert not (path / "calls").exists()
+
+
+def test_without_apt_the_missing_programs_are_told(path: Path) -> None:
+    (path / "apt-get").unlink()
+    put(path, "prometheus", "")
+    found = call(path)
+    assert found.returncode == 1
+    assert "tests need prometheus-alertmanager" in found.stderr
+
+
+def test_an_installation_that_fails_shows_why_and_takes_the_ban_on_services_back(path: Path) -> None:
+    found = call(path)
+    assert found.returncode == 1
+    assert "no network" in found.stderr
+    assert "update" in (path / "calls").read_text()
+    assert not (path / "policy").exists()
+
+
+def test_services_are_banned_while_packages_are_installed(path: Path) -> None:
+    made = " && ".join(
+        f'printf "#!/bin/sh\\n" >"{path}/{name}" && chmod 755 "{path}/{name}"' for name in PROGRAMS
+    )
+    put(path, "apt-get", f'"$POLICY_RC_D"; echo "$?" >>"$CALLS"; {made}')
+    found = call(path)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert (path / "calls").read_text() == "101\n"
+    assert not (path / "policy").exists()
