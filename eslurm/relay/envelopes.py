@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from eslurm.core.tree import nodelist
+from eslurm.core.tree.grouping import POSITIONAL
 from eslurm.core.tree.messages import Ack, Broadcast, Reply
 from eslurm.core.tree.results import Outcome, Results, Row, Status
+from eslurm.core.tree.trace import SPANS_MAX, LevelCost, Span, Trace
 from eslurm.v1 import link_pb2
 
 _NAMES: Final = {Status.OK: "ok", Status.FAILED: "failed", Status.UNREACHED: "unreached"}
@@ -33,6 +35,12 @@ def broadcast_item(broadcast: Broadcast, attachments: tuple[link_pb2.Blob, ...] 
             command=broadcast.command,
             hop=broadcast.hop,
             attachments=attachments,
+            grouping=broadcast.grouping,
+            traced=broadcast.traced,
+            root_width=broadcast.root_width,
+            predicted=_nodes(broadcast.predicted) if broadcast.predicted else None,
+            differences=broadcast.differences,
+            missing=_nodes(broadcast.missing) if broadcast.missing else None,
         )
     )
 
@@ -47,6 +55,12 @@ def read_broadcast(message: link_pb2.Broadcast) -> Broadcast:
         message.kind,
         message.command,
         message.hop,
+        message.grouping or POSITIONAL.name,
+        message.root_width,
+        _read_nodes(message.predicted),
+        message.differences,
+        _read_nodes(message.missing),
+        message.traced,
     )
 
 
@@ -72,6 +86,8 @@ def reply_item(reply: Reply) -> link_pb2.Item:
             final=reply.final,
             outcomes=[_outcome(row) for row in reply.results.rows],
             heads=_nodes(reply.heads),
+            as_expected=reply.as_expected,
+            trace=_trace(reply.trace) if reply.trace is not None else None,
         )
     )
 
@@ -79,7 +95,9 @@ def reply_item(reply: Reply) -> link_pb2.Item:
 def read_reply(message: link_pb2.BroadcastReply) -> Reply:
     """Raises `EnvelopeError`."""
     rows = tuple(_read_outcome(outcome) for outcome in message.outcomes)
-    return Reply(message.id, _read_nodes(message.heads), Results(rows), message.final)
+    trace = _read_trace(message.trace) if message.HasField("trace") else None
+    heads = _read_nodes(message.heads)
+    return Reply(message.id, heads, Results(rows), message.final, message.as_expected, trace)
 
 
 def _number(broadcast_id: int | bytes) -> int:
@@ -107,6 +125,7 @@ def _outcome(row: Row) -> link_pb2.Outcome:
         status=_NAMES[outcome.status],
         text=outcome.text,
         payload=outcome.payload,
+        code=outcome.code,
     )
 
 
@@ -117,5 +136,54 @@ def _read_outcome(message: link_pb2.Outcome) -> Row:
     starts, lengths = tuple(message.nodes.start), tuple(message.nodes.length)
     if len(starts) != len(lengths):
         raise EnvelopeError(f"{len(starts)} run starts but {len(lengths)} run lengths")
-    code = 1 if status is Status.FAILED else 0
+    # Peers of an earlier version send no code; a failure always has one.
+    code = (message.code or 1) if status is Status.FAILED else 0
     return Row(Outcome(status, code, message.text, message.payload), starts, lengths)
+
+
+def _trace(trace: Trace) -> link_pb2.Trace:
+    return link_pb2.Trace(
+        spans=[
+            link_pb2.Span(
+                parent=span.parent,
+                child=span.child,
+                hop=span.hop,
+                nodes=span.nodes,
+                acked_us=span.acked_us,
+                done_us=span.done_us,
+                how=span.how,
+            )
+            for span in trace.spans
+        ],
+        levels=[
+            link_pb2.LevelCost(
+                hop=level.hop,
+                sends=level.sends,
+                acked_sum_us=level.acked_sum_us,
+                acked_max_us=level.acked_max_us,
+                done_max_us=level.done_max_us,
+                adopted=level.adopted,
+            )
+            for level in trace.levels
+        ],
+        omitted=trace.omitted,
+    )
+
+
+def _read_trace(message: link_pb2.Trace) -> Trace:
+    spans = tuple(
+        Span(span.parent, span.child, span.hop, span.nodes, span.acked_us, span.done_us, span.how)
+        for span in message.spans[:SPANS_MAX]
+    )
+    levels = tuple(
+        LevelCost(
+            level.hop,
+            level.sends,
+            level.acked_sum_us,
+            level.acked_max_us,
+            level.done_max_us,
+            level.adopted,
+        )
+        for level in message.levels
+    )
+    return Trace(spans, levels, message.omitted + max(0, len(message.spans) - SPANS_MAX))

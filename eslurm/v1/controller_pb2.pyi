@@ -587,7 +587,7 @@ class Share(_message.Message):
     def __init__(self, value: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., of: _Optional[int] = ...) -> None: ...
 
 class PredictorReport(_message.Message):
-    __slots__ = ("name", "state", "predicted_now", "precision", "recall", "leaf_share", "random_leaf_share", "lift")
+    __slots__ = ("name", "state", "predicted_now", "precision", "recall", "leaf_share", "random_leaf_share", "lift", "recall_new")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PREDICTED_NOW_FIELD_NUMBER: _ClassVar[int]
@@ -596,6 +596,7 @@ class PredictorReport(_message.Message):
     LEAF_SHARE_FIELD_NUMBER: _ClassVar[int]
     RANDOM_LEAF_SHARE_FIELD_NUMBER: _ClassVar[int]
     LIFT_FIELD_NUMBER: _ClassVar[int]
+    RECALL_NEW_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     predicted_now: int
@@ -604,7 +605,8 @@ class PredictorReport(_message.Message):
     leaf_share: Share
     random_leaf_share: float
     lift: float
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., predicted_now: _Optional[int] = ..., precision: _Optional[_Union[Share, _Mapping]] = ..., recall: _Optional[_Union[Share, _Mapping]] = ..., leaf_share: _Optional[_Union[Share, _Mapping]] = ..., random_leaf_share: _Optional[float] = ..., lift: _Optional[float] = ...) -> None: ...
+    recall_new: Share
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., predicted_now: _Optional[int] = ..., precision: _Optional[_Union[Share, _Mapping]] = ..., recall: _Optional[_Union[Share, _Mapping]] = ..., leaf_share: _Optional[_Union[Share, _Mapping]] = ..., random_leaf_share: _Optional[float] = ..., lift: _Optional[float] = ..., recall_new: _Optional[_Union[Share, _Mapping]] = ...) -> None: ...
 
 class TreeReportReply(_message.Message):
     __slots__ = ("predictors", "broadcasts", "failed_nodes", "since_us", "now_us", "grouping", "width", "widths")

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 import msgspec
 
 from eslurm.core.tree.results import EMPTY, Results
+from eslurm.core.tree.trace import Trace
 
 BroadcastId = int | bytes
 Peer = Hashable
@@ -55,13 +56,17 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """News of the lists that begin with `heads`; empty results only say that they are being worked on.
 
-    A final reply holds everything known of its lists, so a lost partial reply loses nothing.
+    A final reply holds everything known of its lists, so a lost partial reply loses nothing. With
+    `as_expected` it leaves out the nodes that answered as its `Broadcast` said: see `differences` there.
+    `trace` comes with the final reply of a traced broadcast.
     """
 
     broadcast_id: BroadcastId
     heads: tuple[int, ...]
     results: Results = EMPTY
     final: bool = False
+    as_expected: bool = False
+    trace: Trace | None = None
 
 
 class Leg(msgspec.Struct, frozen=True, gc=False):
@@ -113,7 +118,25 @@ class Suspect(msgspec.Struct, frozen=True):
     why: str
 
 
-Action = SendBroadcast | SendAck | SendReply | RunLocal | Suspect
+class Reallocated(msgspec.Struct, frozen=True):
+    """A notice: what a failed satellite still owed, so many `nodes`, went to the next one (E-15)."""
+
+    broadcast_id: BroadcastId
+    from_node: int
+    to_node: int
+    nodes: int
+
+
+class TookOver(msgspec.Struct, frozen=True):
+    """A notice: what a failed satellite still owed, so many `nodes`, is now sent from here (E-16)."""
+
+    broadcast_id: BroadcastId
+    from_node: int
+    nodes: int
+
+
+Notice = Suspect | Reallocated | TookOver
+Action = SendBroadcast | SendAck | SendReply | RunLocal | Notice
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +157,10 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     """How long a finished list waits for others of the same requester to share a reply."""
     margin_max_us: int = 1_000_000
     """The most that a relay keeps of the remaining time for its own answer; never above a tenth."""
+    recheck_delay_us: int = 50_000
+    """How long a node that was refused, and may be starting again, gets before the second look at it."""
+    linger_us: int = 500_000
+    """How long a relay that serves nodes keeps an answered broadcast at hand, for the next list of it."""
     max_unacknowledged: int = 1024
     max_live: int = 4096
     max_hops: int = 64
@@ -146,6 +173,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("keepalive_us must be at most half of progress_timeout_us")
         if not 0 < self.ack_floor_us <= self.ack_ceiling_us:
             raise ValueError("ack_floor_us must be positive and at most ack_ceiling_us")
+        if self.recheck_delay_us < 0:
+            raise ValueError("recheck_delay_us must not be negative")
         if min(self.max_unacknowledged, self.max_live, self.max_remembered, self.max_hops) < 1:
             raise ValueError("every bound must be at least 1")
 

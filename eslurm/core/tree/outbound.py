@@ -8,6 +8,7 @@ re-checks of suspects, so a mass failure cannot hold up the healthy part of a tr
 from __future__ import annotations
 
 from collections import deque
+from heapq import heappop, heappush
 
 from eslurm.core.tree.messages import Broadcast, Peer, SendBroadcast, Tuning
 from eslurm.core.tree.patience import Patience
@@ -21,6 +22,8 @@ class Outbound:
         self._tuning = tuning
         self._queue: deque[Send] = deque()
         self._rechecks: deque[Send] = deque()
+        self._postponed: list[tuple[int, int, Send]] = []
+        self._sequence = 0
         self._unacked: deque[Send] = deque()
         self.patience = Patience(tuning.ack_floor_us, tuning.ack_ceiling_us)
         self.in_flight = 0
@@ -28,15 +31,22 @@ class Outbound:
     @property
     def queued(self) -> int:
         """Sends that wait for their turn."""
-        return len(self._queue) + len(self._rechecks)
+        return len(self._queue) + len(self._rechecks) + len(self._postponed)
 
     def submit(self, send: Send) -> None:
         """Queue a send; `pump` lets it go."""
         (self._rechecks if send.recheck else self._queue).append(send)
 
+    def postpone(self, send: Send, until_us: int) -> None:
+        """Queue a send that is not to go before `until_us`."""
+        self._sequence += 1
+        heappush(self._postponed, (until_us, self._sequence, send))
+
     def pump(self, now_us: int) -> list[SendBroadcast]:
         """Let go as many queued sends as the cap allows, oldest first."""
         actions: list[SendBroadcast] = []
+        while self._postponed and self._postponed[0][0] <= now_us:
+            self.submit(heappop(self._postponed)[2])
         if not (self._queue or self._rechecks):
             return actions
         while self.in_flight < self._tuning.max_unacknowledged and (self._queue or self._rechecks):
@@ -59,32 +69,21 @@ class Outbound:
         send.deadline_us = record.deadline_us
         self.in_flight += 1
         self._unacked.append(send)
-        origin = record.broadcast
-        return SendBroadcast(
-            send.to_node,
-            Broadcast(
-                origin.broadcast_id,
-                tuple(send.nodes),
-                origin.width,
-                child_time_us,
-                origin.kind,
-                origin.command,
-                record.hop + 1,
-            ),
-        )
+        return SendBroadcast(send.to_node, _message(send, child_time_us))
 
     def acknowledged(self, send: Send, peer: Peer, now_us: int) -> None:
         """The child has the list. A late acknowledgement only teaches patience."""
         if send.state is SendState.SENT:
             self.in_flight -= 1
-            self.patience.note_ack(now_us - send.sent_us)
+            self.patience.note_ack(now_us - send.sent_us, now_us)
             send.state = SendState.ACKED
             send.peer = peer
-            send.progress_us = now_us
+            send.acked_us = send.progress_us = now_us
             self._forget_acknowledged()
         elif send.state is SendState.SUSPECT and send.peer is None:
             send.peer = peer
-            self.patience.note_ack(now_us - send.sent_us)
+            send.acked_us = now_us
+            self.patience.note_ack(now_us - send.sent_us, now_us)
 
     def end(self, send: Send, state: SendState) -> None:
         """The send is over: done, suspect or no longer wanted."""
@@ -106,13 +105,51 @@ class Outbound:
         return late
 
     def next_due_us(self) -> int | None:
-        """When the oldest unacknowledged send becomes overdue."""
+        """When the oldest unacknowledged send becomes overdue, or a postponed one may go."""
         self._forget_acknowledged()
+        while self._postponed and self._postponed[0][2].state is not SendState.QUEUED:
+            heappop(self._postponed)
+        due_us = self._postponed[0][0] if self._postponed else None
         if not self._unacked:
-            return None
-        return self._unacked[0].sent_us + self.patience.timeout_us()
+            return due_us
+        overdue_us = self._unacked[0].sent_us + self.patience.timeout_us()
+        return overdue_us if due_us is None else min(overdue_us, due_us)
 
     def _forget_acknowledged(self) -> None:
         # All sends share one time-out, so the queue is in due order and only its front matters.
         while self._unacked and self._unacked[0].state is not SendState.SENT:
             self._unacked.popleft()
+
+
+def _message(send: Send, time_us: int) -> Broadcast:
+    """What the child is told. Only a satellite hears how to arrange the list and what is expected of it."""
+    origin = send.record.broadcast
+    nodes = tuple(send.nodes)
+    if not send.via:
+        return Broadcast(
+            origin.broadcast_id,
+            nodes,
+            origin.width,
+            time_us,
+            origin.kind,
+            origin.command,
+            send.hop,
+            origin.grouping,
+            traced=origin.traced,
+        )
+    missing = send.record.missing_nodes
+    return Broadcast(
+        origin.broadcast_id,
+        nodes,
+        origin.width,
+        time_us,
+        origin.kind,
+        origin.command,
+        send.hop,
+        origin.grouping,
+        origin.root_width,
+        send.predicted,
+        origin.differences,
+        tuple(node for node in nodes if node in missing) if missing else (),
+        origin.traced,
+    )

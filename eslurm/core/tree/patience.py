@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import deque
 
 SAMPLES_MAX = 512
-RECALCULATE_EVERY = 128
+RECALCULATE_EVERY = 16
+WINDOW_US = 10_000_000
+"""How long a delay counts: one overload must not make a relay patient for good."""
 FIRST_ESTIMATE_AT = 16
 
 
@@ -20,7 +22,7 @@ class Patience:
     def __init__(self, floor_us: int, ceiling_us: int) -> None:
         self._floor_us = floor_us
         self._ceiling_us = ceiling_us
-        self._delays_us: deque[int] = deque(maxlen=SAMPLES_MAX)
+        self._delays: deque[tuple[int, int]] = deque(maxlen=SAMPLES_MAX)
         self._until_recalculation = FIRST_ESTIMATE_AT
         self._base_us = floor_us
         self.lag_us = 0
@@ -32,13 +34,16 @@ class Patience:
         """
         return self._base_us + 2 * self.lag_us
 
-    def note_ack(self, delay_us: int) -> None:
+    def note_ack(self, delay_us: int, now_us: int) -> None:
         """Learn from one acknowledgement; late ones count too, else the estimate could only shrink."""
-        self._delays_us.append(delay_us)
+        delays = self._delays
+        delays.append((now_us, delay_us))
         self._until_recalculation -= 1
         if self._until_recalculation == 0:
             self._until_recalculation = RECALCULATE_EVERY
-            ordered = sorted(self._delays_us)
+            while delays[0][0] < now_us - WINDOW_US:
+                delays.popleft()
+            ordered = sorted(delay for _, delay in delays)
             p99_us = ordered[(len(ordered) * 99) // 100]
             self._base_us = min(max(2 * p99_us, self._floor_us), self._ceiling_us)
 

@@ -13,9 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 
+from eslurm.core.tree.construct import TreeShape
+from eslurm.core.tree.grouping import find_grouping
 from eslurm.core.tree.messages import Broadcast, Peer
 from eslurm.core.tree.results import Outcome, Status
+from eslurm.core.tree.trace import Span, Trace
 
 NEVER_US = 1 << 62
 
@@ -34,21 +38,36 @@ class SendState(IntEnum):
 class Send:
     """One sub-list given to one child. `nodes[0]` names it in acknowledgements and replies.
 
-    `via` marks a child that is not one of the nodes (a satellite), whose verdicts are final;
-    `recheck` marks the direct look at a suspect. `older` are earlier sends of the same head.
+    `request` is the list it serves, `parent` the node of this process (or the root) that sends it, `hop` the
+    child's distance from the controller. `recheck` marks the direct look at a suspect. `older` are earlier
+    sends of the same head.
+
+    `via` marks a child that is not one of the nodes (a satellite), whose verdicts are final. Such a leg
+    has `predicted` nodes to arrange (E-24), `tries` says how often it was handed on (E-15), `judged` that
+    the keeper of the satellites knows its end.
     """
 
     record: Record
     to_node: int
     nodes: list[int]
+    request: Request
+    parent: int
+    hop: int
     via: bool = False
     recheck: bool = False
+    predicted: tuple[int, ...] = ()
+    tries: int = 0
+    judged: bool = False
     older: Send | None = None
     state: SendState = SendState.QUEUED
     sent_us: int = 0
+    acked_us: int = 0
     progress_us: int = 0
+    done_us: int = 0
     deadline_us: int = 0
     peer: Peer = None
+    cause: str = ""
+    trace: Trace | None = None
 
     def chain(self) -> Iterator[Send]:
         """This send and the older ones of the same head."""
@@ -60,7 +79,11 @@ class Send:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One list that one requester asked for."""
+    """One list that one requester asked for.
+
+    With `expected` the requester wants to hear of surprises only: of nodes that are not ok, and of those in
+    this set, which do not answer as a rule, that are not unreached. A traced one keeps what was sent for it.
+    """
 
     requester: Requester
     head: int
@@ -69,6 +92,9 @@ class Request:
     missing: int = 0
     closed: bool = True
     muted: bool = False
+    expected: frozenset[int] | None = None
+    sends: list[Send] | None = None
+    walked: list[Span] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +122,10 @@ class Requester:
 
 
 class Record:
-    """One live broadcast in one process; see the module's invariant."""
+    """One live broadcast in one process; see the module's invariant.
+
+    Raises ValueError when the broadcast's grouping is unknown.
+    """
 
     __slots__ = (
         "broadcast",
@@ -104,23 +133,29 @@ class Record:
         "cover",
         "deadline_us",
         "dirty",
-        "hop",
+        "missing_nodes",
         "outcomes",
         "requesters",
+        "rests_until_us",
         "sends",
+        "shape",
         "started",
         "timer_us",
+        "unreached",
         "unreported",
         "waiters",
     )
 
     def __init__(self, broadcast: Broadcast) -> None:
         self.broadcast = broadcast
-        self.hop = broadcast.hop
+        self.shape = _shape(broadcast.width, broadcast.root_width, broadcast.grouping)
+        self.missing_nodes = frozenset(broadcast.missing)
         self.deadline_us = 0
         self.closed = False
+        self.rests_until_us = 0
         self.waiters: dict[int, Request | list[Request] | None] = {}
         self.outcomes: dict[int, Outcome] = {}
+        self.unreached: set[int] = set()
         self.started: set[int] = set()
         self.sends: dict[int, Send] = {}
         self.cover: dict[int, Send] = {}
@@ -137,8 +172,10 @@ class Record:
             known = self.requesters[source] = Requester(self, source)
         return known
 
-    def ask(self, requester: Requester, nodes: tuple[int, ...], deadline_us: int) -> bool:
-        """Register a requester's list; True when none of its nodes was known before.
+    def ask(
+        self, requester: Requester, nodes: tuple[int, ...], deadline_us: int, expected: frozenset[int] | None
+    ) -> tuple[Request, bool]:
+        """Register a requester's list; True beside it when none of its nodes was known before.
 
         The same list asked again is one request with the later deadline, and is answered again.
         """
@@ -146,17 +183,24 @@ class Record:
         requester.due_us = min(requester.due_us, deadline_us)
         request = requester.requests.get(nodes[0])
         if request is None:
-            request = requester.requests[nodes[0]] = Request(requester, nodes[0], nodes, deadline_us)
+            request = Request(requester, nodes[0], nodes, deadline_us, expected=expected)
+            if self.broadcast.traced:
+                request.sends, request.walked = [], []
+            requester.requests[nodes[0]] = request
             self._open(request)
         else:
             self._ask_again(request, nodes, deadline_us)
+            if request.expected is None or expected is None:
+                request.expected = None
+            else:
+                request.expected |= expected
         unknown = self._await(request, nodes)
         request.missing = len(request.members)
         if self.outcomes:
             request.missing -= sum(node in self.outcomes for node in request.members)
         if request.missing == 0:
             self.finish(request)
-        return unknown
+        return request, unknown
 
     def _open(self, request: Request) -> None:
         request.closed = False
@@ -209,6 +253,10 @@ class Record:
             elif outcome is old or outcome <= old:
                 continue
             outcomes[node] = outcome
+            if outcome.status is Status.UNREACHED:
+                self.unreached.add(node)
+            elif old is not None:
+                self.unreached.discard(node)
             waiting = waiters[node]
             if waiting is None:
                 continue
@@ -217,6 +265,12 @@ class Record:
             else:
                 for request in waiting:
                     self._tell(request, node, old is None)
+
+    def forget_unreached(self) -> None:
+        """Whoever asks for these nodes again wants another try."""
+        for node in self.unreached:
+            del self.outcomes[node]
+        self.unreached.clear()
 
     def _tell(self, request: Request, node: int, first: bool) -> None:
         if request.closed:
@@ -235,11 +289,31 @@ class Record:
         send.older = self.sends.get(head)
         self.sends[head] = send
         self.cover.update(dict.fromkeys(send.nodes, send))
+        if send.request.sends is not None:
+            send.request.sends.append(send)
 
     def all_sends(self) -> Iterator[Send]:
         """Every send of this broadcast."""
         for newest in self.sends.values():
             yield from newest.chain()
+
+    def sends_of(self, heads: Iterable[int]) -> list[Send]:
+        """Every send that began with one of these nodes."""
+        return [send for head in heads if head in self.sends for send in self.sends[head].chain()]
+
+    def addressed(self, heads: Iterable[int], peer: Peer) -> list[Send]:
+        """The sends that a message of `peer` about these heads is about."""
+        found: list[Send] = []
+        sends = self.sends
+        for head in heads:
+            newest = sends.get(head)
+            if newest is None:
+                continue
+            if newest.older is None:
+                found.append(newest)
+            else:
+                found.extend(_meant(list(newest.chain()), peer))
+        return found
 
     def owed_by(self, send: Send) -> list[int]:
         """The nodes without an outcome for which this very send answers, in list order."""
@@ -261,3 +335,23 @@ class Record:
         """Whether the node itself has answered."""
         outcome = self.outcomes.get(node)
         return outcome is not None and outcome.status is not Status.UNREACHED
+
+
+@lru_cache(maxsize=64)
+def _shape(width: int, root_width: int, grouping: str) -> TreeShape:
+    return TreeShape(width, root_width, find_grouping(grouping))
+
+
+def _meant(chain: list[Send], peer: Peer) -> list[Send]:
+    """Those of the sends of one head, newest first, that `peer` has been given.
+
+    Processes of nodes all work for the same head. But of a leg that was handed on several satellites have a
+    list with this head, and each speaks for its own: one that is known by its earlier messages, else one
+    that is still to acknowledge, else one that never did in time.
+    """
+    if not any(send.via for send in chain):
+        return chain
+    known = [send for send in chain if send.peer == peer]
+    waiting = [send for send in chain if send.state is SendState.SENT]
+    late = [send for send in chain if send.state is SendState.SUSPECT and send.peer is None]
+    return known or waiting[:1] or late[:1]

@@ -7,7 +7,9 @@ Protocol: acknowledge at once, split the list as the positional tree says (E-20)
 its first node, do the own part, merge what comes back, answer each requester before its own deadline
 with what is known. A child that does not acknowledge in time, or acknowledges and then breaks its
 link or falls silent, is a suspect: its groups are adopted at once (E-31, X-15), and the root of the
-tree looks at each suspect directly, once, before it calls a node unreached.
+tree looks at each suspect directly, once, before it calls a node unreached. A root puts nodes that are
+predicted to fail on leaves before it splits (E-22); a satellite's share that fails goes to the next
+satellite or becomes this relay's own tree (E-15, E-16).
 
 Invariants:
 - a local node is started at most once per broadcast, however many copies arrive;
@@ -20,7 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eslurm.core.tree.grouping import POSITIONAL, Grouping
+from eslurm.core.tree.children import Children
+from eslurm.core.tree.construct import arrange
+from eslurm.core.tree.differences import expected_by
+from eslurm.core.tree.grouping import find_grouping
+from eslurm.core.tree.learning import learn
+from eslurm.core.tree.legs import LegKeeper
 from eslurm.core.tree.memory import Memory
 from eslurm.core.tree.messages import (
     DEFAULT_TUNING,
@@ -31,24 +38,24 @@ from eslurm.core.tree.messages import (
     Leg,
     Peer,
     Reply,
-    RunLocal,
     SendAck,
     SendReply,
-    Suspect,
     Tuning,
 )
-from eslurm.core.tree.outbound import Outbound
-from eslurm.core.tree.record import Record, Requester, Send, SendState
+from eslurm.core.tree.record import Record, Requester, SendState
 from eslurm.core.tree.reporting import close_overdue, next_report_us, take_final, take_progress
-from eslurm.core.tree.results import EMPTY, Outcome, Status, unreached
+from eslurm.core.tree.results import EMPTY, Outcome, unreached
 from eslurm.core.tree.timers import Timers
+from eslurm.core.tree.trace import LINK_LOST, NO_ACK, ROOT
+from eslurm.core.tree.tracing import keep
 
 
 class Relay:
     """The relay of one process. Every input takes the time in microseconds and returns actions.
 
     `root` is for processes that receive lists they are no part of (satellite, controller): they
-    re-check suspects. Others refuse a list whose first node they do not serve.
+    arrange lists and re-check suspects. Others refuse a list whose first node they do not serve. `keeper`
+    is the controller's, for the broadcasts that it starts with legs.
     """
 
     def __init__(
@@ -56,17 +63,18 @@ class Relay:
         local: Iterable[int] = (),
         *,
         root: bool = False,
-        grouping: Grouping = POSITIONAL,
+        keeper: LegKeeper | None = None,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         self._local = set(local)
         self._root = root
-        self._grouping = grouping
         self._tuning = tuning
         self._live: dict[BroadcastId, Record] = {}
+        self._resting: dict[Record, None] = {}
         self._memory = Memory(tuning)
-        self._outbound = Outbound(tuning)
         self._timers = Timers()
+        self._children = Children(self._local, root, keeper, tuning, self._timers)
+        self._outbound = self._children.outbound
         self._touched: dict[Record, None] = {}
 
     # What is watched from outside (each has a bound in `Tuning`).
@@ -74,7 +82,12 @@ class Relay:
     @property
     def live(self) -> int:
         """Broadcasts under way."""
-        return len(self._live)
+        return len(self._live) - len(self._resting)
+
+    @property
+    def live_nodes(self) -> int:
+        """Nodes of those."""
+        return sum(len(record.waiters) for record in self._live.values() if record.unreported)
 
     @property
     def remembered(self) -> int:
@@ -118,8 +131,9 @@ class Relay:
     def start(self, source: Peer, broadcast: Broadcast, legs: Sequence[Leg], now_us: int) -> list[Action]:
         """Begin a broadcast whose first level is given: one leg per satellite, none of them a node.
 
-        `broadcast.nodes` must be the legs' nodes in order. A leg that fails is taken over: its nodes
-        become this relay's own tree (E-16). The answer comes as a `SendReply` to `source`.
+        `broadcast.nodes` must be the legs' nodes. What a failed leg owes goes to whom the keeper names, or
+        becomes this relay's own tree (E-15, E-16). The answer comes as a `SendReply` to `source`, complete
+        even if the satellites tell differences only.
         """
         return self._serve(source, broadcast, legs, now_us)
 
@@ -134,8 +148,8 @@ class Relay:
         record = self._live.get(ack.broadcast_id)
         if record is None:
             return []
-        for send in _sends(record, ack.heads):
-            self._heard(send, peer, now_us)
+        for send in record.addressed(ack.heads, peer):
+            self._children.on_heard(send, peer, now_us)
         return self._conclude(now_us, [])
 
     def on_refused(
@@ -146,9 +160,10 @@ class Relay:
         record = self._live.get(broadcast_id)
         if record is None:
             return out
-        for send in _sends(record, heads):
+        for send in record.sends_of(heads):
             if send.state is SendState.SENT:
-                self._suspect(send, why, now_us, out)
+                self._children.suspect(send, why, now_us, out)
+                self._touched[record] = None
         return self._conclude(now_us, out)
 
     def on_reply(self, peer: Peer, reply: Reply, now_us: int) -> list[Action]:
@@ -156,14 +171,17 @@ class Relay:
         record = self._live.get(reply.broadcast_id)
         if record is None:
             return []
-        sends = _sends(record, reply.heads)
+        sends = record.addressed(reply.heads, peer)
         for send in sends:
-            self._heard(send, peer, now_us)
-        self._learn(record, reply, any(send.via for send in sends))
+            self._children.on_heard(send, peer, now_us)
+        doubts = learn(record, reply, sends)
+        if sends:
+            self._children.doubt(record, sends[0].request, doubts, now_us)
         if reply.final:
             for send in sends:
-                if send.state is SendState.ACKED and not record.owed_by(send):
-                    self._outbound.end(send, SendState.DONE)
+                self._children.on_final(send, now_us)
+            if reply.trace is not None and sends:
+                keep(sends[0], reply.trace)
         self._touched[record] = None
         return self._conclude(now_us, [])
 
@@ -177,7 +195,8 @@ class Relay:
                     request.muted = True
             for send in list(record.all_sends()):
                 if send.state is SendState.ACKED and send.peer == peer:
-                    self._suspect(send, "link lost", now_us, out)
+                    self._children.suspect(send, LINK_LOST, now_us, out)
+                    self._touched[record] = None
         return self._conclude(now_us, out)
 
     def on_local_result(
@@ -199,19 +218,32 @@ class Relay:
         late_us = max(0, now_us - due_us) if due_us is not None else 0
         self._outbound.patience.note_lag(max(lag_us, late_us))
         for send in self._outbound.overdue(now_us):
-            self._suspect(send, "no acknowledgement", now_us, out)
+            self._children.suspect(send, NO_ACK, now_us, out)
+            self._touched[send.record] = None
         for item in self._timers.pop_due(now_us):
             if isinstance(item, Record):
-                self._check_progress(item, now_us, out)
+                self._look_at(item, now_us, out)
             else:
                 self._attend(item, now_us, out)
         self._memory.purge(now_us)
         return self._conclude(now_us, out)
 
+    def _look_at(self, record: Record, now_us: int, out: list[Action]) -> None:
+        if record.unreported:
+            self._children.check_progress(record, now_us, out)
+            self._touched[record] = None
+        elif record.rests_until_us <= now_us:
+            self._close(record, now_us)
+        else:
+            self._timers.schedule(record, record.rests_until_us)
+
     def next_timer_us(self) -> int | None:
         """When `on_timer` wants to be called next; None when nothing is pending."""
-        due = (self._outbound.next_due_us(), self._timers.next_us(), self._memory.next_expiry_us())
-        return min((at_us for at_us in due if at_us is not None), default=None)
+        due_us = self._outbound.next_due_us()
+        for at_us in (self._timers.next_us(), self._memory.next_expiry_us()):
+            if at_us is not None and (due_us is None or at_us < due_us):
+                due_us = at_us
+        return due_us
 
     # Serving a list.
 
@@ -226,21 +258,26 @@ class Relay:
         if refusal:
             return [SendAck(source, Ack(broadcast_id, nodes[:1], refusal))]
         out: list[Action] = [SendAck(source, Ack(broadcast_id, nodes[:1]))]
-        record = self._open(broadcast)
+        record = self._open(broadcast, now_us)
         requester = record.requester(source)
         if not requester.open:
             requester.keepalive_at_us = now_us + self._tuning.keepalive_us
         deadline_us = now_us + broadcast.deadline_us
-        unknown = record.ask(requester, nodes, deadline_us)
+        expected = expected_by(broadcast) if self._root else None
+        request, unknown = record.ask(requester, nodes, deadline_us, expected)
         self._timers.schedule(requester, min(deadline_us, requester.keepalive_at_us))
-        run: list[int] = []
         if legs is not None:
-            for leg in legs:
-                self._send(record, Send(record, leg.to_node, list(leg.nodes), via=True))
+            self._children.give_legs(record, request, legs)
+        elif self._root:
+            order = arrange(nodes, broadcast.predicted, record.shape) if broadcast.predicted else nodes
+            groups = record.shape.split_root(order if unknown else self._uncovered(record, order))
+            self._children.give(record, request, groups, ROOT, broadcast.hop + 1, now_us, out)
         else:
-            tail = self._start_head(record, nodes, run)
-            self._spread(record, tail if unknown else self._uncovered(record, tail), run)
-        self._run(record, run, now_us, out)
+            run = () if nodes[0] in record.started else nodes[:1]
+            record.started.update(run)
+            tail = nodes[1:] if unknown else self._uncovered(record, nodes[1:])
+            groups = record.shape.grouping.split(tail, record.shape.width)
+            self._children.give(record, request, groups, nodes[0], broadcast.hop + 1, now_us, out, run=run)
         self._touched[record] = None
         return self._conclude(now_us, out)
 
@@ -248,6 +285,10 @@ class Relay:
         """Why this list is not served, or an empty text."""
         if broadcast.width < 1:
             return f"tree width {broadcast.width}"
+        try:
+            find_grouping(broadcast.grouping)
+        except ValueError as error:
+            return str(error)
         if broadcast.deadline_us <= 0:
             return "the deadline has passed"
         if broadcast.hop > self._tuning.max_hops:
@@ -256,28 +297,22 @@ class Relay:
             return "the node is not served here"
         record = self._live.get(broadcast.broadcast_id)
         if record is None:
-            return "busy" if len(self._live) >= self._tuning.max_live else ""
+            return "busy" if self.live >= self._tuning.max_live else ""
         if record.broadcast.command != broadcast.command:
             return "another command has this broadcast id"
         return ""
 
-    def _open(self, broadcast: Broadcast) -> Record:
+    def _open(self, broadcast: Broadcast, now_us: int) -> Record:
         record = self._live.get(broadcast.broadcast_id)
         if record is None:
+            if self._resting and len(self._live) >= self._tuning.max_live:
+                self._close(next(iter(self._resting)), now_us)
             record = self._live[broadcast.broadcast_id] = Record(broadcast)
             self._memory.restore(record)
+        self._resting.pop(record, None)
         return record
 
-    def _start_head(self, record: Record, nodes: tuple[int, ...], run: list[int]) -> tuple[int, ...]:
-        """Start the addressee if it is ours; what is left is to be split."""
-        if nodes[0] not in self._local:
-            return nodes
-        if nodes[0] not in record.started:
-            run.append(nodes[0])
-            record.started.add(nodes[0])
-        return nodes[1:]
-
-    def _uncovered(self, record: Record, tail: tuple[int, ...]) -> list[int]:
+    def _uncovered(self, record: Record, tail: Sequence[int]) -> list[int]:
         """The nodes of a further copy for which nothing is under way that it may wait for.
 
         Waiting on a send whose head is not in the copy's own list could close a circle between
@@ -299,131 +334,6 @@ class Relay:
                 todo.append(node)
         return todo
 
-    def _spread(
-        self, record: Record, nodes: Sequence[int], run: list[int], wanted: set[int] | None = None
-    ) -> None:
-        """Split, walking through local heads in this very call, and send the other groups.
-
-        With `wanted` (an adoption) the groups are those of the whole list, as the suspect would have
-        made them, but only the wanted nodes and the living heads on the way to them are sent.
-        """
-        width = record.broadcast.width
-        pending: list[Sequence[int]] = [nodes] if nodes else []
-        while pending:
-            for group in self._grouping.split(pending.pop(), width):
-                head = group[0]
-                if head in self._local:
-                    if head not in record.started:
-                        record.started.add(head)
-                        run.append(head)
-                elif wanted is None:
-                    self._send(record, Send(record, head, group))
-                    continue
-                elif head in wanted or record.is_alive(head):
-                    rest = [node for node in group[1:] if node in wanted]
-                    if rest or head in wanted:
-                        self._send(record, Send(record, head, [head, *rest]))
-                    continue
-                if len(group) > 1:
-                    pending.append(group[1:])
-
-    def _send(self, record: Record, send: Send) -> None:
-        record.add_send(send)
-        self._outbound.submit(send)
-
-    def _run(self, record: Record, run: list[int], now_us: int, out: list[Action]) -> None:
-        if run:
-            origin = record.broadcast
-            out.append(
-                RunLocal(
-                    origin.broadcast_id,
-                    tuple(run),
-                    origin.kind,
-                    origin.command,
-                    record.deadline_us - now_us,
-                )
-            )
-
-    # Watching the children.
-
-    def _heard(self, send: Send, peer: Peer, now_us: int) -> None:
-        """A sign of life for a send; a reply that overtook its acknowledgement counts as one."""
-        self._outbound.acknowledged(send, peer, now_us)
-        if send.state is SendState.ACKED:
-            send.progress_us = now_us
-            self._timers.schedule(send.record, now_us + self._tuning.progress_timeout_us)
-
-    def _check_progress(self, record: Record, now_us: int, out: list[Action]) -> None:
-        patience_us = self._tuning.progress_timeout_us + self._outbound.patience.lag_us
-        for send in list(record.all_sends()):
-            if send.state is not SendState.ACKED:
-                continue
-            if send.progress_us + patience_us <= now_us:
-                self._suspect(send, "no progress", now_us, out)
-            else:
-                self._timers.schedule(record, send.progress_us + patience_us)
-
-    def _suspect(self, send: Send, why: str, now_us: int, out: list[Action]) -> None:
-        """Take a child's list back: recheck or report the child, adopt what it was to relay."""
-        record = send.record
-        owed = record.owed_by(send)
-        self._outbound.end(send, SendState.SUSPECT if owed else SendState.DONE)
-        self._touched[record] = None
-        if not owed:
-            return
-        if send.recheck:
-            record.resolve(owed, unreached(why))
-            return
-        out.append(Suspect(record.broadcast.broadcast_id, send.to_node, why))
-        wanted = set(owed)
-        tail = send.nodes
-        if not send.via:
-            wanted.discard(send.to_node)
-            tail = tail[1:]
-            if owed[0] == send.to_node:
-                self._doubt(record, send.to_node, unreached(why))
-        run: list[int] = []
-        if wanted:
-            self._spread(record, tail, run, wanted)
-        self._run(record, run, now_us, out)
-
-    def _doubt(self, record: Record, node: int, outcome: Outcome) -> None:
-        """Nobody reached the node: the root looks for itself, others pass the doubt on."""
-        if self._root:
-            self._send(record, Send(record, node, [node], recheck=True))
-        else:
-            record.resolve((node,), outcome)
-
-    # Results.
-
-    def _learn(self, record: Record, reply: Reply, via: bool) -> None:
-        heads = set(reply.heads)
-        longest = len(record.waiters)
-        for row in reply.results.rows:
-            for start, length in zip(row.starts, row.lengths, strict=False):
-                if length > longest:
-                    # Nobody asked for that many nodes: a broken sender must not cost us the time.
-                    continue
-                nodes = range(start, start + length)
-                if row.outcome.status is Status.UNREACHED:
-                    self._hear_unreached(record, nodes, row.outcome, heads, via)
-                else:
-                    record.resolve(nodes, row.outcome)
-
-    def _hear_unreached(
-        self, record: Record, nodes: range, outcome: Outcome, heads: set[int], via: bool
-    ) -> None:
-        for node in nodes:
-            if node in record.outcomes or node in record.started or node not in record.waiters:
-                continue
-            send = record.cover.get(node)
-            if send is not None and send.state < SendState.DONE and send.nodes[0] not in heads:
-                continue
-            if via or (send is not None and send.recheck):
-                record.resolve((node,), outcome)
-            else:
-                self._doubt(record, node, outcome)
-
     # Answering the requesters.
 
     def _attend(self, requester: Requester, now_us: int, out: list[Action]) -> None:
@@ -435,7 +345,7 @@ class Relay:
             _put(take_final(requester), out)
         flush_due = requester.flush_at_us is not None and requester.flush_at_us <= now_us
         if flush_due or (requester.open and requester.keepalive_at_us <= now_us):
-            _put(take_progress(requester, now_us + self._tuning.keepalive_us), out)
+            _put(take_progress(requester, self._tuning, now_us), out)
         self._schedule_report(requester, now_us)
 
     def _schedule_report(self, requester: Requester, now_us: int) -> None:
@@ -451,10 +361,11 @@ class Relay:
             for requester in record.dirty:
                 self._settle(requester, now_us, out)
             record.dirty.clear()
-            if record.unreported == 0 and not record.closed:
-                self._close(record, now_us)
+            if record.unreported == 0 and not record.closed and record not in self._resting:
+                self._rest(record, now_us)
         self._touched.clear()
-        out.extend(self._outbound.pump(now_us))
+        if self._outbound.queued:
+            out.extend(self._outbound.pump(now_us))
         return out
 
     def _settle(self, requester: Requester, now_us: int, out: list[Action]) -> None:
@@ -463,23 +374,25 @@ class Relay:
         elif requester.finished:
             _put(take_final(requester), out)
 
+    def _rest(self, record: Record, now_us: int) -> None:
+        """All lists are answered. Where one process serves many nodes the next list of the broadcast may be on its way:
+        to store and restore all that is known for each of them would cost the square of their number.
+        """
+        if self._root or not self._tuning.linger_us:
+            self._close(record, now_us)
+            return
+        self._children.close(record, now_us)
+        record.forget_unreached()
+        self._resting[record] = None
+        record.rests_until_us = now_us + self._tuning.linger_us
+        self._timers.schedule(record, record.rests_until_us)
+
     def _close(self, record: Record, now_us: int) -> None:
         del self._live[record.broadcast.broadcast_id]
-        for send in record.all_sends():
-            self._outbound.end(send, SendState.DONE)
+        self._resting.pop(record, None)
+        self._children.close(record, now_us)
         self._memory.store(record, now_us)
         record.close()
-
-
-def _sends(record: Record, heads: Iterable[int]) -> list[Send]:
-    """Every send of this broadcast that began with one of these nodes."""
-    found = []
-    for head in heads:
-        send = record.sends.get(head)
-        while send is not None:
-            found.append(send)
-            send = send.older
-    return found
 
 
 def _put(reply: SendReply | None, out: list[Action]) -> None:

@@ -1,16 +1,19 @@
 """What a relay tells a requester, and when it wants to tell it.
 
-Invariant: a final reply holds every node of its lists; a node without an outcome is unreached in it,
-which says nothing about the node for other requesters with a later deadline.
+Invariant: a final reply holds every node of its lists, but for those that answered as a requester who
+wants differences only expects; a node without an outcome is unreached in it, which says nothing about
+the node for other requesters with a later deadline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eslurm.core.tree.differences import surprises
 from eslurm.core.tree.messages import Reply, SendReply, Tuning
 from eslurm.core.tree.record import NEVER_US, Request, Requester
 from eslurm.core.tree.results import EMPTY, collect, unreached
+from eslurm.core.tree.tracing import trace_of
 
 NO_OUTCOME = unreached("no outcome by the deadline")
 
@@ -66,23 +69,44 @@ def take_final(requester: Requester) -> SendReply | None:
         return None
     if len(audible) < len(requests):
         told = _members(audible)
-    results = collect(told, record.outcomes, NO_OUTCOME)
+    expected = _expected(audible)
+    if expected is not None:
+        told = surprises(told, record.outcomes, expected)
+    results = collect(told, record.outcomes, NO_OUTCOME) if told else EMPTY
     heads = tuple(request.head for request in audible)
-    return SendReply(requester.source, Reply(record.broadcast.broadcast_id, heads, results, True))
+    trace = trace_of(audible) if record.broadcast.traced else None
+    reply = Reply(record.broadcast.broadcast_id, heads, results, True, expected is not None, trace)
+    return SendReply(requester.source, reply)
 
 
-def take_progress(requester: Requester, keepalive_at_us: int) -> SendReply | None:
-    """Partial results, or the bare sign that the open lists are being worked on."""
+def take_progress(requester: Requester, tuning: Tuning, now_us: int) -> SendReply | None:
+    """Partial results, or the bare sign that the open lists are being worked on; None for nothing to say."""
     record = requester.record
-    heads = tuple(request.head for request in requester.open_requests() if not request.muted)
+    audible = [request for request in requester.open_requests() if not request.muted]
+    heads = tuple(request.head for request in audible)
     fresh = requester.fresh
+    expected = _expected(audible)
+    if expected is not None:
+        fresh = surprises(fresh, record.outcomes, expected)
     results = collect(fresh, record.outcomes, NO_OUTCOME) if fresh else EMPTY
     requester.fresh = []
     requester.flush_at_us = None
-    requester.keepalive_at_us = keepalive_at_us
+    if expected is not None and not fresh and now_us < requester.keepalive_at_us:
+        return None
+    requester.keepalive_at_us = now_us + tuning.keepalive_us
     if not heads:
         return None
     return SendReply(requester.source, Reply(record.broadcast.broadcast_id, heads, results))
+
+
+def _expected(requests: Sequence[Request]) -> frozenset[int] | None:
+    """The nodes of these lists that do not answer as a rule; None unless all want differences only."""
+    if len(requests) == 1:
+        return requests[0].expected
+    sets = [request.expected for request in requests if request.expected is not None]
+    if len(sets) < len(requests) or not sets:
+        return None
+    return frozenset().union(*sets)
 
 
 def _members(requests: list[Request]) -> Sequence[int]:

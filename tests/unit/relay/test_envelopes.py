@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eslurm.core.tree.messages import Ack, Broadcast, Reply
 from eslurm.core.tree.results import OK, failed, from_mapping, unreached
+from eslurm.core.tree.trace import NEVER_US, ROOT, SPANS_MAX, Span, Trace, from_spans
 from eslurm.relay.book import ENTRIES_PER_ITEM, AddressBook
 from eslurm.relay.envelopes import (
     EnvelopeError,
@@ -21,7 +22,7 @@ from eslurm.relay.envelopes import (
 from eslurm.v1 import link_pb2
 
 NODES = st.lists(st.integers(0, 1 << 31), max_size=20, unique=True).map(tuple)
-OUTCOMES = st.sampled_from([OK, failed("no"), failed("never"), unreached("silent")])
+OUTCOMES = st.sampled_from([OK, failed("no"), failed("never", 126), unreached("silent")])
 
 
 def over_the_wire(item: link_pb2.Item) -> link_pb2.Item:
@@ -37,6 +38,27 @@ def test_a_broadcast_keeps_its_order(nodes: tuple[int, ...], number: int, comman
     assert message.attachments[0].data == b"d"
 
 
+@given(NODES, NODES, st.booleans(), st.sampled_from(["positional", "balanced"]))
+def test_a_satellite_hears_how_to_make_its_tree(
+    predicted: tuple[int, ...], missing: tuple[int, ...], flag: bool, grouping: str
+) -> None:
+    broadcast = Broadcast(
+        1, (5, 4), 16, 9, "heartbeat", b"c", 1, grouping, 32, predicted, flag, missing, not flag
+    )
+    assert read_broadcast(over_the_wire(broadcast_item(broadcast)).broadcast) == broadcast
+
+
+def test_a_peer_of_an_earlier_version_is_understood() -> None:
+    nodes = link_pb2.NodeList(start=[3, 1], length=[1, 2])
+    old = link_pb2.Broadcast(id=1, nodes=nodes, width=2, deadline_us=5, kind="k", command=b"c", hop=1)
+    assert read_broadcast(old) == Broadcast(1, (3, 1, 2), 2, 5, "k", b"c", 1, "positional")
+    heads = link_pb2.NodeList(start=[3], length=[1])
+    failure = link_pb2.Outcome(nodes=nodes, status="failed", text="no")
+    reply = read_reply(link_pb2.BroadcastReply(id=1, final=True, heads=heads, outcomes=[failure]))
+    assert reply.results.expand() == dict.fromkeys([3, 1, 2], failed("no"))
+    assert (reply.as_expected, reply.trace) == (False, None)
+
+
 @given(NODES, st.dictionaries(st.integers(0, 99), OUTCOMES), st.booleans())
 def test_replies_and_acknowledgements_come_through(
     heads: tuple[int, ...], outcomes: dict[int, object], final: bool
@@ -45,6 +67,32 @@ def test_replies_and_acknowledgements_come_through(
     assert read_reply(over_the_wire(reply_item(reply)).broadcast_reply) == reply
     ack = Ack(5, heads, "busy" if final else "")
     assert read_ack(over_the_wire(ack_item(ack)).broadcast_ack) == ack
+
+
+SPANS = st.builds(
+    Span,
+    st.sampled_from([ROOT, -2, 0, 17]),
+    st.integers(0, 1 << 30),
+    st.integers(0, 64),
+    st.integers(1, 1 << 30),
+    st.integers(NEVER_US, 1 << 40),
+    st.integers(NEVER_US, 1 << 40),
+    st.sampled_from(["done", "local", "adopted: refused", "recheck"]),
+)
+
+
+@given(st.lists(SPANS, max_size=20), st.booleans())
+def test_a_trace_comes_through(spans: list[Span], is_cut: bool) -> None:
+    trace = from_spans(spans, 3 if is_cut else SPANS_MAX)
+    reply = Reply(5, (1,), final=True, as_expected=True, trace=trace)
+    assert read_reply(over_the_wire(reply_item(reply)).broadcast_reply) == reply
+
+
+def test_a_trace_without_end_is_cut() -> None:
+    spans = [link_pb2.Span(child=node) for node in range(SPANS_MAX + 5)]
+    reply = read_reply(link_pb2.BroadcastReply(id=1, trace=link_pb2.Trace(spans=spans, omitted=2)))
+    assert isinstance(reply.trace, Trace)
+    assert (len(reply.trace.spans), reply.trace.omitted) == (SPANS_MAX, 7)
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,22 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
+from eslurm.core.tree.grouping import split
+from eslurm.core.tree.legs import LegKeeper
 from eslurm.core.tree.messages import (
     DEFAULT_TUNING,
     Ack,
     Action,
     Broadcast,
     Leg,
+    Reallocated,
     Reply,
     RunLocal,
     SendAck,
     SendBroadcast,
     SendReply,
     Suspect,
+    TookOver,
     Tuning,
 )
 from eslurm.core.tree.relay import Relay
@@ -43,6 +47,8 @@ class Faults:
     dying: set[int] = field(default_factory=set)
     """Nodes whose process falls silent right after its first acknowledgement."""
     dying_breaks_link: bool = False
+    slow_us: dict[int, int] = field(default_factory=dict)
+    """What each message of a process takes longer."""
     loss: float = 0.0
     duplication: float = 0.0
     delay_max_us: int = 20_000
@@ -59,12 +65,13 @@ class Network:
         seed: int = 0,
         tuning: Tuning = DEFAULT_TUNING,
         satellites: Sequence[int] = (),
+        keeper: LegKeeper | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.process_of = dict(process_of)
         self.faults = faults
         self.now_us = 1_000_000
-        self.relays: dict[int, Relay] = {ROOT: Relay(root=True, tuning=tuning)}
+        self.relays: dict[int, Relay] = {ROOT: Relay(root=True, keeper=keeper, tuning=tuning)}
         for satellite in satellites:
             self.relays[satellite] = Relay(root=True, tuning=tuning)
             self.process_of[satellite] = satellite
@@ -80,6 +87,8 @@ class Network:
         self.dead_processes: set[int] = set()
         self.acted: Counter[int] = Counter()
         self.suspects: list[Suspect] = []
+        self.notices: list[Reallocated | TookOver] = []
+        self._held: dict[int, list[tuple[str, tuple[Any, ...]]]] = {}
         self.sent: Counter[str] = Counter()
         self.lists: list[tuple[int, ...]] = []
         self.answers: list[Reply] = []
@@ -95,10 +104,15 @@ class Network:
         heappush(self._heap, (self.now_us + delay_us, self._sequence, what))
 
     def broadcast(
-        self, nodes: Sequence[int], width: int, deadline_us: int = 60_000_000, legs: Sequence[Leg] = ()
+        self,
+        nodes: Sequence[int],
+        width: int,
+        deadline_us: int = 60_000_000,
+        legs: Sequence[Leg] = (),
+        **more: Any,
     ) -> None:
         """Let the root's caller begin broadcast 1."""
-        message = Broadcast(1, tuple(nodes), width, deadline_us, "test", b"command")
+        message = Broadcast(1, tuple(nodes), width, deadline_us, "test", b"command", **more)
         relay = self.relays[ROOT]
         if legs:
             actions = relay.start(CALLER, message, legs, self.now_us)
@@ -128,8 +142,21 @@ class Network:
         """Give one input to a process, if it lives."""
         if process in self.dead_processes:
             return
+        if process in self._held:
+            self._held[process].append((name, arguments))
+            return
         actions = getattr(self.relays[process], name)(*arguments, self.now_us)
         self._perform(process, actions)
+
+    def pause(self, process: int, for_us: int) -> None:
+        """The process stands still for a while; what comes meanwhile it finds when it goes on."""
+        if process not in self._held:
+            self._held[process] = []
+            self.at(for_us, lambda: self._go_on(process))
+
+    def _go_on(self, process: int) -> None:
+        for name, arguments in self._held.pop(process):
+            self.call(process, name, *arguments)
 
     def kill(self, process: int) -> None:
         """The process stops for good; peers learn of it when links break."""
@@ -151,8 +178,10 @@ class Network:
                 self._send_reply(process, action.to_source, action.reply)
             elif isinstance(action, RunLocal):
                 self._run_local(process, action)
-            else:
+            elif isinstance(action, Suspect):
                 self.suspects.append(action)
+            else:
+                self.notices.append(action)
         self._arm(process)
 
     def _arm(self, process: int) -> None:
@@ -166,19 +195,19 @@ class Network:
         if self._timer_at.get(process) == due_us:
             del self._timer_at[process]
         self.call(process, "on_timer")
-        if process not in self.dead_processes:
+        if process not in self.dead_processes and process not in self._held:
             self._arm(process)
 
-    def _later(self, what: Callable[[], None]) -> None:
-        self.at(self.rng.randint(100, self.faults.delay_max_us), what)
+    def _later(self, what: Callable[[], None], slow_us: int = 0) -> None:
+        self.at(self.rng.randint(100, self.faults.delay_max_us) + slow_us, what)
 
-    def _deliver(self, kind: str, what: Callable[[], None]) -> None:
+    def _deliver(self, kind: str, process: int, what: Callable[[], None]) -> None:
         """One message over the wire: lost, doubled and reordered as the faults say."""
         self.sent[kind] += 1
         copies = 1 + (self.rng.random() < self.faults.duplication)
         for _ in range(copies):
             if self.rng.random() >= self.faults.loss:
-                self._later(what)
+                self._later(what, self.faults.slow_us.get(process, 0))
 
     def _send_broadcast(self, process: int, action: SendBroadcast) -> None:
         message = action.broadcast
@@ -192,7 +221,9 @@ class Network:
             self.sent["broadcast"] += 1
         else:
             target = self.address_book[node]
-            self._deliver("broadcast", lambda: self._receive_broadcast(target, node, process, message))
+            self._deliver(
+                "broadcast", process, lambda: self._receive_broadcast(target, node, process, message)
+            )
 
     def _receive_broadcast(self, process: int, node: int, source: int, message: Broadcast) -> None:
         if process in self.dead_processes:
@@ -208,12 +239,12 @@ class Network:
 
     def _send_ack(self, process: int, target: Any, ack: Ack) -> None:
         if target != CALLER:
-            self._deliver("ack", lambda: self.call(target, "on_ack", process, ack))
+            self._deliver("ack", process, lambda: self.call(target, "on_ack", process, ack))
 
     def _send_reply(self, process: int, target: Any, reply: Reply) -> None:
         if target != CALLER:
             kind = "reply" if reply.results.rows else "keepalive"
-            self._deliver(kind, lambda: self.call(target, "on_reply", process, reply))
+            self._deliver(kind, process, lambda: self.call(target, "on_reply", process, reply))
         elif reply.final:
             self.answers.append(reply)
             self.finished_us = self.now_us
@@ -229,6 +260,41 @@ class Network:
                     process, "on_local_result", action.broadcast_id, (node,), outcome
                 ),
             )
+
+
+class Keeper:
+    """Names the satellites in turn, each at most once, and checks that every leg ends exactly once."""
+
+    def __init__(self, satellites: Sequence[int], tries_max: int = 2) -> None:
+        self.open: Counter[int] = Counter()
+        self.done: list[int] = []
+        self.failed: list[tuple[int, int, str]] = []
+        self._healthy = list(satellites)
+        self._tries_max = tries_max
+
+    def legs(self, nodes: Sequence[int]) -> list[Leg]:
+        """A share for each satellite."""
+        shares = split(nodes, len(self._healthy))
+        legs = [Leg(to, tuple(share)) for to, share in zip(self._healthy, shares, strict=False)]
+        self.open.update(leg.to_node for leg in legs)
+        return legs
+
+    def on_leg_done(self, to_node: int, now_us: int) -> None:
+        assert self.open[to_node] > 0
+        self.open[to_node] -= 1
+        self.done.append(to_node)
+
+    def on_leg_failed(self, to_node: int, tries: int, why: str, now_us: int) -> int | None:
+        assert self.open[to_node] > 0
+        self.open[to_node] -= 1
+        self.failed.append((to_node, tries, why))
+        if to_node in self._healthy:
+            self._healthy.remove(to_node)
+        if tries >= self._tries_max or not self._healthy:
+            return None
+        self._healthy.append(self._healthy.pop(0))
+        self.open[self._healthy[0]] += 1
+        return self._healthy[0]
 
 
 def some_fail(node: int) -> Outcome:

@@ -7,7 +7,7 @@ import pytest
 from eslurm.core.tree.messages import Tuning
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import OK, Outcome, Status, failed, unreached
-from tests.unit.tree.driving import SECOND, T0, ack, all_ok, order, ran, replies, reply
+from tests.unit.tree.driving import SECOND, T0, ack, all_ok, lists, order, ran, replies, reply
 
 TUNING = Tuning()
 
@@ -130,7 +130,7 @@ def finish(relay: Relay, broadcast_id: int, now_us: int, text: str = "x") -> Non
 
 
 def test_memory_is_bounded_in_age() -> None:
-    relay = Relay([1], tuning=Tuning(remember_us=5 * SECOND))
+    relay = Relay([1], tuning=Tuning(remember_us=5 * SECOND, linger_us=0))
     finish(relay, 7, T0)
     assert relay.next_timer_us() == T0 + 5 * SECOND
     relay.on_timer(T0 + 5 * SECOND)
@@ -138,7 +138,9 @@ def test_memory_is_bounded_in_age() -> None:
     assert relay.next_timer_us() is None
 
 
-@pytest.mark.parametrize("tuning", [Tuning(max_remembered=3), Tuning(max_remembered_bytes=5000)])
+@pytest.mark.parametrize(
+    "tuning", [Tuning(max_remembered=3, linger_us=0), Tuning(max_remembered_bytes=5000, linger_us=0)]
+)
 def test_memory_is_bounded_in_size_and_loses_the_oldest(tuning: Tuning) -> None:
     relay = Relay([1], tuning=tuning)
     for broadcast_id in range(10, 20):
@@ -160,3 +162,35 @@ def test_memory_is_bounded_in_size_and_loses_the_oldest(tuning: Tuning) -> None:
 def test_a_tuning_that_contradicts_itself_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Tuning(**wrong)
+
+
+def test_an_answered_broadcast_is_kept_at_hand_for_its_next_list() -> None:
+    relay = Relay([1, 2], tuning=Tuning(linger_us=SECOND))
+    finish(relay, 7, T0)
+    assert (relay.live, relay.remembered) == (0, 0)
+    assert ran(relay.on_broadcast("q", order([2]), T0 + 1)) == [2]
+    assert relay.live == 1
+    relay.on_local_result(7, [2], OK, T0 + 2)
+    relay.on_timer(T0 + 1 + SECOND)
+    assert relay.remembered == 0
+    relay.on_timer(T0 + 2 + SECOND)
+    assert relay.remembered == 1
+    assert ran(relay.on_broadcast("r", order([1]), T0 + 2 * SECOND)) == []
+
+
+def test_what_is_kept_at_hand_makes_room_for_new_broadcasts() -> None:
+    relay = Relay([1], tuning=Tuning(max_live=2, linger_us=SECOND))
+    for broadcast_id in range(7, 12):
+        finish(relay, broadcast_id, T0)
+    assert relay.live == 0
+    assert relay.remembered == 3
+    assert ran(relay.on_broadcast("q", order([1], broadcast_id=7), T0)) == []
+
+
+def test_a_node_that_was_not_reached_is_tried_again_by_the_next_list() -> None:
+    relay = Relay([1], tuning=Tuning(linger_us=SECOND))
+    relay.on_broadcast("p", order([1, 2]), T0)
+    relay.on_local_result(7, [1], OK, T0)
+    relay.on_refused(7, [2], "connection refused", T0)
+    assert relay.live == 0
+    assert lists(relay.on_broadcast("q", order([1, 2]), T0 + 1)) == [(2,)]

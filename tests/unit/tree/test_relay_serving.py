@@ -38,6 +38,7 @@ def test_answers_are_merged_and_sent_up_in_one_final_reply() -> None:
     actions = relay.on_reply("q", reply([4], {4: OK, 5: OK}), T0 + 4)
     assert replies(actions) == [("p", (1,), {**all_ok([1, 2, 4, 5]), 3: failed("disk full")}, True)]
     assert relay.live == 0
+    relay.on_timer(T0 + SECOND)
     assert relay.remembered == 1
 
 
