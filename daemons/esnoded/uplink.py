@@ -1,4 +1,9 @@
-"""The agent's way up: one satellite at a time, round robin; the controller as the last resort (E-16)."""
+"""The agent's way up, opened when there is something to say: one satellite, the controller as the last resort (E-16).
+
+Invariant: a way that was closed because nobody needed it (parked) is no loss: it is found again when somebody wants
+it, or when nothing has come down for so long that the cluster may have lost sight of this process. Any satellite that
+has a link to us already is as good as one that we dial.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,34 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
-from eslurm.ports.link import Link, LinkError, Links
+from eslurm.ports.door import Answered, Answerer, Caller
+from eslurm.ports.link import Link, LinkBusy, LinkError, Links, LinkSilent, is_idle_end
+from eslurm.rpc.links import Rng
+from eslurm.rpc.methods import Method
 
 log = logging.getLogger(__name__)
 
 RETRY_MIN_S = 0.1
 RETRY_MAX_S = 2.0
 SATELLITE_RETRY_S = 10.0
+LINE_S = 1.0
+"""A satellite that is busy is waited for up to here; with a longer line the next one is asked, too."""
+HOPE_S = 15.0
+"""The controller is spared for so long while a satellite may be busy or slow; when nobody listens there any more, it is
+asked at once. It could not bear all agents at a moment when everybody is slow."""
+SILENCE_S = 30.0
+"""Without a broadcast for this long (up to twice, so that not all come at once) the way up is opened."""
+WAIT_S = 5.0
+"""How long a call or a blob waits for the way up."""
 
 
 class Uplink:
     """`first` says where the round begins, so that many agents spread over the satellites.
 
-    `on_change` is called with the new link, or None when there is none.
+    `on_change` is called with the new link, or None when it was lost; of a parked link it does not hear: what was
+    on its way then is sent again by the clock of the outbox.
     """
 
     def __init__(
@@ -29,31 +48,63 @@ class Uplink:
         controller: str,
         first: int,
         on_change: Callable[[Link | None], None],
+        rng: Rng,
     ) -> None:
         turn = first % len(satellites) if satellites else 0
         self._satellites = (*satellites[turn:], *satellites[:turn])
         self._controller = controller
         self._links = links
         self._on_change = on_change
+        self._rng = rng
         self._next = 0
         self._told: dict[str, str] = {}
+        self._wanted = asyncio.Event()
+        self._found = asyncio.Event()
+        self._heard_s = 0.0
         self.link: Link | None = None
 
+    # ---- for those who have something to say ----
+
+    def want(self) -> None:
+        """Find a way up, unless there is one."""
+        self._wanted.set()
+
+    def on_heard(self) -> None:
+        """Something came down: the cluster knows where we are."""
+        self._heard_s = asyncio.get_running_loop().time()
+
+    async def get(self) -> Link | None:
+        """The way up, opened if need be; None when none is found for a while."""
+        if self.link is None or self.link.closed.is_set():
+            self.want()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_S):
+                    await self._found.wait()
+        return self.link
+
+    # ---- keeping it ----
+
     async def run(self) -> None:
-        """Keep a way up until cancelled."""
-        wait_s = RETRY_MIN_S
+        """Open the way up at first and whenever it is wanted, until cancelled."""
+        self.on_heard()
+        self.want()
         while True:
-            link = await self._find_satellite()
-            at_controller = False
-            if link is None and self._controller:
-                link = await self._dial(self._controller)
-                at_controller = link is not None
-            if link is None:
-                await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, RETRY_MAX_S)
-                continue
-            wait_s = RETRY_MIN_S
+            await self._until_wanted()
+            link, at_controller = await self._seek()
             await self._use(link, at_controller)
+
+    async def _until_wanted(self) -> None:
+        loop = asyncio.get_running_loop()
+        patience_s = SILENCE_S * (1.0 + self._rng.random())
+        while not self._wanted.is_set():
+            left_s = self._heard_s + patience_s - loop.time()
+            if left_s <= 0:
+                log.info("nothing has come down for %.0f s: looking for a way up", patience_s)
+                self.on_heard()
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._wanted.wait()
 
     async def _use(self, link: Link, at_controller: bool) -> None:
         """Stay with this link until it ends, or until a satellite is back when it leads to the controller."""
@@ -63,34 +114,88 @@ class Uplink:
                 async with asyncio.timeout(SATELLITE_RETRY_S if at_controller else None):
                     await link.closed.wait()
             if at_controller and not link.closed.is_set():
-                better = await self._find_satellite()
+                better, _busy_s = await self._ask_satellites()
                 if better is not None:
                     link, at_controller = better, False
                     self._set(link)
+        self.link = None
+        self._found.clear()
+        if is_idle_end(link.close_reason):
+            log.debug("the way up was parked")
+            return
         log.info("the way up has ended: %s", link.close_reason)
-        self._set(None)
+        self.want()
+        self._on_change(None)
 
-    async def _find_satellite(self) -> Link | None:
-        for _ in self._satellites:
-            link = await self._dial(self._satellites[self._next])
+    def _set(self, link: Link) -> None:
+        self.link = link
+        self._wanted.clear()
+        self._found.set()
+        log.debug("the way up is %s %s", link.peer.role, link.peer.endpoint)
+        self._on_change(link)
+
+    # ---- finding it ----
+
+    async def _seek(self) -> tuple[Link, bool]:
+        """A live link, and whether it leads to the controller."""
+        loop = asyncio.get_running_loop()
+        wait_s = RETRY_MIN_S
+        lost_hope_s = loop.time() + HOPE_S
+        while True:
+            link, busy_s = await self._ask_satellites()
             if link is not None:
-                return link
-            self._next = (self._next + 1) % len(self._satellites)
-        return None
+                return link, False
+            if self._controller and (busy_s is None or loop.time() > lost_hope_s):
+                link, busy_s = await self._dial(self._controller)
+                if link is not None:
+                    return link, True
+            if busy_s is None:
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_MAX_S)
+            else:
+                await asyncio.sleep(busy_s)
 
-    async def _dial(self, endpoint: str) -> Link | None:
+    async def _ask_satellites(self) -> tuple[Link | None, float | None]:
+        """A link to a satellite; or, when one lives but is busy, the time to wait."""
+        for endpoint in self._satellites:
+            link = self._links.find(endpoint)
+            if link is not None:
+                return link, None
+        shortest_s: float | None = None
+        for _ in self._satellites:
+            link, busy_s = await self._dial(self._satellites[self._next])
+            if link is not None:
+                return link, None
+            if busy_s is not None:
+                shortest_s = busy_s if shortest_s is None else min(busy_s, shortest_s)
+                if busy_s <= LINE_S:
+                    break
+            self._next = (self._next + 1) % len(self._satellites)
+        return None, shortest_s
+
+    async def _dial(self, endpoint: str) -> tuple[Link | None, float | None]:
         try:
             link = await self._links.get(endpoint)
+        except (LinkBusy, LinkSilent) as busy:
+            # Only a satellite that is busy itself says when to come back.
+            return None, busy.retry_after_s or RETRY_MIN_S * (1.0 + self._rng.random())
         except LinkError as error:
             if self._told.get(endpoint) != str(error):
                 self._told[endpoint] = str(error)
                 log.warning("no link to %s: %s", endpoint, error)
-            return None
+            return None, None
         self._told.pop(endpoint, None)
-        return None if link.closed.is_set() else link
+        return (None if link.closed.is_set() else link), None
 
-    def _set(self, link: Link | None) -> None:
-        self.link = link
-        if link is not None:
-            log.info("the way up is %s %s", link.peer.role, link.peer.endpoint)
-        self._on_change(link)
+
+class OnDemand:
+    """A node's door over a way up that may have to be opened first. Implements `ports.door.Answerer`."""
+
+    def __init__(self, uplink: Uplink, answerer: Answerer) -> None:
+        self._uplink = uplink
+        self._answerer = answerer
+
+    async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
+        """See `ports.door.Answerer`."""
+        await self._uplink.get()
+        return await self._answerer.answer(method, payload, caller)

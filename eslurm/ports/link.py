@@ -14,6 +14,10 @@ import msgspec
 
 from eslurm.v1 import link_pb2
 
+IDLE = "idle"
+"""The reason of an end that is no loss: nobody needed the link, and it is dialled again when somebody does."""
+CLOSED_BY_PEER = "closed by the peer: "
+
 
 class PeerInfo(msgspec.Struct, frozen=True):
     """Who is at the other end, as proven by its Hello. `process` is new at each start of the peer."""
@@ -41,12 +45,25 @@ class LinkUnreachable(LinkError):
         self.retry_after_s = retry_after_s
 
 
+class LinkBusy(LinkUnreachable):
+    """The peer lives but takes no more links now: worth another try after `retry_after_s`."""
+
+
+class LinkSilent(LinkUnreachable):
+    """The peer took too long or broke off: it may be dead, or only overloaded."""
+
+
 class LinkRefused(LinkError):
     """The peer answered and refused, or what it proved is not acceptable: retrying soon is useless."""
 
 
 class LinkClosed(LinkError):
     """The link ended before the bulk item was handed over."""
+
+
+def is_idle_end(reason: str) -> bool:
+    """Whether a link that ended with this reason was closed because nobody needed it, by whichever side."""
+    return reason.removeprefix(CLOSED_BY_PEER) == IDLE
 
 
 class Link(Protocol):

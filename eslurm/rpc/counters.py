@@ -10,9 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class LinkCounters:
-    """One set per process, shared by all of its links."""
+    """One set per process, shared by all of its links.
+
+    `sockets_now` are open connections: links, and dials and handshakes under way."""
 
     links_now: int = 0
+    sockets_now: int = 0
     links_up: int = 0
     links_down: int = 0
     dials: int = 0
@@ -29,6 +32,8 @@ class LinkCounters:
     unsupported_items: int = 0
     sink_errors: int = 0
     evictions: int = 0
+    links_parked: int = 0
+    links_put_off: int = 0
 
 
 @dataclass(slots=True)

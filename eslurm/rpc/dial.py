@@ -6,13 +6,22 @@ Invariant: a dial takes no longer than the connect timeout plus the hello timeou
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import grpc
 import grpc.aio
 
-from eslurm.ports.link import LinkError, LinkRefused, LinkSink, LinkUnreachable, PeerInfo
+from eslurm.ports.link import (
+    LinkBusy,
+    LinkError,
+    LinkRefused,
+    LinkSilent,
+    LinkSink,
+    LinkUnreachable,
+    PeerInfo,
+)
 from eslurm.rpc.counters import LinkCounters
-from eslurm.rpc.hello import LocalPeer, Session, examine, first_frame, make_hello, only_item
+from eslurm.rpc.hello import LocalPeer, Session, busy_after_s, examine, first_frame, make_hello, only_item
 from eslurm.rpc.link import GrpcLink
 from eslurm.rpc.options import LinkSettings, grpc_target, link_channel_options
 from eslurm.rpc.signing import Keyring
@@ -21,6 +30,8 @@ from eslurm.v1 import link_pb2
 
 CONTROL_METHOD = "/eslurm.v1.Link/Control"
 BULK_METHOD = "/eslurm.v1.Link/Bulk"
+_NOBODY = "onnection refused"
+_TURNED_AWAY = ("Socket closed", "onnection reset")
 
 
 async def dial(
@@ -50,6 +61,7 @@ async def dial(
         channel = grpc.aio.insecure_channel(target, options)
     else:
         channel = grpc.aio.secure_channel(target, credentials, options)
+    counters.sockets_now += 1
     try:
         link = await _open(endpoint, channel, local, keyring, sink, settings, counters)
         link.start()
@@ -60,12 +72,17 @@ async def dial(
         failure.__context__ = None
     except BaseException:
         counters.dials_failed += 1
-        await channel.close()
+        await _drop(channel, counters)
         raise
     counters.dials_failed += 1
-    await channel.close()
+    await _drop(channel, counters)
     del channel
     raise failure
+
+
+async def _drop(channel: grpc.aio.Channel, counters: LinkCounters) -> None:
+    counters.sockets_now -= 1
+    await channel.close()
 
 
 async def _open(
@@ -84,19 +101,18 @@ async def _open(
             async with asyncio.timeout(settings.connect_timeout_s):
                 await control.connected()
         except TimeoutError:
-            raise LinkUnreachable(
-                f"{endpoint}: no connection within {settings.connect_timeout_s} s"
-            ) from None
+            raise LinkSilent(f"{endpoint}: no connection within {settings.connect_timeout_s} s") from None
         session = Session()
         try:
             async with asyncio.timeout(settings.hello_timeout_s):
                 peer = await _shake_hands(control, local, keyring, session)
         except TimeoutError:
-            raise LinkUnreachable(
+            raise LinkSilent(
                 f"{endpoint}: connected, but no Hello within {settings.hello_timeout_s} s"
             ) from None
     except StreamLost as error:
-        raise LinkUnreachable(f"{endpoint}: {error}") from None
+        text = str(error)
+        raise _kind_of(text)(f"{endpoint}: {text}") from None
     except LinkRefused as error:
         raise LinkRefused(f"{endpoint}: {error}") from None
 
@@ -107,7 +123,16 @@ async def _open(
         await stream.write(first_frame(link_pb2.Item(hello=hello)))
         return stream
 
-    return GrpcLink(control, peer, session, local, sink, settings, counters, open_bulk, channel.close)
+    release = partial(_drop, channel, counters)
+    return GrpcLink(control, peer, session, local, sink, settings, counters, open_bulk, release)
+
+
+def _kind_of(text: str) -> type[LinkUnreachable]:
+    """What gRPC's words for a lost stream say about the peer."""
+    if _NOBODY in text:
+        return LinkUnreachable
+    # Accepted and closed at once: that is how gRPC keeps to its bound on connections.
+    return LinkBusy if any(words in text for words in _TURNED_AWAY) else LinkSilent
 
 
 async def _shake_hands(control: Stream, local: LocalPeer, keyring: Keyring, session: Session) -> PeerInfo:
@@ -116,6 +141,9 @@ async def _shake_hands(control: Stream, local: LocalPeer, keyring: Keyring, sess
     if answer is None:
         raise StreamLost("the peer ended the stream before its Hello")
     reply = only_item(answer, "hello_reply").hello_reply
+    after_s = busy_after_s(reply.refused)
+    if after_s is not None:
+        raise LinkBusy(reply.refused, retry_after_s=after_s)
     if reply.refused:
         raise LinkRefused(f"refused by the peer: {reply.refused}")
     peer = examine(reply.hello, local, keyring, session, "answer")

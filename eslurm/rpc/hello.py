@@ -19,6 +19,7 @@ from eslurm.v1 import link_pb2
 PROTOCOL_MIN = 1
 PROTOCOL_MAX = 1
 NONCE_BYTES = 16
+_BUSY = "busy: all links are in use, come back in "
 
 
 @dataclass(slots=True)
@@ -99,6 +100,21 @@ def examine(
         hello.owner,
         hello.build,
     )
+
+
+def busy_text(after_s: float) -> str:
+    """How a peer that takes no more links now says so, and when to come back."""
+    return f"{_BUSY}{after_s:.3f} s"
+
+
+def busy_after_s(refusal: str) -> float | None:
+    """The time that `busy_text` named; None for any other refusal."""
+    if not refusal.startswith(_BUSY):
+        return None
+    try:
+        return max(0.0, float(refusal.removeprefix(_BUSY).removesuffix(" s")))
+    except ValueError:
+        return None
 
 
 def only_item(frame: bytes, kind: str) -> link_pb2.Item:

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from google.protobuf.message import DecodeError
 
-from eslurm.ports.link import LinkClosed, LinkSink, PeerInfo
+from eslurm.ports.link import CLOSED_BY_PEER, LinkClosed, LinkSink, PeerInfo
 from eslurm.rpc.bulk import BulkLane
 from eslurm.rpc.codec import encode_frame, unknown_field
 from eslurm.rpc.counters import LinkCounters
+from eslurm.rpc.debts import Debts
 from eslurm.rpc.hello import LocalPeer, Session
 from eslurm.rpc.options import (
     BULK_ITEM_BYTES_MAX,
@@ -61,6 +62,8 @@ class GrpcLink:
         self.traceparent = ""
         self.peer_book_revision = 0
         self.active_at_s = 0.0
+        # The table gives all links of one process the same.
+        self.debts = Debts()
         self._control = control
         self._local = local
         self._sink = sink
@@ -103,11 +106,14 @@ class GrpcLink:
 
     def send(self, item: link_pb2.Item, traceparent: str = "") -> bool:
         """See `ports.link.Link.send`."""
-        return self.send_encoded(item.SerializeToString(), traceparent)
+        accepted = self.send_encoded(item.SerializeToString(), traceparent)
+        if accepted:
+            self.debts.note(item.WhichOneof("kind"), item, self._loop.time())
+        return accepted
 
     def send_encoded(self, item: bytes, traceparent: str = "") -> bool:
         """Like `send` for an encoded `Item`: one encoding serves many links."""
-        if self.closed.is_set() or self._farewell is not None:
+        if not self.is_usable:
             self._counters.sends_after_close += 1
             return False
         size_bytes = len(item)
@@ -137,9 +143,19 @@ class GrpcLink:
             )
         self._want_bulk()
         await self._bulk.send(encode_frame([data], book_revision=self._local.book_revision))
+        self.debts.note(item.WhichOneof("kind"), item, self._loop.time())
         self._counters.frames_out += 1
         self._counters.items_out += 1
         self._counters.bytes_out += len(data)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether `send` would take an item: false from `close` on, while what is queued still goes out."""
+        return self._farewell is None and not self.closed.is_set()
+
+    def is_idle(self, now_s: float) -> bool:
+        """Whether nothing waits to go out and neither end waits for an answer."""
+        return not self._queue and self.debts.are_settled(now_s)
 
     @property
     def queued_bytes(self) -> int:
@@ -150,7 +166,7 @@ class GrpcLink:
 
     def close(self, reason: str) -> None:
         """See `ports.link.Link.close`."""
-        if self.closed.is_set() or self._farewell is not None:
+        if not self.is_usable:
             return
         self._farewell = reason
         self._wake.set()
@@ -257,7 +273,12 @@ class GrpcLink:
         self.active_at_s = self._loop.time()
         if not bulk:
             self.peer_book_revision = frame.book_revision
-        items = [item for item in frame.items if item.WhichOneof("kind") not in _OWN_KINDS]
+        items = []
+        for item in frame.items:
+            kind = item.WhichOneof("kind")
+            if kind not in _OWN_KINDS:
+                items.append(item)
+                self.debts.note(kind, item, self.active_at_s)
         if items:
             self.traceparent = frame.traceparent
             try:
@@ -279,7 +300,7 @@ class GrpcLink:
         elif kind == "open_bulk":
             self._want_bulk()
         elif kind == "bye":
-            self.abort(f"closed by the peer: {item.bye.reason}")
+            self.abort(CLOSED_BY_PEER + item.bye.reason)
         elif kind is None and (field := unknown_field(item)):
             self._counters.unsupported_items += 1
             self.send(link_pb2.Item(unsupported=link_pb2.Unsupported(field=field)))

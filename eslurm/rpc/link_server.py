@@ -12,9 +12,9 @@ import logging
 import grpc
 import grpc.aio
 
-from eslurm.ports.link import LinkClosed, LinkRefused, LinkSink, PeerInfo
+from eslurm.ports.link import LinkBusy, LinkClosed, LinkRefused, LinkSink, PeerInfo
 from eslurm.rpc.counters import LinkCounters
-from eslurm.rpc.hello import LocalPeer, Session, examine, first_frame, make_hello, only_item
+from eslurm.rpc.hello import LocalPeer, Session, busy_text, examine, first_frame, make_hello, only_item
 from eslurm.rpc.link import GrpcLink
 from eslurm.rpc.options import LinkSettings
 from eslurm.rpc.signing import Keyring
@@ -47,6 +47,9 @@ class LinkServer:
         # By the nonces of both ends, as a bulk lane names them.
         self._links: dict[tuple[str, bytes, bytes], GrpcLink] = {}
         self._handshakes = 0
+        self._joining = 0
+        # When the last of those who were told to come back will have had its turn.
+        self._line_ends_s = 0.0
         self._stopping = ""
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -82,12 +85,20 @@ class LinkServer:
         if self._handshakes >= self._settings.handshakes_max:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many handshakes at once")
         self._handshakes += 1
+        self.counters.sockets_now += 1
+        try:
+            await self._serve(stream, context)
+        finally:
+            self.counters.sockets_now -= 1
+
+    async def _serve(self, stream: Stream, context: _Context) -> None:
         try:
             async with asyncio.timeout(self._settings.hello_timeout_s):
                 link = await self._shake_hands(stream)
         except TimeoutError:
             self.counters.hellos_refused += 1
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time")
+            await _turn_away(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time")
+            return
         except StreamLost:
             return
         finally:
@@ -110,12 +121,15 @@ class LinkServer:
         session = Session()
         try:
             peer = await self._meet(stream, session)
+        except LinkBusy as busy:
+            self.counters.links_put_off += 1
+            await stream.write(_refusal(str(busy)))
+            return None
         except LinkRefused as error:
             self.counters.hellos_refused += 1
             reason = str(error)
             log.warning("link refused: %s", reason)
-            reply = link_pb2.HelloReply(refused=reason)
-            await stream.write(first_frame(link_pb2.Item(hello_reply=reply)))
+            await stream.write(_refusal(reason))
             return None
         return GrpcLink(stream, peer, session, self._local, self._sink, self._settings, self.counters)
 
@@ -127,6 +141,16 @@ class LinkServer:
         if len(self._links) >= self._settings.links_max:
             raise LinkRefused(f"this process has {len(self._links)} links and takes no more")
         peer = examine(hello, self._local, self._keyring, session, "dial")
+        self._admit(peer)
+        self._joining += 1
+        try:
+            return await self._confirm(stream, session, hello, peer)
+        finally:
+            self._joining -= 1
+
+    async def _confirm(
+        self, stream: Stream, session: Session, hello: link_pb2.Hello, peer: PeerInfo
+    ) -> PeerInfo:
         session.challenge = hello.nonce
         answer = make_hello(self._local, self._keyring, session, "answer")
         reply = link_pb2.HelloReply(hello=answer, protocol=peer.protocol)
@@ -135,6 +159,19 @@ class LinkServer:
         if confirmation.nonce != hello.nonce or confirmation.process != hello.process:
             raise LinkRefused("the confirmation is another peer's")
         return examine(confirmation, self._local, self._keyring, session, "confirm")
+
+    def _admit(self, peer: PeerInfo) -> None:
+        """Raises `LinkBusy` for an agent that has to wait; each is told another time, so that all do not come at once."""
+        agents_max = self._settings.agents_max
+        if not agents_max or peer.role != "agent":
+            return
+        agents = sum(link.peer.role == "agent" for link in self._links.values())
+        if agents + self._joining < agents_max:
+            return
+        now_s = asyncio.get_running_loop().time()
+        self._line_ends_s = max(self._line_ends_s, now_s) + self._settings.line_pace_s
+        after_s = min(self._line_ends_s - now_s, self._settings.line_max_s)
+        raise LinkBusy(busy_text(after_s), retry_after_s=after_s)
 
     @staticmethod
     async def _frame(stream: Stream) -> bytes:
@@ -150,7 +187,8 @@ class LinkServer:
                 link = self._owner_of(await self._frame(stream))
             link.attach_bulk(stream)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time")
+            await _turn_away(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time")
+            return
         except (LinkRefused, LinkClosed) as error:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
         except StreamLost:
@@ -164,3 +202,15 @@ class LinkServer:
             raise LinkRefused("there is no such control lane")
         examine(hello, self._local, self._keyring, link.session, "bulk")
         return link
+
+
+def _refusal(reason: str) -> bytes:
+    return first_frame(link_pb2.Item(hello_reply=link_pb2.HelloReply(refused=reason)))
+
+
+async def _turn_away(context: _Context, code: grpc.StatusCode, text: str) -> None:
+    """End the call with a status, unless an operation that was given up has ended it already."""
+    try:
+        await context.abort(code, text)
+    except grpc.aio.InternalError:
+        log.debug("a handshake was over before it could be turned away")

@@ -2,26 +2,32 @@
 
 Invariant: at most one dial per endpoint is under way; dialled links and dials are bounded; an endpoint that failed is
 left alone until its back-off ends. A peer that restarted (same endpoint, new process) loses its old links at once.
+Above the budget links are closed as soon as they are idle, never while somebody waits for an answer on them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import grpc
 import grpc.aio
 import msgspec
 
-from eslurm.ports.link import Link, LinkError, LinkSink, LinkUnreachable
+from eslurm.ports.link import IDLE, Link, LinkBusy, LinkError, LinkSink, LinkUnreachable
 from eslurm.rpc.counters import LinkCounters
+from eslurm.rpc.debts import Debts
 from eslurm.rpc.dial import dial
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link import GrpcLink
 from eslurm.rpc.options import LinkSettings, TableSettings
 from eslurm.rpc.signing import Keyring
 from eslurm.v1 import link_pb2
+
+TRIM_INTERVAL_S = 0.02
+"""How often a table that is above its budget looks for a link that has become idle."""
 
 
 class Rng(Protocol):
@@ -32,10 +38,15 @@ class Rng(Protocol):
         ...
 
 
+class _NoRoom(LinkUnreachable):
+    """Our own want of sockets: no reason to leave the endpoint alone."""
+
+
 class _Backoff(msgspec.Struct, frozen=True):
     failures: int
     until_s: float
     text: str
+    kind: type[LinkUnreachable] = LinkUnreachable
 
 
 class LinkTable:
@@ -64,8 +75,12 @@ class LinkTable:
         self._by_endpoint: dict[str, list[GrpcLink]] = {}
         self._by_process: dict[str, list[GrpcLink]] = {}
         self._dialled: dict[GrpcLink, str] = {}
+        self._debts: dict[str, Debts] = {}
+        self._accepted: dict[GrpcLink, None] = {}
+        self._trimmer: asyncio.TimerHandle | None = None
         self._dialling: dict[str, asyncio.Task[GrpcLink]] = {}
         self._backoff: dict[str, _Backoff] = {}
+        self._dials_now = 0
         self._dial_slots = asyncio.Semaphore(self._settings.dials_max)
         self._closing = ""
         self._holds_grpc = False
@@ -79,6 +94,11 @@ class LinkTable:
     def find_process(self, process: str) -> GrpcLink | None:
         """The live link to a process by its identity."""
         return _newest_live(self._by_process.get(process, ()))
+
+    @property
+    def sockets(self) -> int:
+        """Open connections of this process' links, dials and handshakes; listening sockets are not counted."""
+        return self.counters.sockets_now
 
     @property
     def links(self) -> list[GrpcLink]:
@@ -111,12 +131,7 @@ class LinkTable:
         now_s = asyncio.get_running_loop().time()
         backoff = self._backoff.get(endpoint)
         if backoff is not None and now_s < backoff.until_s:
-            raise LinkUnreachable(backoff.text, retry_after_s=backoff.until_s - now_s)
-        if len(self._dialled) + len(self._dialling) >= self._settings.dialled_max:
-            raise LinkUnreachable(
-                f"{endpoint}: this process has {len(self._dialled)} dialled links and takes no more",
-                retry_after_s=self._settings.backoff_max_s,
-            )
+            raise backoff.kind(backoff.text, retry_after_s=backoff.until_s - now_s)
 
     async def _dial(self, endpoint: str) -> GrpcLink:
         self._hold_grpc()
@@ -125,19 +140,40 @@ class LinkTable:
             link = self.find(endpoint)
             if link is not None:
                 return link
-            link = await dial(
-                endpoint,
-                self._local,
-                self._keyring,
-                self,
-                self._link_settings,
-                self.counters,
-                self._credentials,
-            )
+            await self._make_room(endpoint)
+            self._dials_now += 1
+            try:
+                link = await dial(
+                    endpoint,
+                    self._local,
+                    self._keyring,
+                    self,
+                    self._link_settings,
+                    self.counters,
+                    self._credentials,
+                )
+            finally:
+                self._dials_now -= 1
         self._enter(endpoint, link)
         self._dialled[link] = endpoint
-        self._evict()
+        self._trim()
         return link
+
+    async def _make_room(self, endpoint: str) -> None:
+        """Wait until there may be one more dialled link. Raises `LinkUnreachable` when none becomes idle in time."""
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + self._settings.room_wait_s
+        while (taken := self._taken()) >= self._settings.dialled_max:
+            keep = self._settings.dialled_max - self._dials_now - 1
+            self.counters.evictions += self._close_idle(self._dialled, keep, 0.0)
+            if loop.time() >= give_up_s:
+                text = f"this process has {taken} dialled links in use and takes no more"
+                raise _NoRoom(f"{endpoint}: {text}")
+            await asyncio.sleep(TRIM_INTERVAL_S)
+
+    def _taken(self) -> int:
+        """Links that were dialled or are being dialled; controllers are few and not counted."""
+        return self._dials_now + sum(link.peer.role != "controller" for link in self._dialled)
 
     def _hold_grpc(self) -> None:
         # With the last of its objects gRPC stops, and that blocks the loop until every write to a peer that does
@@ -153,29 +189,65 @@ class LinkTable:
         error = task.exception()
         if error is None:
             self._backoff.pop(endpoint, None)
-        elif isinstance(error, LinkError):
-            self._back_off(endpoint, str(error))
+        elif isinstance(error, LinkBusy) and error.retry_after_s:
+            # It said when: its turn is not to be missed for our own patience.
+            until_s = asyncio.get_running_loop().time() + error.retry_after_s
+            self._leave_alone(endpoint, _Backoff(0, until_s, str(error), LinkBusy))
+        elif isinstance(error, LinkError) and not isinstance(error, _NoRoom):
+            self._back_off(endpoint, error)
 
-    def _back_off(self, endpoint: str, text: str) -> None:
-        earlier = self._backoff.pop(endpoint, None)
+    def _back_off(self, endpoint: str, error: LinkError) -> None:
+        earlier = self._backoff.get(endpoint)
         failures = earlier.failures + 1 if earlier else 1
+        kind = type(error) if isinstance(error, LinkUnreachable) else LinkUnreachable
         settings = self._settings
         wait_s = min(settings.backoff_max_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 16))
         wait_s *= 0.5 + self._rng.random() / 2
         until_s = asyncio.get_running_loop().time() + wait_s
-        self._backoff[endpoint] = _Backoff(failures, until_s, text)
-        if len(self._backoff) > settings.backoff_entries_max:
+        self._leave_alone(endpoint, _Backoff(failures, until_s, str(error), kind))
+
+    def _leave_alone(self, endpoint: str, backoff: _Backoff) -> None:
+        self._backoff.pop(endpoint, None)
+        self._backoff[endpoint] = backoff
+        if len(self._backoff) > self._settings.backoff_entries_max:
             del self._backoff[next(iter(self._backoff))]
 
-    def _evict(self) -> None:
-        excess = len(self._dialled) - self._settings.cached_max
+    # ---- staying within the budget ----
+
+    def _trim(self) -> None:
+        """Close idle links above the budget, those longest quiet first; look again soon while there are too many."""
+        settings = self._settings
+        dialled = self._close_idle(self._dialled, settings.cached_max, settings.idle_s)
+        self.counters.evictions += dialled
+        if settings.parked_above:
+            parked = self._close_idle(self._accepted, settings.parked_above, settings.parked_quiet_s)
+            self.counters.links_parked += parked
+        if self._trimmer is None and self._is_above_budget() and not self._closing:
+            self._trimmer = asyncio.get_running_loop().call_later(TRIM_INTERVAL_S, self._trim_again)
+
+    def _trim_again(self) -> None:
+        self._trimmer = None
+        self._trim()
+
+    def _is_above_budget(self) -> bool:
+        parked_above = self._settings.parked_above
+        return self._taken() > self._settings.cached_max or 0 < parked_above < len(self._accepted)
+
+    def _close_idle(self, links: Iterable[GrpcLink], keep: int, quiet_s: float) -> int:
+        # Whoever dialled a controller means to keep it.
+        open_now = [link for link in links if link.is_usable and link.peer.role != "controller"]
+        excess = len(open_now) - keep
         if excess <= 0:
-            return
-        quiet_since_s = asyncio.get_running_loop().time() - self._settings.idle_s
-        idle = [link for link in self._dialled if link.active_at_s <= quiet_since_s]
-        for link in sorted(idle, key=lambda link: link.active_at_s)[:excess]:
-            self.counters.evictions += 1
-            link.close("idle")
+            return 0
+        now_s = asyncio.get_running_loop().time()
+        quiet = [link for link in open_now if link.active_at_s <= now_s - quiet_s]
+        quiet.sort(key=lambda link: link.active_at_s)
+        idle = (link for link in quiet if link.is_idle(now_s))
+        closed = 0
+        for link in itertools.islice(idle, excess):
+            link.close(IDLE)
+            closed += 1
+        return closed
 
     # ---- the sink of all links ----
 
@@ -193,16 +265,24 @@ class LinkTable:
                     earlier.abort("the peer restarted")
             self._enter(endpoint, link)
             self._backoff.pop(endpoint, None)
-        self._by_process.setdefault(link.peer.process, []).append(link)
+        process = link.peer.process
+        self._by_process.setdefault(process, []).append(link)
+        link.debts = self._debts.setdefault(process, link.debts)
+        if not link.dialled and link.peer.role == "agent":
+            self._accepted[link] = None
+            self._trim()
         self._sink.on_up(link)
 
     def on_down(self, link: Link, reason: str) -> None:
         """Forget a link that ended."""
         assert isinstance(link, GrpcLink)
         dialled_at = self._dialled.pop(link, "")
+        self._accepted.pop(link, None)
         for endpoint in {link.peer.endpoint, dialled_at}:
             _drop(self._by_endpoint, endpoint, link)
         _drop(self._by_process, link.peer.process, link)
+        if link.peer.process not in self._by_process:
+            self._debts.pop(link.peer.process, None)
         self._sink.on_down(link, reason)
 
     def _enter(self, endpoint: str, link: GrpcLink) -> None:
@@ -213,6 +293,8 @@ class LinkTable:
     async def close(self, reason: str) -> None:
         """End all dialled links in good order; no dial succeeds afterwards. Accepted ones end with their server."""
         self._closing = reason
+        if self._trimmer is not None:
+            self._trimmer.cancel()
         for task in list(self._dialling.values()):
             task.cancel()
         await asyncio.gather(*self._dialling.values(), return_exceptions=True)
@@ -227,7 +309,7 @@ class LinkTable:
 
 
 def _newest_live(links: Sequence[GrpcLink]) -> GrpcLink | None:
-    return next((link for link in reversed(links) if not link.closed.is_set()), None)
+    return next((link for link in reversed(links) if link.is_usable), None)
 
 
 def _drop(index: dict[str, list[GrpcLink]], key: str, link: GrpcLink) -> None:

@@ -20,6 +20,7 @@ BULK_CHUNK_BYTES_MAX: Final = 256 * 1024
 # A chunk's data plus its hash and numbers.
 BULK_ITEM_BYTES_MAX: Final = BULK_CHUNK_BYTES_MAX + 4096
 DOOR_MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+SOCKETS_MIN: Final = 8
 
 _KEEPALIVE_MS: Final = 20_000
 _KEEPALIVE_TIMEOUT_MS: Final = 5_000
@@ -39,19 +40,63 @@ class LinkSettings(msgspec.Struct, frozen=True):
     bulk_open_timeout_s: float = 5.0
     handshakes_max: int = 512
     links_max: int = 4096
+    agents_max: int = 0
+    """Links from agents that a server takes (0: any number); more are told to come back, one every `line_pace_s`."""
+    line_pace_s: float = 0.004
+    line_max_s: float = 5.0
 
 
 class TableSettings(msgspec.Struct, frozen=True):
     """Bounds of a link table. Dialled links above `cached_max` that were quiet for `idle_s` are closed, oldest first;
-    at `dialled_max` a dial is refused."""
+    at `dialled_max` a dial waits for `room_wait_s` until one of them is idle, then it is refused. Accepted links of
+    agents above `parked_above` (0: any number is kept) are closed as soon as they are idle for `parked_quiet_s`. A
+    link is never closed while somebody waits for an answer on it."""
 
     cached_max: int = 256
     dialled_max: int = 1024
+    room_wait_s: float = 1.0
     idle_s: float = 60.0
     dials_max: int = 32
     backoff_first_s: float = 0.2
     backoff_max_s: float = 5.0
     backoff_entries_max: int = 65_536
+    parked_above: int = 0
+    parked_quiet_s: float = 0.05
+
+
+class SocketBudget(msgspec.Struct, frozen=True):
+    """How a process keeps to a number of sockets: what its relay, its table, its link server and gRPC have to know.
+
+    `sends_max` bounds the sends that wait for an acknowledgement: a child's patience begins when its send does, so what
+    has no socket yet had better wait before that.
+    """
+
+    table: TableSettings
+    links: LinkSettings
+    connections_max: int
+    sends_max: int
+
+
+def socket_budget(sockets_max: int) -> SocketBudget:
+    """`sockets_max` is four times the width of the process' trees.
+
+    Five eighths are for links that it dials (the children of two trees, and those it adopts), three for agents that
+    dial it; half of the latter may stay while they are idle, the others come, say something and go. Raises ValueError
+    when there is no room for a tree.
+    """
+    if sockets_max < SOCKETS_MIN:
+        raise ValueError(f"{sockets_max} sockets are too few: at least {SOCKETS_MIN}")
+    width = sockets_max // 4
+    accepted = sockets_max * 3 // 8
+    dialled = sockets_max - accepted - 2
+    table = TableSettings(
+        cached_max=2 * width,
+        dialled_max=dialled,
+        idle_s=0.25,
+        dials_max=max(4, min(32, width)),
+        parked_above=accepted // 2,
+    )
+    return SocketBudget(table, LinkSettings(agents_max=accepted - 1), accepted, max(4, dialled - width))
 
 
 def link_channel_options() -> Options:
@@ -90,9 +135,14 @@ def door_channel_options() -> Options:
     ]
 
 
-def server_options(message_bytes_max: int = CONTROL_FRAME_BYTES_MAX) -> Options:
-    """For a server of links, and of the door when `message_bytes_max` is its limit."""
+def server_options(message_bytes_max: int = CONTROL_FRAME_BYTES_MAX, connections_max: int = 0) -> Options:
+    """For a server of links, and of the door when `message_bytes_max` is its limit.
+
+    With `connections_max`, further connections are closed as soon as they are accepted.
+    """
+    bound: Options = [("grpc.max_allowed_incoming_connections", connections_max)] if connections_max else []
     return [
+        *bound,
         # Two processes on one port would each get half of the connections.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", message_bytes_max),

@@ -18,7 +18,8 @@ from eslurm.rpc.options import CONTROL_FRAME_BYTES_MAX, grpc_target, server_opti
 class RpcServer:
     """Serves generic handlers. Make it inside the running loop.
 
-    `calls_max` bounds concurrent calls and streams (a link takes up to two).
+    `calls_max` bounds concurrent calls and streams (a link takes up to two), `connections_max` (0: no bound) those
+    accepted at one time: more are closed at once.
     """
 
     def __init__(
@@ -27,12 +28,13 @@ class RpcServer:
         guard: Guard,
         calls_max: int = 16_384,
         message_bytes_max: int = CONTROL_FRAME_BYTES_MAX,
+        connections_max: int = 0,
     ) -> None:
         self._guard = guard
         self._server = grpc.aio.server(
             handlers=handlers,
             interceptors=(guard,),
-            options=server_options(message_bytes_max),
+            options=server_options(message_bytes_max, connections_max),
             maximum_concurrent_rpcs=calls_max,
         )
 

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
-from eslurm.ports.link import LinkUnreachable
-from eslurm.rpc.options import TableSettings
+from eslurm.ports.link import LinkBusy, LinkUnreachable, is_idle_end
+from eslurm.rpc.link import GrpcLink
+from eslurm.rpc.options import LinkSettings, TableSettings
+from tests.support.connections import connections
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import process, report, until
+from tests.unit.rpc.kit import answer, process, report, until
 
 DEAD = "127.0.0.1:1"
 
@@ -101,18 +103,23 @@ def test_idle_links_above_the_cap_are_closed_oldest_first() -> None:
 
 def test_links_in_use_are_kept_and_dials_stop_at_the_hard_cap() -> None:
     async def scenario() -> None:
-        settings = TableSettings(cached_max=1, dialled_max=2, idle_s=3600.0)
+        settings = TableSettings(cached_max=1, dialled_max=2, idle_s=3600.0, room_wait_s=0.1)
         async with (
             process("a1", listens=True) as a1,
             process("a2", listens=True) as a2,
             process("a3", listens=True) as a3,
             process("b", table_settings=settings) as b,
         ):
-            await b.table.get(a1.endpoint)
-            await b.table.get(a2.endpoint)
-            with pytest.raises(LinkUnreachable, match="2 dialled links and takes no more"):
+            for peer in (a1, a2):
+                link = await b.table.get(peer.endpoint)
+                assert link.send(report(1))
+            with pytest.raises(LinkUnreachable, match="2 dialled links in use and takes no more"):
                 await b.table.get(a3.endpoint)
             assert not b.sink.downs
+            await until(lambda: bool(a1.sink.ups))
+            a1.sink.ups[0].send(answer(1))
+            assert (await b.table.get(a3.endpoint)).peer.process == "a3"
+            assert [reason for _link, reason in b.sink.downs] == ["idle"]
 
     run(scenario())
 
@@ -156,5 +163,141 @@ def test_when_both_sides_dialled_one_link_may_go() -> None:
             assert other is not None and other is a.table.find(b.endpoint) and other is not newest
             other.send(report(1))
             await until(lambda: b.sink.numbers == [1])
+
+    run(scenario())
+
+
+def test_idle_links_of_agents_are_parked_above_the_budget() -> None:
+    async def scenario() -> None:
+        settings = TableSettings(parked_above=1, parked_quiet_s=0.0)
+        async with (
+            process("s", listens=True, table_settings=settings) as s,
+            process("a1") as a1,
+            process("a2") as a2,
+            process("a3") as a3,
+        ):
+            for peer in (a1, a2, a3):
+                await peer.table.get(s.endpoint)
+            await until(lambda: s.table.counters.links_parked == 2)
+            await until(lambda: len(a1.sink.downs) == len(a2.sink.downs) == 1)
+            assert is_idle_end(a1.sink.downs[0][1]) and is_idle_end(a2.sink.downs[0][1])
+            assert not a3.sink.downs
+
+    run(scenario())
+
+
+def test_a_link_is_not_parked_while_an_answer_is_owed() -> None:
+    async def scenario() -> None:
+        settings = TableSettings(parked_above=1, parked_quiet_s=0.0)
+        async with (
+            process("s", listens=True, table_settings=settings) as s,
+            process("a1") as a1,
+            process("a2") as a2,
+        ):
+            asking = await a1.table.get(s.endpoint)
+            asking.send(report(1))
+            await until(lambda: s.sink.numbers == [1])
+            await a2.table.get(s.endpoint)
+            await until(lambda: bool(a2.sink.downs))
+            assert not a1.sink.downs
+            at_satellite = s.table.find_process("a1")
+            assert at_satellite is not None
+            at_satellite.send(answer(1))
+            again = await a2.table.get(s.endpoint)
+            again.send(report(2))
+            await until(lambda: bool(a1.sink.downs))
+            assert is_idle_end(a1.sink.downs[0][1]) and not again.closed.is_set()
+
+    run(scenario())
+
+
+def test_agents_beyond_the_cap_are_told_when_to_come_back() -> None:
+    async def scenario() -> None:
+        bounds = LinkSettings(agents_max=1, line_pace_s=0.1)
+        async with (
+            process("s", listens=True, link_settings=bounds) as s,
+            process("a1") as a1,
+            process("a2") as a2,
+            process("a3") as a3,
+        ):
+            first = await a1.table.get(s.endpoint)
+            waits_s = []
+            for peer in (a2, a3):
+                with pytest.raises(LinkBusy, match="all links are in use") as put_off:
+                    await peer.table.get(s.endpoint)
+                waits_s.append(put_off.value.retry_after_s)
+            assert 0.05 < waits_s[0] < waits_s[1] <= 0.2
+            assert s.table.counters.links_put_off == 2
+            with pytest.raises(LinkBusy) as still:
+                await a3.table.get(s.endpoint)
+            assert a3.table.counters.dials == 1, "not before its turn"
+            first.close("done")
+            await until(lambda: bool(s.sink.downs))
+            await asyncio.sleep(still.value.retry_after_s)
+            assert (await a3.table.get(s.endpoint)).peer.process == "s"
+
+    run(scenario())
+
+
+def test_other_roles_are_not_held_off_by_agents() -> None:
+    async def scenario() -> None:
+        bounds = LinkSettings(agents_max=1)
+        async with (
+            process("s", listens=True, link_settings=bounds) as s,
+            process("a1") as a1,
+            process("sat") as sat,
+        ):
+            sat.local.role = "satellite"
+            await a1.table.get(s.endpoint)
+            assert (await sat.table.get(s.endpoint)).peer.process == "s"
+
+    run(scenario())
+
+
+def test_connections_beyond_grpc_s_own_bound_are_busy_not_dead() -> None:
+    async def scenario() -> None:
+        async with (
+            process("s", listens=True, connections_max=1) as s,
+            process("a1") as a1,
+            process("a2") as a2,
+        ):
+            await a1.table.get(s.endpoint)
+            with pytest.raises(LinkBusy, match=r"closed|reset"):
+                await a2.table.get(s.endpoint)
+
+    run(scenario())
+
+
+def test_two_links_of_one_process_share_what_is_owed() -> None:
+    async def scenario() -> None:
+        async with process("a", listens=True) as a, process("b", listens=True) as b:
+            await asyncio.gather(a.table.get(b.endpoint), b.table.get(a.endpoint))
+            await until(lambda: len(a.sink.ups) == len(b.sink.ups) == 2)
+            older, newer = a.sink.ups
+            assert isinstance(older, GrpcLink) and isinstance(newer, GrpcLink)
+            older.send(report(1))
+            now_s = asyncio.get_running_loop().time()
+            assert not older.debts.are_settled(now_s) and not newer.debts.are_settled(now_s)
+            newer.send(answer(1))
+            assert older.debts.are_settled(now_s)
+
+    run(scenario())
+
+
+def test_sockets_are_counted_as_the_kernel_does() -> None:
+    async def scenario() -> None:
+        async with process("a", listens=True) as a, process("b", listens=True) as b, process("c") as c:
+            before = connections()
+            for peer in (b, c):
+                await peer.table.get(a.endpoint)
+            with pytest.raises(LinkUnreachable):
+                await c.table.get(DEAD)
+            counted = [peer.table.sockets for peer in (a, b, c)]
+            assert counted == [2, 1, 1]
+            assert connections() - before == sum(counted)
+            await c.table.close("done")
+            await until(lambda: a.table.sockets == 1)
+            await until(lambda: connections() - before == 2)
+            assert c.table.sockets == 0
 
     run(scenario())

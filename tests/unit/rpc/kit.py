@@ -37,6 +37,11 @@ def report(number: int, size_bytes: int = 8) -> link_pb2.Item:
     return link_pb2.Item(report=link_pb2.Report(process="p", seq=number, body=b"x" * size_bytes))
 
 
+def answer(*numbers: int) -> link_pb2.Item:
+    """What settles the reports of these numbers."""
+    return link_pb2.Item(report_ack=link_pb2.ReportAck(process="p", seqs=numbers))
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until something is so; fail after a while."""
     async with asyncio.timeout(PATIENCE_S):
@@ -97,13 +102,14 @@ async def process(
     at: str = "127.0.0.1:0",
     link_settings: LinkSettings | None = None,
     table_settings: TableSettings | None = None,
+    connections_max: int = 0,
 ) -> AsyncIterator[Process]:
     """A process of the cluster, stopped in good order at the end."""
     local = LocalPeer(cluster, "agent", name, protocol_min=protocol[0], protocol_max=protocol[1])
     sink = Recorder()
     table = LinkTable(local, keyring, sink, random.Random(7), table_settings, link_settings=link_settings)
     server = LinkServer(local, keyring, table, link_settings, table.counters)
-    rpc = RpcServer([server.handler()], Guard()) if listens else None
+    rpc = RpcServer([server.handler()], Guard(), connections_max=connections_max) if listens else None
     if rpc is not None:
         local.endpoint = await rpc.listen(at)
         await rpc.start()

@@ -1,0 +1,65 @@
+"""A step runner whose supervisor is started with the first step, for hosts with very many agent processes.
+
+Invariant: a supervisor that has, or may have, steps of this agent is connected to from the start; without one there is
+nothing to list, to signal or to hear of.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from eslurm.ports.step_runner import StepEndCause, StepEndedSink, StepKey, StepSpec, StepState
+from esnoded.stepd.client import SupervisorClient
+from esnoded.stepd.place import Place
+
+
+class StandbyRunner:
+    """Implements `eslurm.ports.step_runner.StepRunner` around a `SupervisorClient`; `start` and `close` as there."""
+
+    def __init__(self, state_dir: Path, on_ended: StepEndedSink) -> None:
+        self._client = SupervisorClient(state_dir, on_ended)
+        self._place = Place(state_dir)
+        self._is_started = False
+
+    def start(self) -> None:
+        """Connect if there is a past: the journal holds what a supervisor left behind."""
+        if os.path.exists(self._place.journal):
+            self._begin()
+
+    def _begin(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self._client.start()
+
+    async def close(self) -> None:
+        """See `SupervisorClient.close`."""
+        await self._client.close()
+
+    async def launch(self, spec: StepSpec) -> StepState:
+        """See `StepRunner.launch`."""
+        self._begin()
+        return await self._client.launch(spec)
+
+    async def signal(self, key: StepKey, signum: int) -> bool:
+        """See `StepRunner.signal`."""
+        return self._is_started and await self._client.signal(key, signum)
+
+    async def terminate(self, key: StepKey, cause: StepEndCause, grace_us: int) -> bool:
+        """See `StepRunner.terminate`."""
+        return self._is_started and await self._client.terminate(key, cause, grace_us)
+
+    async def list_steps(self) -> Sequence[StepState]:
+        """See `StepRunner.list_steps`."""
+        return await self._client.list_steps() if self._is_started else ()
+
+    async def acknowledge(self, keys: Collection[StepKey]) -> None:
+        """See `StepRunner.acknowledge`."""
+        if self._is_started:
+            await self._client.acknowledge(keys)
+
+    async def contact(self, nodes: Collection[int] = ()) -> None:
+        """See `StepRunner.contact`."""
+        if self._is_started:
+            await self._client.contact(nodes)

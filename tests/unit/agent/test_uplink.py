@@ -1,0 +1,250 @@
+"""The agent's way up: opened on demand, parked without fuss, waited for when satellites are busy."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.link import (
+    CLOSED_BY_PEER,
+    IDLE,
+    Link,
+    LinkBusy,
+    LinkSilent,
+    LinkUnreachable,
+    PeerInfo,
+)
+from eslurm.rpc.methods import BY_NAME
+from eslurm.v1 import link_pb2
+from esnoded import uplink as uplink_module
+from esnoded.uplink import OnDemand, Uplink
+from tests.support.loops import run
+from tests.unit.rpc.kit import ALICE, until
+
+S1, S2, CONTROLLER = "s1:1", "s2:1", "c:1"
+
+
+class FakeLink:
+    traceparent = ""
+    peer_book_revision = 0
+
+    def __init__(self, endpoint: str) -> None:
+        self.peer = PeerInfo("test", "satellite", endpoint, endpoint, frozenset(), 1, 0)
+        self.closed = asyncio.Event()
+        self.close_reason = ""
+
+    def send(self, item: link_pb2.Item, traceparent: str = "") -> bool:
+        return not self.closed.is_set()
+
+    async def send_bulk(self, item: link_pb2.Item) -> None:
+        raise NotImplementedError
+
+    def close(self, reason: str) -> None:
+        self.close_reason = reason
+        self.closed.set()
+
+
+class FakeLinks:
+    """Dials succeed unless `answers` names an error for the endpoint; each dial is remembered."""
+
+    def __init__(self) -> None:
+        self.dials: list[str] = []
+        self.answers: dict[str, Exception] = {}
+        self.live: dict[str, FakeLink] = {}
+
+    def find(self, endpoint: str) -> Link | None:
+        link = self.live.get(endpoint)
+        return None if link is None or link.closed.is_set() else link
+
+    async def get(self, endpoint: str) -> Link:
+        found = self.find(endpoint)
+        if found is not None:
+            return found
+        self.dials.append(endpoint)
+        if endpoint in self.answers:
+            raise self.answers[endpoint]
+        link = self.live[endpoint] = FakeLink(endpoint)
+        return link
+
+
+class Agent:
+    """An uplink, what it dialled and what it told."""
+
+    def __init__(self, satellites: Sequence[str], controller: str) -> None:
+        self.links = FakeLinks()
+        self.told: list[Link | None] = []
+        self.uplink = Uplink(self.links, satellites, controller, 0, self.told.append, random.Random(1))
+
+    def up(self) -> str:
+        return self.uplink.link.peer.endpoint if self.uplink.link is not None else ""
+
+
+@asynccontextmanager
+async def agent(
+    satellites: Sequence[str] = (S1, S2),
+    controller: str = CONTROLLER,
+    prepare: Callable[[FakeLinks], None] | None = None,
+) -> AsyncIterator[Agent]:
+    made = Agent(satellites, controller)
+    if prepare is not None:
+        prepare(made.links)
+    task = asyncio.create_task(made.uplink.run())
+    try:
+        yield made
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_the_first_contact_is_made_at_once() -> None:
+    async def scenario() -> None:
+        async with agent() as a:
+            await until(lambda: a.up() == S1)
+            assert a.links.dials == [S1] and a.told == [a.links.live[S1]]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("reason", [IDLE, CLOSED_BY_PEER + IDLE])
+def test_a_parked_way_is_no_loss_and_stays_closed_until_it_is_wanted(reason: str) -> None:
+    async def scenario() -> None:
+        async with agent() as a:
+            await until(lambda: a.up() == S1)
+            a.links.live[S1].close(reason)
+            await until(lambda: a.up() == "")
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert a.links.dials == [S1] and len(a.told) == 1, "neither dialled anew nor told as a loss"
+            a.uplink.want()
+            await until(lambda: a.up() == S1)
+            assert a.links.dials == [S1, S1] and a.told[-1] is a.links.live[S1]
+
+    run(scenario())
+
+
+def test_a_lost_way_is_told_and_replaced_at_once() -> None:
+    async def scenario() -> None:
+        async with agent() as a:
+            await until(lambda: a.up() == S1)
+            a.links.answers[S1] = LinkUnreachable("gone")
+            a.links.live[S1].close("the peer is gone")
+            await until(lambda: a.up() == S2)
+            assert a.told[1] is None and a.told[2] is a.links.live[S2]
+
+    run(scenario())
+
+
+def test_a_satellite_that_has_a_link_to_us_is_not_dialled() -> None:
+    async def scenario() -> None:
+        async with agent(prepare=lambda links: links.live.update({S2: FakeLink(S2)})) as a:
+            await until(lambda: a.up() == S2)
+            assert a.links.dials == []
+
+    run(scenario())
+
+
+def test_the_controller_is_the_last_resort() -> None:
+    async def scenario() -> None:
+        def prepare(links: FakeLinks) -> None:
+            links.answers = {S1: LinkUnreachable("refused"), S2: LinkUnreachable("refused")}
+
+        async with agent(prepare=prepare) as a:
+            await until(lambda: a.up() == CONTROLLER)
+            assert a.links.dials == [S1, S2, CONTROLLER]
+
+    run(scenario())
+
+
+def test_busy_satellites_are_waited_for_and_the_controller_is_spared() -> None:
+    async def scenario() -> None:
+        def prepare(links: FakeLinks) -> None:
+            links.answers = {S1: LinkBusy("busy", retry_after_s=0.01), S2: LinkUnreachable("refused")}
+
+        async with agent(prepare=prepare) as a:
+            await until(lambda: len(a.links.dials) >= 3)
+            assert set(a.links.dials) == {S1}, "its turn is near: nobody else is asked"
+            del a.links.answers[S1]
+            await until(lambda: a.up() == S1)
+
+    run(scenario())
+
+
+def test_with_a_long_line_the_next_satellite_is_asked() -> None:
+    async def scenario() -> None:
+        def prepare(links: FakeLinks) -> None:
+            links.answers = {S1: LinkBusy("busy", retry_after_s=4.0)}
+
+        async with agent(prepare=prepare) as a:
+            await until(lambda: a.up() == S2)
+            assert a.links.dials == [S1, S2]
+
+    run(scenario())
+
+
+def test_silence_opens_the_way_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink_module, "SILENCE_S", 0.05)
+
+    async def scenario() -> None:
+        async with agent() as a:
+            await until(lambda: a.up() == S1)
+            a.links.live[S1].close(IDLE)
+            await until(lambda: len(a.links.dials) == 2)
+            await until(lambda: a.up() == S1)
+
+    run(scenario())
+
+
+def test_a_call_waits_for_the_way_up() -> None:
+    async def scenario() -> None:
+        async with agent() as a:
+            await until(lambda: a.up() == S1)
+            a.links.live[S1].close(IDLE)
+            await until(lambda: a.up() == "")
+            seen: list[str] = []
+
+            class Forwarding:
+                async def answer(self, method: Any, payload: bytes, caller: Caller) -> Answered:
+                    seen.append(a.up())
+                    return Answered(Status.OK, "", b"")
+
+            caller = Caller(ALICE, b"", False, None, "socket")
+            answered = await OnDemand(a.uplink, Forwarding()).answer(BY_NAME["Ping"], b"", caller)
+            assert answered.status is Status.OK and seen == [S1]
+
+    run(scenario())
+
+
+def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink_module, "WAIT_S", 0.02)
+
+    async def scenario() -> None:
+        def prepare(links: FakeLinks) -> None:
+            links.answers = dict.fromkeys((S1, S2, CONTROLLER), LinkUnreachable("refused"))
+
+        async with agent(prepare=prepare) as a:
+            assert await a.uplink.get() is None
+
+    run(scenario())
+
+
+def test_satellites_that_stay_silent_lead_to_the_controller_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uplink_module, "HOPE_S", 0.05)
+
+    async def scenario() -> None:
+        def prepare(links: FakeLinks) -> None:
+            silent = LinkSilent("no Hello", retry_after_s=0.01)
+            links.answers = {S1: silent, S2: silent}
+
+        async with agent(prepare=prepare) as a:
+            await until(lambda: a.up() == CONTROLLER)
+            assert len(a.links.dials) > 3, "not before they were asked again"
+
+    run(scenario())
