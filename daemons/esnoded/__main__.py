@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
@@ -17,6 +18,9 @@ from eslurm.telemetry.process import (
     stop_on_signals,
 )
 from esnoded.stepd.launcher import SupervisorUnavailable, ensure_supervisor
+
+if TYPE_CHECKING:
+    from esnoded.daemon import AgentOptions
 
 STATE_DIR_MODE = 0o711
 
@@ -31,7 +35,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         # Others may pass to their scripts and the door, and list nothing.
         state_dir.mkdir(mode=STATE_DIR_MODE, parents=True, exist_ok=True)
-        ensure_supervisor(state_dir)
+        if not arguments.each:
+            ensure_supervisor(state_dir)
     except (OSError, SupervisorUnavailable) as error:
         _give_up(f"--state-dir: {error}")
 
@@ -48,7 +53,11 @@ def main(argv: list[str] | None = None) -> None:
         state_dir=state_dir.resolve(),
         listen=arguments.listen,
         controller_socket=arguments.controller_socket,
+        allow_chaos=arguments.allow_chaos,
     )
+
+    if arguments.each:
+        _run_each(options, arguments)
 
     async def body() -> None:
         daemon = NodeDaemon(options)
@@ -61,15 +70,23 @@ def main(argv: list[str] | None = None) -> None:
         _give_up(f"--state-dir: {error}")
 
 
+def _run_each(options: AgentOptions, arguments: argparse.Namespace) -> NoReturn:
+    from esnoded.many import CannotStart, run_many
+
+    try:
+        raise SystemExit(run_many(options, arguments.loop, arguments.ready_fd))
+    except (CannotStart, ValueError) as error:
+        _give_up(str(error))
+
+
 def _nodes(text: str) -> tuple[str, ...]:
     try:
         return tuple(expand(text, "--nodes"))
     except OptionError as error:
         _give_up(str(error))
-        raise
 
 
-def _give_up(text: str) -> None:
+def _give_up(text: str) -> NoReturn:
     sys.stderr.write(f"esnoded: {text}\n")
     raise SystemExit(EXIT_CANNOT_START)
 
@@ -77,6 +94,11 @@ def _give_up(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="esnoded", description="Node agent of an eslurm cluster.")
     parser.add_argument("--nodes", required=True, help="names of the nodes to serve: cn[0001-0016]")
+    parser.add_argument(
+        "--each",
+        action="store_true",
+        help="an agent process of its own for each node, with a directory below --state-dir: for emulation",
+    )
     parser.add_argument("--cluster", required=True, help="name of the cluster")
     parser.add_argument("--satellites", default="", help="host:port of the satellites, comma-separated")
     parser.add_argument("--controller", default="", help="host:port of the controller, the last resort")
@@ -88,6 +110,9 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=None,
         help="the controller's socket on this host, for commands inside jobs; default: this agent's own",
+    )
+    parser.add_argument(
+        "--allow-chaos", action="store_true", help="let the own user make nodes fail (see `eslurm chaos`)"
     )
     parser.add_argument("--cores", required=True, type=int, help="cores that each node offers")
     parser.add_argument("--memory-mib", required=True, type=int, help="memory that each node offers")

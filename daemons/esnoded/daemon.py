@@ -27,11 +27,13 @@ from eslurm.core.job.model import Vector
 from eslurm.core.tree.messages import RunLocal
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import Outcome, failed
-from eslurm.core.wire import Command, Report
+from eslurm.core.wire import Command, Heartbeat, Report
 from eslurm.ports.link import Link
 from eslurm.ports.step_runner import StepEnded, StepStarted
 from eslurm.relay.blobs import BlobExchange, LinkLoader
 from eslurm.relay.book import AddressBook
+from eslurm.relay.chaos_door import NAME as CHAOS
+from eslurm.relay.chaos_door import ChaosDoor
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import EnvelopeError
 from eslurm.rpc.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
@@ -40,22 +42,28 @@ from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
+from eslurm.rpc.options import TableSettings
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import BadSignature, Keyring
 from eslurm.rpc.unix_door import UnixDoor
 from eslurm.v1 import link_pb2
+from esnoded.chaos import Chaos, HeldReports
+from esnoded.health import watch
 from esnoded.launch import Launcher, step_id
 from esnoded.scripts import Scripts
 from esnoded.shell import Shell, now_us, step_end
 from esnoded.spool import Spool
+from esnoded.standby import StandbyRunner
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.procfs import read_boot_id
-from esnoded.uplink import Uplink
+from esnoded.uplink import OnDemand, Uplink
 
 log = logging.getLogger("esnoded")
 
 BLOB_BYTES_MAX = 32 << 20
+LINKS = TableSettings(cached_max=64, idle_s=2.0)
+"""Enough for the children of a node in the widest tree; with one process per node each has few others."""
 COMMANDS_REMEMBERED = 256
 STOP_GRACE_S = 1.0
 ANSWER_MARGIN_US = 300_000
@@ -66,6 +74,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     """What the command line says. `total` is what each node offers.
 
     With `controller_socket` (a controller on this host) the commands of jobs go there, not through this agent.
+    With `allow_chaos` the user may let nodes pretend to fail; with `is_one_of_many` there are many such processes on
+    this host, and the step supervisor is started with the first step.
     """
 
     cluster: str
@@ -77,6 +87,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     state_dir: Path
     listen: str
     controller_socket: Path | None = None
+    allow_chaos: bool = False
+    is_one_of_many: bool = False
 
 
 class NodeDaemon:
@@ -88,24 +100,31 @@ class NodeDaemon:
         self._process = f"esnoded.{options.nodes[0]}.{secrets.token_hex(6)}"
         self._local = LocalPeer(options.cluster, "agent", self._process, build=__version__)
         self._keyring = Keyring({1: options.key})
-        self._table = LinkTable(self._local, self._keyring, self, random.Random())
-        self._server = LinkServer(self._local, self._keyring, self._table)
+        rng = random.Random()
+        self._table = LinkTable(self._local, self._keyring, self, rng, LINKS)
+        self._server = LinkServer(self._local, self._keyring, self._table, counters=self._table.counters)
         self._book = AddressBook()
         self._pulled = 0
+        self._pulled_from: Link | None = None
         self._driver = RelayServer(
             Relay(),
             self._table,
             self._find_endpoint,
             self._run_local,
             is_behind=lambda: self._pulled > self._book.revision,
+            on_healed=lambda _nodes: self._reports.release(),
         )
+        self._reports = HeldReports(self._driver, self._number_of, self._send_report_now)
         first = zlib.crc32(options.nodes[0].encode())
-        self._uplink = Uplink(self._table, options.satellites, options.controller, first, self._on_uplink)
+        self._uplink = Uplink(
+            self._table, options.satellites, options.controller, first, self._on_uplink, rng
+        )
         self._loader = LinkLoader(lambda: self._uplink.link)
-        self._blobs = BlobExchange(BLOB_BYTES_MAX, self._loader.load)
+        self._blobs = BlobExchange(BLOB_BYTES_MAX, self._load_blob)
         self._forwarder = Forwarder(self._process, lambda: self._uplink.link, self._first_number)
         self._commands: OrderedDict[int, Command | str] = OrderedDict()
         self._shell: Shell | None = None
+        self._health = watch(options.state_dir)
         self._handlers: dict[str, Callable[[Link, Any], None]] = {
             "broadcast": self._on_broadcast,
             "broadcast_ack": self._driver.on_ack,
@@ -125,10 +144,12 @@ class NodeDaemon:
         options = self._options
         spool = Spool(options.state_dir / "agent.spool")
         early: list[StepEnded] = []
-        runner = SupervisorClient(options.state_dir, lambda ended: self._on_step_ended(ended, early))
+        runner_type = StandbyRunner if options.is_one_of_many else SupervisorClient
+        runner = runner_type(options.state_dir, lambda ended: self._on_step_ended(ended, early))
         principals = Principals()
-        door = UnixDoor(options.state_dir / "door.sock", self._forwarder, principals)
+        door = UnixDoor(options.state_dir / "door.sock", OnDemand(self._uplink, self._forwarder), principals)
         rpc = RpcServer([self._server.handler()], Guard())
+        chaos: ChaosDoor | None = None
         runner.start()
         uplink: asyncio.Task[None] | None = None
         try:
@@ -138,6 +159,9 @@ class NodeDaemon:
                 shell.on_runner_ended(ended)
             await rpc.start()
             await door.start()
+            if options.allow_chaos:
+                chaos = ChaosDoor(options.state_dir / CHAOS, Chaos(self._driver, shell.agent.roster).answer)
+                await chaos.start()
             uplink = asyncio.create_task(self._uplink.run(), name="uplink")
             ready(self._local.endpoint)
             log.info("serving %d nodes at %s", len(options.nodes), self._local.endpoint)
@@ -146,6 +170,8 @@ class NodeDaemon:
             if uplink is not None:
                 uplink.cancel()
                 await asyncio.gather(uplink, return_exceptions=True)
+            if chaos is not None:
+                await chaos.stop()
             await self._close(rpc, door, runner)
             principals.close()
             spool.close()
@@ -154,7 +180,7 @@ class NodeDaemon:
         """End `run` in good order. Steps go on under their supervisor."""
         self._stopped.set()
 
-    async def _close(self, rpc: RpcServer, door: UnixDoor, runner: SupervisorClient) -> None:
+    async def _close(self, rpc: RpcServer, door: UnixDoor, runner: SupervisorClient | StandbyRunner) -> None:
         self._server.stop_admitting("the agent stops")
         await door.stop()
         await self._driver.close()
@@ -166,7 +192,7 @@ class NodeDaemon:
         await rpc.stop(STOP_GRACE_S)
         await runner.close()
 
-    async def _restore(self, spool: Spool, runner: SupervisorClient, door: Path) -> Shell:
+    async def _restore(self, spool: Spool, runner: SupervisorClient | StandbyRunner, door: Path) -> Shell:
         """Bring the core back to where it was, and offer the nodes."""
         options = self._options
         boot_id = read_boot_id()
@@ -217,6 +243,9 @@ class NodeDaemon:
     def on_down(self, link: Link, reason: str) -> None:
         """A peer is gone."""
         self._forwarder.on_link_down(link)
+        if self._pulled_from is link:
+            # The answer went with it.
+            self._pulled, self._pulled_from = 0, None
         self._driver.on_down(link)
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
@@ -238,8 +267,6 @@ class NodeDaemon:
         if link is None:
             self._shell.perform(agent.on_link_down(now_us()))
             return
-        # A pull that was under way went with the link before.
-        self._pulled = 0
         self._shell.perform(agent.on_link_up(now_us(), link.peer.owner, link.peer.epoch))
 
     def _on_report_ack(self, _link: Link, message: link_pb2.ReportAck) -> None:
@@ -252,10 +279,10 @@ class NodeDaemon:
         return self._book.find_endpoint(number)
 
     def _pull_book(self, link: Link) -> None:
-        uplink = self._uplink.link
-        if uplink is not None and link.peer_book_revision > max(self._book.revision, self._pulled):
-            self._pulled = link.peer_book_revision
-            uplink.send(link_pb2.Item(book_pull=link_pb2.BookPull(revision=self._book.revision)))
+        if link.peer_book_revision > max(self._book.revision, self._pulled):
+            # Whoever has a newer one can tell: it takes no way up of our own.
+            self._pulled, self._pulled_from = link.peer_book_revision, link
+            link.send(link_pb2.Item(book_pull=link_pb2.BookPull(revision=self._book.revision)))
 
     def _on_book(self, _link: Link, message: link_pb2.Book) -> None:
         has_grown = self._book.apply(message)
@@ -273,6 +300,7 @@ class NodeDaemon:
     # ---- commands ----
 
     def _on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
+        self._uplink.on_heard()
         self._blobs.keep(message.attachments)
         self._driver.on_broadcast(link, message)
 
@@ -283,6 +311,8 @@ class NodeDaemon:
         if isinstance(command, str):
             self.answer(run.broadcast_id, run.nodes, failed(command))
             return
+        if type(command.body) is Heartbeat:
+            shell.agent.set_problems(self._health.problems())
         now = now_us()
         answer_by_us = now + run.deadline_us - min(ANSWER_MARGIN_US, run.deadline_us // 10)
         shell.perform(shell.agent.on_command_many(run.nodes, command, run.broadcast_id, now, answer_by_us))
@@ -309,13 +339,25 @@ class NodeDaemon:
 
     def send_report(self, report: Report) -> None:
         """See `shell.Ways`."""
-        if self._uplink.link is not None:
-            self._uplink.link.send(link_pb2.Item(report=report_to_pb(report)))
+        self._reports.put(report)
+
+    def _send_report_now(self, report: Report) -> None:
+        link = self._uplink.link
+        if link is None or not link.send(link_pb2.Item(report=report_to_pb(report))):
+            self._uplink.want()
+
+    async def _load_blob(self, digest: bytes, source: Link | None) -> bytes:
+        await self._uplink.get()
+        return await self._loader.load(digest, source)
 
     def on_numbered(self, name: str, number: int) -> None:
         """See `shell.Ways`."""
         log.debug("node %s is number %d", name, number)
         self._driver.relay.add_local((number,))
+
+    def _number_of(self, name: str) -> int:
+        assert self._shell is not None
+        return self._shell.agent.roster.by_name[name].number
 
     def _first_number(self) -> int:
         """The node that vouches for callers at the door; the cluster's word on which that may be is the controller's."""

@@ -6,14 +6,26 @@ import argparse
 import asyncio
 from pathlib import Path
 
+from eslurm.rpc.options import SOCKETS_MIN
 from eslurm.telemetry.process import announce, logging_to_stderr, read_key, run_daemon, stop_on_signals
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run a satellite until SIGTERM."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.allow_chaos and arguments.state_dir is None:
+        parser.error("--allow-chaos: needs --state-dir")
+    if arguments.sockets_max < SOCKETS_MIN:
+        parser.error(f"--sockets-max: {arguments.sockets_max} is too few: at least {SOCKETS_MIN}")
     logging_to_stderr(arguments.log_level)
+    from eslurm.relay.chaos_door import NAME as CHAOS
     from essatd.daemon import Satellite, SatelliteOptions
+
+    chaos_path = None
+    if arguments.allow_chaos:
+        arguments.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        chaos_path = arguments.state_dir / CHAOS
 
     options = SatelliteOptions(
         cluster=arguments.cluster,
@@ -21,6 +33,8 @@ def main(argv: list[str] | None = None) -> None:
         listen=arguments.listen,
         controllers=tuple(endpoint for endpoint in arguments.controllers.split(",") if endpoint),
         key=read_key(arguments.key_file),
+        sockets_max=arguments.sockets_max,
+        chaos_path=chaos_path,
     )
 
     async def body() -> None:
@@ -41,7 +55,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--controllers", required=True, help="host:port of the controllers, comma-separated")
     parser.add_argument("--key-file", required=True, type=Path, help="file with the cluster's secret")
     parser.add_argument(
-        "--state-dir", type=Path, default=None, help="accepted for uniformity; nothing is kept"
+        "--state-dir", type=Path, default=None, help="where its socket for --allow-chaos is; nothing is kept"
+    )
+    parser.add_argument(
+        "--allow-chaos", action="store_true", help="let the own user make it fail (see `eslurm chaos`)"
+    )
+    parser.add_argument(
+        "--sockets-max",
+        type=int,
+        default=256,
+        help="open connections to aim at, four times the width of its trees; beyond, agents have to wait (default 256)",
     )
     parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
     parser.add_argument("--log-level", default="info", help="debug, info, warning or error")

@@ -11,30 +11,38 @@ import logging
 import random
 import secrets
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from eslurm import __version__
 from eslurm.core.satellite.reports import ReportRouter
+from eslurm.core.tree.messages import Tuning
 from eslurm.core.tree.relay import Relay
 from eslurm.ports.door import Status
 from eslurm.ports.link import Link, LinkError
 from eslurm.relay.blobs import BlobExchange, LinkLoader
 from eslurm.relay.book import AddressBook
+from eslurm.relay.chaos_door import ChaosDoor
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import EnvelopeError
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
+from eslurm.rpc.options import socket_budget
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.v1 import link_pb2
+from essatd.chaos import Gate
+from essatd.vitals import LoopLag, rss_bytes, sockets
 
 log = logging.getLogger("essatd")
 
 CACHE_BYTES_MAX = 32 * 1024 * 1024
 REDIAL_S = 0.25
+REDIAL_MAX_S = 5.0
+SHORT_LINK_S = 1.0
 STOP_GRACE_S = 1.0
 
 
@@ -46,6 +54,10 @@ class SatelliteOptions(msgspec.Struct, frozen=True):
     listen: str
     controllers: tuple[str, ...]
     key: bytes
+    sockets_max: int = 256
+    """Open connections that it aims at, four times the width of its trees; beyond, agents have to wait."""
+    chaos_path: Path | None = None
+    """Where the user may ask for failures; None: nowhere."""
 
 
 class Satellite:
@@ -62,31 +74,39 @@ class Satellite:
             features=(f"satellite={options.name}",),
         )
         keyring = Keyring({1: options.key})
-        self._table = LinkTable(self._local, keyring, self, random.Random())
-        self._server = LinkServer(self._local, keyring, self._table)
+        self._budget = socket_budget(options.sockets_max)
+        self._table = LinkTable(self._local, keyring, self, random.Random(), self._budget.table)
+        self._server = LinkServer(self._local, keyring, self._table, self._budget.links, self._table.counters)
         self._controllers: dict[str, Link] = {}
         # Nothing is gained by waiting for more: the link gathers what one tick brings.
         self._router: ReportRouter[link_pb2.Report] = ReportRouter(flush_us=0)
         self._flushing = False
         self._book = AddressBook()
         self._driver = RelayServer(
-            Relay(root=True),
+            Relay(root=True, tuning=Tuning(max_unacknowledged=self._budget.sends_max)),
             self._table,
             self._find_endpoint,
             is_behind=lambda: self._pulled > self._book.revision,
         )
+        self._gate = Gate(self._driver, self._take_all, self._on_healed)
         self._pulled = 0
         self._loader = LinkLoader(self._controller)
         self._blobs = BlobExchange(CACHE_BYTES_MAX, self._loader.load)
+        self._lag = LoopLag()
 
     # ---- life ----
 
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Serve until stopped; `ready` gets the endpoint. Raises OSError when it cannot listen."""
-        rpc = RpcServer([self._server.handler()], Guard())
+        rpc = RpcServer([self._server.handler()], Guard(), connections_max=self._budget.connections_max)
         endpoint = await rpc.listen(self._options.listen)
         self._local.endpoint = endpoint
         await rpc.start()
+        chaos = None
+        if self._options.chaos_path is not None:
+            chaos = ChaosDoor(self._options.chaos_path, self._gate.answer)
+            await chaos.start()
+        self._lag.start()
         ready.set_result(endpoint)
         log.info("satellite %s listens at %s", self._options.name, endpoint)
         dials = [
@@ -99,6 +119,9 @@ class Satellite:
             for task in dials:
                 task.cancel()
             await asyncio.gather(*dials, return_exceptions=True)
+            if chaos is not None:
+                await chaos.stop()
+            self._lag.stop()
             await self._driver.close()
             await self._blobs.close()
             await self._table.close("the satellite stops")
@@ -110,8 +133,10 @@ class Satellite:
         self._stopped.set()
 
     async def _keep(self, endpoint: str) -> None:
-        """Stay linked to one controller."""
+        """Stay linked to one controller. One that sends us away again is asked less and less often."""
         told = ""
+        wait_s = REDIAL_S
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 link = await self._table.get(endpoint)
@@ -122,7 +147,13 @@ class Satellite:
                 await asyncio.sleep(REDIAL_S)
                 continue
             told = ""
+            linked_s = loop.time()
             await link.closed.wait()
+            if loop.time() - linked_s >= SHORT_LINK_S:
+                wait_s = REDIAL_S
+                continue
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, REDIAL_MAX_S)
 
     # ---- links (LinkSink) ----
 
@@ -149,6 +180,13 @@ class Satellite:
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
         """Down go broadcasts, up go reports and calls, each way back by the agent process' identity."""
+        self._gate.put(link, items)
+
+    def _on_healed(self) -> None:
+        # The answer to a pull may have been lost.
+        self._pulled = 0
+
+    def _take_all(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
         self._pull_book(link)
         for item in items:
             try:
@@ -187,11 +225,27 @@ class Satellite:
                 self._blobs.on_request(link, item.blob_request)
             case "blob_chunk":
                 self._loader.on_chunk(item.blob_chunk)
+            case "satellite_ping":
+                self._answer_ping(link, item.satellite_ping)
             case "book_pull":
                 for part in self._book.since(item.book_pull.revision):
                     link.send(part)
             case "book":
                 self._learn(item.book)
+
+    def _answer_ping(self, link: Link, ping: link_pb2.SatellitePing) -> None:
+        """From the reading task: a satellite that is only slow must not look dead (X-11)."""
+        relay = self._driver.relay
+        status = link_pb2.SatelliteStatus(
+            seq=ping.seq,
+            tasks=relay.live,
+            nodes=relay.live_nodes,
+            rss_bytes=rss_bytes(),
+            sockets=sockets(),
+            lag_us=self._lag.take_us(),
+            queued=relay.queued,
+        )
+        link.send(link_pb2.Item(satellite_status=status))
 
     def _learn(self, book: link_pb2.Book) -> None:
         has_grown = self._book.apply(book)
@@ -216,7 +270,7 @@ class Satellite:
     def _flush(self) -> None:
         self._flushing = False
         controller = self._controller()
-        if controller is None:
+        if controller is None or self._gate.is_cut:
             return
         while batch := self._router.take(self._driver.now_us()):
             for report in batch:

@@ -8,33 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
+
+import msgspec
 
 from eslurm.core.satellite.herald import Deliver
 from eslurm.core.tree.messages import (
     Ack,
     Action,
+    Broadcast,
     BroadcastId,
     Peer,
+    Reallocated,
     Reply,
     RunLocal,
     SendAck,
     SendBroadcast,
     SendReply,
     Suspect,
+    TookOver,
 )
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import Outcome
 from eslurm.ports.link import Link, LinkError, Links
 from eslurm.relay.envelopes import ack_item, broadcast_item, read_ack, read_broadcast, read_reply, reply_item
+from eslurm.relay.switches import Mode, Switch, Switches
 from eslurm.v1 import link_pb2
 
 log = logging.getLogger(__name__)
 
 ATTACHED_BROADCASTS_MAX = 2_048
 UNADDRESSED_MAX = 65_536
+HELD_RESULTS_MAX = 65_536
+REFUSED = "connection refused"
+"""What is said of a node that pretends to be dead."""
 
 Attachments = tuple[link_pb2.Blob, ...]
 
@@ -157,6 +166,21 @@ class RelayDriver:
                     log.info(
                         "broadcast %s: node %d is suspect: %s", action.broadcast_id, action.node, action.why
                     )
+                case Reallocated(broadcast_id, from_node, to_node, nodes):
+                    log.warning(
+                        "broadcast %s: %d nodes of satellite %d go to satellite %d",
+                        broadcast_id,
+                        nodes,
+                        from_node,
+                        to_node,
+                    )
+                case TookOver(broadcast_id, from_node, nodes):
+                    log.warning(
+                        "broadcast %s: %d nodes of satellite %d are sent from here",
+                        broadcast_id,
+                        nodes,
+                        from_node,
+                    )
         self._set_timer()
 
     def _tell(self, source: Peer, item: link_pb2.Item) -> None:
@@ -260,7 +284,11 @@ class RelayDriver:
 
 
 class RelayServer(RelayDriver):
-    """The driver of a process that serves lists of others: satellite or agent. `run` does local nodes' part."""
+    """The driver of a process that serves lists of others: satellite or agent. `run` does local nodes' part.
+
+    Nodes can be struck to pretend a failure: one that is off is none of the relay's own nodes meanwhile, so that its
+    neighbours in this process miss it, too. `on_healed` hears of nodes that nothing holds back any more.
+    """
 
     def __init__(
         self,
@@ -269,22 +297,129 @@ class RelayServer(RelayDriver):
         find_endpoint: Callable[[int], str | None],
         run: Callable[[RunLocal], None] | None = None,
         is_behind: Callable[[], bool] | None = None,
+        on_healed: Callable[[list[int]], None] | None = None,
     ) -> None:
         super().__init__(relay, links, find_endpoint, is_behind)
         self.relay = relay
+        self.switches = Switches()
+        self.is_cut = False
+        """Nothing goes out: the process as a whole pretends to be behind a broken network."""
         self._run = run
+        self._on_healed = on_healed
+        self._late_head: int | None = None
+        self._held: deque[tuple[BroadcastId, list[int], Outcome]] = deque(maxlen=HELD_RESULTS_MAX)
+        self._expiry: asyncio.TimerHandle | None = None
 
     def on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
         """Raises `EnvelopeError`."""
         broadcast = read_broadcast(message)
+        switch = self.switches.find(broadcast.nodes[0]) if self.switches and broadcast.nodes else None
+        if switch is not None and switch.mode.is_off:
+            if switch.mode is Mode.DEAD:
+                refusal = Ack(broadcast.broadcast_id, broadcast.nodes[:1], REFUSED)
+                self._tell(link.peer.process, ack_item(refusal))
+            return
         self.attach(broadcast.broadcast_id, tuple(message.attachments))
-        self.perform(self.relay.on_broadcast(link.peer.process, broadcast, self.now_us()))
+        if switch is None:
+            self.perform(self.relay.on_broadcast(link.peer.process, broadcast, self.now_us()))
+        else:
+            self._loop.call_later(
+                switch.delay_us / 1_000_000, self._on_late_broadcast, link.peer.process, broadcast
+            )
+
+    def _on_late_broadcast(self, source: Peer, broadcast: Broadcast) -> None:
+        if self._closed or self.switches.is_off(broadcast.nodes[0]):
+            return
+        self._late_head = broadcast.nodes[0]
+        try:
+            self.perform(self.relay.on_broadcast(source, broadcast, self.now_us()))
+        finally:
+            self._late_head = None
 
     def on_local_result(self, broadcast_id: BroadcastId, nodes: Sequence[int], outcome: Outcome) -> None:
         """Local nodes have done their part."""
-        self.perform(self.relay.on_local_result(broadcast_id, nodes, outcome, self.now_us()))
+        if self.switches:
+            held = [node for node in nodes if self.switches.is_off(node)]
+            if held:
+                self._held.append((broadcast_id, held, outcome))
+                nodes = [node for node in nodes if not self.switches.is_off(node)]
+        if nodes:
+            self.perform(self.relay.on_local_result(broadcast_id, nodes, outcome, self.now_us()))
 
     def run_local(self, run: RunLocal) -> None:
         """Not at once: its outcomes come back into the relay, which is still speaking."""
         assert self._run is not None, f"a satellite serves no nodes, but {run.nodes[:1]} was to run here"
-        self._loop.call_soon(self._run, run)
+        by_delay: dict[int, list[int]] = {}
+        for node in run.nodes if self.switches else ():
+            # A slow addressee of a list was late already when the list was taken.
+            delay_us = 0 if node == self._late_head else self.switches.delay_us(node)
+            by_delay.setdefault(delay_us, []).append(node)
+        if not by_delay:
+            self._loop.call_soon(self._run, run)
+        for delay_us, nodes in by_delay.items():
+            part = msgspec.structs.replace(run, nodes=tuple(nodes))
+            self._loop.call_later(delay_us / 1_000_000, self._run_unless_closed, part)
+
+    def _run_unless_closed(self, run: RunLocal) -> None:
+        if not self._closed and self._run is not None:
+            self._run(run)
+
+    # ---- failures that are pretended ----
+
+    def strike(self, nodes: Sequence[int], switch: Switch) -> None:
+        """Let nodes of this process fail in this way from now on."""
+        self.switches.set(nodes, switch)
+        if switch.mode.is_off:
+            self.perform(self.relay.remove_local(nodes, self.now_us()))
+        else:
+            self._revive(nodes)
+        self._watch_expiry()
+
+    def heal(self, nodes: Sequence[int]) -> list[int]:
+        """Undo it; those of `nodes` that were struck."""
+        healed = self.switches.heal(nodes)
+        self._revive(healed)
+        self._watch_expiry()
+        return healed
+
+    def _revive(self, nodes: Sequence[int]) -> None:
+        """Nothing holds these nodes back any more: what they had to say is said now."""
+        if not nodes:
+            return
+        self.relay.add_local(nodes)
+        for _ in range(len(self._held)):
+            self.on_local_result(*self._held.popleft())
+        if self._on_healed is not None:
+            self._on_healed(list(nodes))
+
+    def _watch_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        due_us = self.switches.next_expiry_us()
+        self._expiry = None
+        if due_us is not None and not self._closed:
+            self._expiry = self._loop.call_at((due_us - self._origin_us) / 1_000_000, self._on_expiry)
+
+    def _on_expiry(self) -> None:
+        self._revive(self.switches.expire(self.now_us()))
+        self._watch_expiry()
+
+    async def close(self) -> None:
+        """Stop the timers and the dials."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        await super().close()
+
+    def _send(self, send: SendBroadcast) -> None:
+        # Only nodes of this process have switches here: others are struck where they are.
+        switch = self.switches.find(send.to_node) if self.switches else None
+        if self.is_cut:
+            return
+        if switch is None or not switch.mode.is_off:
+            super()._send(send)
+        elif switch.mode is Mode.DEAD:
+            self._loop.call_soon(self._refuse, send, REFUSED)
+
+    def _tell(self, source: Peer, item: link_pb2.Item) -> None:
+        if not self.is_cut:
+            super()._tell(source, item)

@@ -15,11 +15,13 @@ import msgspec
 
 from escli import exits
 from escli.cluster import settings
+from escli.cluster.chaos import ACTIONS, Chaos, Request
 from escli.cluster.down import take_down
 from escli.cluster.errors import ClusterError
 from escli.cluster.interrupts import Interrupts
 from escli.cluster.layout import Layout, check, choose, locked, supervising
-from escli.cluster.plan import PROGRAMS, Programs
+from escli.cluster.plan import KINDS, PROGRAMS, Programs
+from escli.cluster.processes import usage_of
 from escli.cluster.settings import Wishes
 from escli.cluster.status import describe, look
 from escli.cluster.stop import Stopped, stop_all
@@ -28,6 +30,7 @@ from escli.cluster.up import TIMEOUT_S, Running, bring_up
 from eslurm import __version__
 
 COMMAND = "eslurm"
+_MANY_NODES = 100
 
 
 def main(argv: Sequence[str] | None = None, programs: Programs = PROGRAMS) -> int:
@@ -116,9 +119,20 @@ def _count(option: str, short: str, highest: int, lowest: int, text: str) -> Cal
     1,
     f"Processes that serve the nodes (default {settings.AGENTS_DEFAULT}).",
 )
+@_count(
+    "--emulate",
+    "",
+    settings.EMULATED_MAX,
+    1,
+    "A big cluster in a few processes: N virtual nodes of 4 cores, satellites and processes to match.",
+)
+@_count("--hosts", "", settings.PROCESSES_MAX, 1, "With --emulate: processes that serve the nodes.")
 @_count("--port-base", "", 65535, 1024, "Use the ports from N on (default: free ones, remembered).")
 @click.option(
-    "--timeout", type=click.FloatRange(1, 3600), default=TIMEOUT_S, metavar="S", help="Patience in seconds."
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    metavar="S",
+    help=f"Patience in seconds (default {TIMEOUT_S:g}; more for many nodes).",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return when the cluster is up, instead of watching it.")
 @_common
@@ -129,8 +143,10 @@ def up(
     cores: int | None,
     satellites: int | None,
     agents: int | None,
+    emulate: int | None,
+    hosts: int | None,
     port_base: int | None,
-    timeout: float,
+    timeout: float | None,
     detach: bool,
     state_dir: str | None,
     as_json: bool,
@@ -139,9 +155,20 @@ def up(
 
     The first time, the options say what it is like and are kept in DIR/eslurm.toml; after that they only have to
     agree with it. Jobs survive `down` and the next `up`.
+
+    \b
+    eslurm up -d                              4 nodes
+    eslurm up -d --emulate 20480 --hosts 8    a supercomputer in 13 processes, to see how eslurm behaves there
     """
     layout = choose(state_dir, os.environ)
-    wishes = Wishes(nodes, cores, satellites, agents, port_base)
+    if emulate is None and hosts is not None:
+        raise click.UsageError("--hosts: goes with --emulate; without it: --agents")
+    if emulate is not None and (nodes is not None or agents is not None):
+        raise click.UsageError("--emulate: cannot go with --nodes or --agents: use --emulate N --hosts M")
+    if emulate is None:
+        wishes = Wishes(nodes, cores, satellites, agents, port_base)
+    else:
+        wishes = Wishes(emulate, cores, satellites, hosts, port_base, emulated=True)
     with Interrupts() as interrupts:
         running = bring_up(layout, wishes, programs, interrupts, tell, timeout)
         say(to_json(_summary(running)) if as_json else _greeting(running, detach))
@@ -185,21 +212,49 @@ def _greeting(running: Running, detach: bool) -> str:
     nodes = ",".join(section.names for section in config.nodes)
     cores = "/".join(dict.fromkeys(str(section.cores) for section in config.nodes))
     each = "1 core" if cores == "1" else f"{cores} cores"
-    lines = [f"Cluster {running.record.cluster} is up: nodes {nodes} with {each} each."]
+    lines = [
+        f"Cluster {running.record.cluster} is up: nodes {nodes} with {each} each.",
+        f"  {settings.count_nodes(config)} nodes in {_processes(running)}",
+    ]
     if choose(None, os.environ).directory != layout.directory:
         lines.append(f"  export ESLURM_STATE_DIR={layout.directory}   # first, so that the commands find it")
     named = os.environ.get("ESLURM_SOCKET", "")
     if named and named != str(layout.socket):
         lines.append(f"  unset ESLURM_SOCKET   # it names another cluster: {named}")
-    lines += [
-        "  essubmit --wrap hostname     submit a job",
-        "  esqueue, esinfo, esacct      look at jobs, nodes, and what has run",
-        "  eslurm status                how the daemons do",
-        "  eslurm down                  stop; jobs are kept for the next `eslurm up`",
-    ]
+    lines += _hints(settings.count_nodes(config))
     if not detach:
         lines.append("This command watches the daemons. Ctrl-C stops the cluster.")
     return "\n".join(lines)
+
+
+def _processes(running: Running) -> str:
+    """What the daemons take, by kind."""
+    parts = []
+    for kind in KINDS:
+        found = [usage_of(daemon.identity) for daemon in running.record.daemons if daemon.kind == kind]
+        sizes = [usage.rss_mib for usage in found if usage is not None]
+        if sizes:
+            count = f"{len(sizes)} " if len(sizes) > 1 else ""
+            parts.append(f"{count}{kind} ({'up to ' if count else ''}{max(sizes):.0f} MiB)")
+    return ", ".join(parts)
+
+
+def _hints(nodes: int) -> list[str]:
+    """What to try next."""
+    lines = [
+        "  essubmit --wrap hostname     submit a job",
+        "  esqueue, esinfo, esacct      look at jobs, nodes, and what has run",
+    ]
+    if nodes >= _MANY_NODES:
+        lines += [
+            f"  essubmit -N {nodes // 10 - nodes // 10 % 10:<6} --wrap hostname   one job on a tenth of the nodes",
+            "  eslurm chaos kill --share 30% --for 30s   a third of the agents dies; look on with esinfo",
+        ]
+    return [
+        *lines,
+        "  eslurm status                how the daemons do",
+        "  eslurm down                  stop; jobs are kept for the next `eslurm up`",
+    ]
 
 
 @commands.command()
@@ -250,6 +305,72 @@ def _stopped_text(stopped: Stopped, layout: Layout, purged: bool = False) -> str
     if not any((stopped.daemons, stopped.supervisors, stopped.job_processes)):
         return "The cluster was down already."
     return f"The cluster is down ({', '.join(parts)} ended); its jobs are kept in {layout.directory}."
+
+
+@commands.command(short_help="Let nodes or satellites fail, and heal them.")
+@click.argument("action", type=click.Choice(ACTIONS), metavar="kill|hang|slow|partition|heal|show")
+@click.option("--nodes", "-w", metavar="LIST", default="", help="These nodes: cn[01-16].")
+@click.option("--satellite", metavar="NAME", multiple=True, help="This satellite; may be repeated.")
+@click.option("--share", metavar="30%", help="So many of the nodes (of --nodes, or of all), drawn by lot.")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", help="Draw the same nodes as with the same N before."
+)
+@click.option("--for", "for_", metavar="30s", help="Heal by itself after this time (ms, s, m or h).")
+@click.option("--delay", metavar="500ms", help="With slow: how late everything is (default 500ms).")
+@_common
+@click.pass_obj
+def chaos(
+    programs: Programs,
+    action: str,
+    nodes: str,
+    satellite: tuple[str, ...],
+    share: str | None,
+    seed: int | None,
+    for_: str | None,
+    delay: str | None,
+    state_dir: str | None,
+    as_json: bool,
+) -> int:
+    """Let agents and satellites of this cluster fail, to see it survive. Jobs that run on the nodes go on.
+
+    \b
+    kill        dead: connections are refused
+    hang        silent: takes messages, never answers
+    slow        answers late
+    partition   nothing comes in or goes out
+    heal        end failures: of all, or of those named
+    show        what has failed, and for how long
+
+    \b
+    eslurm chaos kill --share 30% --for 30s
+    eslurm chaos hang --nodes cn[01-02]
+    eslurm chaos slow --satellite sat1 --delay 2s --for 1m
+    eslurm chaos heal
+
+    Nodes of a process of their own, and satellites with kill and hang, are struck by a signal to the process;
+    --for then keeps this command waiting.
+    """
+    from escli.cluster import chaos_words as words
+
+    layout = choose(state_dir, os.environ)
+    record = check(layout)
+    if record is None or not record.daemons:
+        raise ClusterError(
+            f"no cluster runs in {layout.directory}: `eslurm up` starts one", exits.UNREACHABLE
+        )
+    request = Request(
+        action,
+        nodes,
+        satellite,
+        None if share is None else words.parse_share(share),
+        None if for_ is None else words.parse_duration("--for", for_),
+        None if delay is None else words.parse_duration("--delay", delay),
+        seed,
+    )
+    with Interrupts() as interrupts:
+        outcome = Chaos(layout, record, programs, interrupts, tell).do(request)
+    say(to_json(outcome) if as_json else words.describe(outcome).rstrip("\n"))
+    return exits.OK
 
 
 @commands.command()

@@ -29,6 +29,11 @@ Programs = Mapping[str, Sequence[str]]
 PROGRAMS: Programs = {kind: (sys.executable, "-m", kind) for kind in KINDS}
 
 
+WIDTH_MIN = 8
+WIDTH_AUTOMATIC = 64
+"""Widths that a satellite's budget of connections is made for: at least, and when the width is measured."""
+
+
 class Planned(msgspec.Struct, frozen=True):
     """A daemon as it is to run. `arguments` follow the program; the ready descriptor's option follows them."""
 
@@ -53,6 +58,7 @@ def daemons_of(layout: Layout, config: Config, agents: Sequence[AgentRecord]) ->
             ("--config", str(layout.config_file), "--state-dir", str(layout.directory)),
         )
     ]
+    width = config.policy.satellite_width or config.policy.relay_width or WIDTH_AUTOMATIC
     for number, satellite in enumerate(config.satellite, 1):
         # Named by position: what a satellite is called in the configuration need not be fit for a file.
         name = f"sat{number}"
@@ -60,7 +66,8 @@ def daemons_of(layout: Layout, config: Config, agents: Sequence[AgentRecord]) ->
         arguments = (
             *common,
             *("--name", satellite.name, "--listen", satellite.listen),
-            *("--controllers", controller, "--state-dir", str(home)),
+            *("--controllers", controller, "--state-dir", str(home), "--allow-chaos"),
+            *("--sockets-max", str(4 * max(width, WIDTH_MIN))),
         )
         planned.append(Planned(name, "essatd", satellite.listen, arguments, home))
     for agent in agents:
@@ -71,7 +78,7 @@ def daemons_of(layout: Layout, config: Config, agents: Sequence[AgentRecord]) ->
             *("--nodes", agent.nodes, "--satellites", ",".join(satellites)),
             *("--controller", controller, "--controller-socket", str(layout.socket)),
             *("--listen", agent.listen, "--state-dir", str(home)),
-            *("--cores", str(cores), "--memory-mib", str(memory_mib)),
+            *("--cores", str(cores), "--memory-mib", str(memory_mib), "--allow-chaos"),
         )
         planned.append(Planned(agent.name, "esnoded", agent.listen, arguments, home))
     return planned

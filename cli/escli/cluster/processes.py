@@ -70,6 +70,24 @@ def is_alive(identity: Identity) -> bool:
     return identity.boot_id == boot_id()
 
 
+def is_stopped(identity: Identity) -> bool:
+    """Whether this very process is there and was stopped by a signal."""
+    found = _stat(identity.pid)
+    return found is not None and found[0] == "T" and is_alive(identity)
+
+
+def signal_one(identity: Identity, signum: int) -> bool:
+    """Signal this very process; false when it does not run."""
+    pidfd = open_pidfd(identity)
+    if pidfd is None:
+        return False
+    try:
+        send(pidfd, signum)
+    finally:
+        os.close(pidfd)
+    return True
+
+
 def usage_of(identity: Identity) -> Usage | None:
     """Its age and memory; None when it does not run."""
     if not is_alive(identity):
@@ -123,6 +141,8 @@ def end_all(
     with _opened(identities) as watched:
         for pidfd in watched:
             send(pidfd, signum)
+            # One that was stopped hears of it only when it goes on.
+            send(pidfd, signal.SIGCONT)
         left = _wait(watched, grace_s, hurry)
         for pidfd in left:
             send(pidfd, signal.SIGKILL)

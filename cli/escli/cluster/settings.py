@@ -25,7 +25,13 @@ NODES_DEFAULT = 4
 SATELLITES_DEFAULT = 2
 AGENTS_DEFAULT = 2
 NODES_MAX = 4096
+EMULATED_MAX = 65_536
 PROCESSES_MAX = 64
+NODES_PER_SATELLITE = 5_000
+"""One satellite for every so many nodes (E-69)."""
+NODES_PER_HOST = 2_560
+CORES_EMULATED = 4
+MEMORY_EMULATED_MIB = 4_096
 _KEY_BYTES = 32
 _MEMORY_MIN_MIB = 64
 
@@ -52,13 +58,35 @@ default = true
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What the command line asks for; None leaves it to the configuration, or to the defaults of a new cluster."""
+    """What the command line asks for; None leaves it to the configuration, or to the defaults of a new cluster.
+
+    `emulated` nodes offer what a real one would, not their share of this machine, and have more satellites and agents.
+    """
 
     nodes: int | None = None
     cores: int | None = None
     satellites: int | None = None
     agents: int | None = None
     port_base: int | None = None
+    emulated: bool = False
+
+    @property
+    def satellites_wanted(self) -> int:
+        """How many satellites a new cluster gets."""
+        if self.satellites is not None:
+            return self.satellites
+        if not self.emulated:
+            return SATELLITES_DEFAULT
+        return max(SATELLITES_DEFAULT, round((self.nodes or 0) / NODES_PER_SATELLITE))
+
+    @property
+    def agents_wanted(self) -> int:
+        """How many processes serve the nodes of a new cluster, at most."""
+        if self.agents is not None:
+            return self.agents
+        return (
+            max(AGENTS_DEFAULT, -(-(self.nodes or 0) // NODES_PER_HOST)) if self.emulated else AGENTS_DEFAULT
+        )
 
 
 def cluster_name(uid: int) -> str:
@@ -80,8 +108,10 @@ def write_key(path: Path) -> None:
         file.write(secrets.token_hex(_KEY_BYTES) + "\n")
 
 
-def compose(cluster: str, nodes: int, cores: int | None, uid: int, chosen: Sequence[int]) -> str:
+def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> str:
     """The configuration of a new cluster; `chosen` are the ports of the controller and the satellites."""
+    nodes = wishes.nodes or NODES_DEFAULT
+    cores, memory_mib = (CORES_EMULATED, MEMORY_EMULATED_MIB) if wishes.emulated else _share_of_machine(nodes)
     sections = [
         f'\n[[satellite]]\nname = "sat{number}"\nlisten = "{ports.address(port)}"\n'
         for number, port in enumerate(chosen[1:], 1)
@@ -92,9 +122,13 @@ def compose(cluster: str, nodes: int, cores: int | None, uid: int, chosen: Seque
         controller=ports.address(chosen[0]),
         satellites="".join(sections),
         nodes=node_names(nodes),
-        cores=cores or max(1, (os.cpu_count() or 1) // nodes),
-        memory_mib=max(_MEMORY_MIN_MIB, _machine_memory_mib() // nodes),
+        cores=wishes.cores or cores,
+        memory_mib=memory_mib,
     )
+
+
+def _share_of_machine(nodes: int) -> tuple[int, int]:
+    return max(1, (os.cpu_count() or 1) // nodes), max(_MEMORY_MIN_MIB, _machine_memory_mib() // nodes)
 
 
 def node_names(count: int) -> str:
@@ -123,13 +157,13 @@ def load_config(layout: Layout, cluster: str) -> Config:
 
 def check_agreement(layout: Layout, config: Config, agents: int, wishes: Wishes) -> None:
     """Raise `ClusterError` when an option asks for another cluster than the one that is here."""
-    nodes = sum(count_names(section.names) for section in config.nodes)
+    nodes = count_nodes(config)
     cores = sorted({section.cores for section in config.nodes})
     for option, wanted, here in (
-        ("--nodes", wishes.nodes, [nodes]),
+        ("--emulate" if wishes.emulated else "--nodes", wishes.nodes, [nodes]),
         ("--cores", wishes.cores, cores),
         ("--satellites", wishes.satellites, [len(config.satellite)]),
-        ("--agents", wishes.agents, [agents]),
+        ("--hosts" if wishes.emulated else "--agents", wishes.agents, [agents]),
     ):
         if wanted is not None and [wanted] != here:
             has = ", ".join(map(str, here))
@@ -140,14 +174,14 @@ def check_agreement(layout: Layout, config: Config, agents: int, wishes: Wishes)
 
 
 def _way_to_change(option: str, layout: Layout) -> str:
-    if option == "--agents":
+    if option in ("--agents", "--hosts"):
         return "keep the agents as they are"
     return f"edit {layout.config_file} while the cluster is down"
 
 
-def count_names(names: str) -> int:
-    """How many nodes a folded list names."""
-    return len(expand(names, "nodes.names"))
+def count_nodes(config: Config) -> int:
+    """How many nodes the configuration has."""
+    return sum(len(expand(section.names, "nodes.names")) for section in config.nodes)
 
 
 def move_ports(layout: Layout, config: Config, chosen: list[int]) -> Config:

@@ -26,7 +26,10 @@ from eslurm import __version__
 from eslurm.config import Config, parse_config
 
 TIMEOUT_S = 60.0
+NODES_PER_S = 100
+"""Registrations that even a slow machine manages; more nodes than fit into `TIMEOUT_S` get more patience."""
 _POLL_S = 0.1
+_PROGRESS_S = 1.0
 
 Tell = Callable[[str], None]
 """Where progress goes: one line at a time."""
@@ -49,15 +52,17 @@ def bring_up(
     programs: Programs,
     interrupts: Interrupts,
     tell: Tell,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float | None = None,
 ) -> Running:
     """Make the cluster if it is new, and start what does not run. Raises `ClusterError`, `Interrupted`.
+
+    Without `timeout_s` the patience grows with the number of nodes.
 
     1. look 2. lock 3. look again, make or read 4. see what is missing 5. start it, stage by stage 6. wait for the nodes
     """
     check(layout)
     make(layout)
-    with locked(layout, timeout_s):
+    with locked(layout, timeout_s or TIMEOUT_S):
         record = check(layout)
         if record is None:
             record, config = _create(layout, wishes)
@@ -69,13 +74,14 @@ def bring_up(
         if not missing:
             return Running(layout, record, config, (), _is_edited(layout, record))
         _check_ports(missing)
-        record = _start(layout, record, missing, programs, interrupts, tell, timeout_s)
+        patience_s = timeout_s or max(TIMEOUT_S, settings.count_nodes(config) / NODES_PER_S)
+        record = _start(layout, record, missing, programs, interrupts, tell, patience_s)
     return Running(layout, record, config, tuple(daemon.name for daemon in missing))
 
 
 def _create(layout: Layout, wishes: Wishes) -> tuple[ClusterRecord, Config]:
     uid = os.getuid()
-    agents = settings.AGENTS_DEFAULT if wishes.agents is None else wishes.agents
+    agents = wishes.agents_wanted
     name = settings.cluster_name(uid)
     record = ClusterRecord(FORMAT, __version__, name, uid, time.time_ns() // 1000, agents)
     return _furnish(layout, record, wishes)
@@ -84,10 +90,10 @@ def _create(layout: Layout, wishes: Wishes) -> tuple[ClusterRecord, Config]:
 def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[ClusterRecord, Config]:
     """Write key and configuration of a cluster that has none. All that can fail comes before the first write."""
     nodes = wishes.nodes or settings.NODES_DEFAULT
-    satellites = settings.SATELLITES_DEFAULT if wishes.satellites is None else wishes.satellites
+    satellites = wishes.satellites_wanted
     agents = min(nodes, record.agents_wanted)
     chosen = ports.choose(1 + satellites + agents, wishes.port_base)
-    text = settings.compose(record.cluster, nodes, wishes.cores, record.owner_uid, chosen[: 1 + satellites])
+    text = settings.compose(record.cluster, wishes, record.owner_uid, chosen[: 1 + satellites])
     config = parse_config(text.encode(), str(layout.config_file))
     assigned = with_ports(assign_nodes(config, (), agents), chosen[1 + satellites :])
     # The record first: from here on the directory is known to be a cluster's.
@@ -185,15 +191,18 @@ def _await_nodes(
     layout: Layout, record: ClusterRecord, interrupts: Interrupts, tell: Tell, timeout_s: float
 ) -> None:
     """Until every node has registered. Raises `ClusterError` after `timeout_s`."""
-    deadline_s = time.monotonic() + timeout_s
+    tell_at_s = time.monotonic()
+    deadline_s = tell_at_s + timeout_s
     told = -1
     while True:
         reply = controller.ping(layout.socket)
         if reply is not None:
-            if reply.nodes_up != told and reply.nodes:
+            all_up = reply.nodes_up >= reply.nodes > 0
+            if reply.nodes_up != told and reply.nodes and (all_up or time.monotonic() >= tell_at_s):
                 told = reply.nodes_up
+                tell_at_s = time.monotonic() + _PROGRESS_S
                 tell(f"{told} of {reply.nodes} nodes are up")
-            if reply.nodes_up >= reply.nodes > 0:
+            if all_up:
                 return
         dead = sorted(set(_names(record)) - {daemon.name for daemon in alive_daemons(record)})
         if dead:

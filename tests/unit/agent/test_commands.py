@@ -9,7 +9,7 @@ from eslurm.core.agent import actions as act
 from eslurm.core.agent.attempt import TRANSITIONS, Stage
 from eslurm.core.agent.words import gone_outcome
 from eslurm.core.tree.results import OK, Status
-from eslurm.core.wire import End, Gone, Heartbeat, Prepare, Signal, Start, Started
+from eslurm.core.wire import End, Gone, Heartbeat, Prepare, Signal, Start, Started, Unhealthy
 from tests.unit.agent.world import SCRIPT, SECOND, World, is_ok, launch, step_launch
 
 PREPARE = Prepare(launch(), start=True)
@@ -278,6 +278,19 @@ def test_heartbeats_contact_the_runner_for_busy_nodes_only() -> None:
     world.order(Prepare(launch((1,)), start=True), (1,))
     assert world.order(Heartbeat(0), (0, 1, 2)) == {0: OK, 1: OK, 2: OK}
     assert world.contacts == [(1,)]
+
+
+def test_heartbeats_tell_of_problems_and_are_plain_without_any() -> None:
+    world = World(nodes=3)
+    world.agent.set_problems(("disk", "memory"))
+    answers = world.order(Heartbeat(0), (0, 1, 2))
+    assert len(set(answers.values())) == 1, "equal problems merge on the way up"
+    assert is_ok(answers[0])
+    assert msgspec.msgpack.decode(answers[0].payload, type=Unhealthy).problems == ("disk", "memory")
+    launched = world.order(Prepare(launch((0, 1))), (0, 1))
+    assert launched == {0: OK, 1: OK}, "a node with problems still gets work"
+    world.agent.set_problems(())
+    assert world.order(Heartbeat(0), (0, 1, 2)) == {0: OK, 1: OK, 2: OK}
 
 
 def test_no_stage_leads_back_before_a_start() -> None:

@@ -17,6 +17,7 @@ from escli.cluster.errors import ClusterError
 from escli.cluster.layout import Layout
 from escli.cluster.plan import assign_nodes, daemons_of, with_ports
 from escli.cluster.record import AgentRecord, version_key
+from escli.cluster.settings import Wishes
 from eslurm.compat.hostlist import expand
 from eslurm.config import Config, parse_config
 
@@ -77,7 +78,9 @@ def test_command_lines() -> None:
     config = config_of(("cn[1-2]", 3))
     controller, first, _, agent = daemons_of(HERE, config, (AgentRecord("agent1", "cn[1-2]", "127.0.0.1:9"),))
     assert controller.arguments == ("--config", "/tmp/es-plan/eslurm.toml", "--state-dir", "/tmp/es-plan")
-    words = dict(zip(first.arguments[::2], first.arguments[1::2], strict=True))
+    assert first.arguments[-3:] == ("--allow-chaos", "--sockets-max", "64")
+    assert agent.arguments[-1] == "--allow-chaos"
+    words = dict(zip(first.arguments[:-1:2], first.arguments[1::2], strict=True))
     assert words == {
         "--cluster": "c",
         "--key-file": "/tmp/es-plan/cluster.key",
@@ -86,7 +89,7 @@ def test_command_lines() -> None:
         "--controllers": "127.0.0.1:5000",
         "--state-dir": "/tmp/es-plan/sat1",
     }
-    words = dict(zip(agent.arguments[::2], agent.arguments[1::2], strict=True))
+    words = dict(zip(agent.arguments[:-1:2], agent.arguments[1::2], strict=True))
     assert words["--satellites"] == "127.0.0.1:5001,127.0.0.1:5002"
     assert (words["--nodes"], words["--cores"], words["--memory-mib"]) == ("cn[1-2]", "3", "100")
 
@@ -116,7 +119,7 @@ def test_the_key_is_secret_and_written_once(state_dir: Path) -> None:
 
 def test_moving_ports_keeps_the_rest_of_the_file(state_dir: Path) -> None:
     layout = Layout(state_dir)
-    text = settings.compose("c", 2, None, 0, [5000, 5001]).replace(
+    text = settings.compose("c", Wishes(2), 0, [5000, 5001]).replace(
         "[controller]", "[controller]  # at 127.0.0.1:5000"
     )
     layout.config_file.write_text(text)
@@ -133,7 +136,9 @@ def test_moving_ports_keeps_the_rest_of_the_file(state_dir: Path) -> None:
 
 def test_ports_that_cannot_be_moved_are_left_to_the_user(state_dir: Path) -> None:
     layout = Layout(state_dir)
-    text = settings.compose("c", 2, None, 0, [5000]).replace('[controller]\nlisten = "127.0.0.1:5000"\n', "")
+    text = settings.compose("c", Wishes(2), 0, [5000]).replace(
+        '[controller]\nlisten = "127.0.0.1:5000"\n', ""
+    )
     layout.config_file.write_text(text)
     with pytest.raises(ClusterError, match="by hand"):
         settings.move_ports(layout, settings.load_config(layout, "c"), [6000])

@@ -1,0 +1,87 @@
+"""Failure switches: which nodes of this process pretend to have failed, how, and until when.
+
+Pure table. Invariant: a node without a switch behaves as always; a switch past its expiry is gone after the next
+`expire`, whoever set it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+
+class Mode(StrEnum):
+    """How a node fails. Its steps go on: it is the agent that is struck, not the host."""
+
+    DEAD = "dead"
+    """Nobody listens: every list is refused at once."""
+    SILENT = "silent"
+    """Lists are taken and never acknowledged or answered."""
+    SLOW = "slow"
+    """Acknowledges, answers and reports, each late."""
+    PARTITIONED = "partitioned"
+    """Lists vanish; what is under way goes on and is told after the healing."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing gets through."""
+        return self is not Mode.SLOW
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """One node's failure. `until_us` is None for one that lasts until it is healed; `delay_us` counts if slow."""
+
+    mode: Mode
+    until_us: int | None = None
+    delay_us: int = 0
+
+
+class Switches:
+    """The table, by node number. Times are of the caller's monotonic clock, in microseconds."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[int, Switch] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_node)
+
+    def find(self, node: int) -> Switch | None:
+        """The node's failure; None when it has none."""
+        return self._by_node.get(node)
+
+    def is_off(self, node: int) -> bool:
+        """Whether nothing gets through to this node and from it."""
+        switch = self._by_node.get(node)
+        return switch is not None and switch.mode.is_off
+
+    def delay_us(self, node: int) -> int:
+        """How late a slow node is; 0 for others."""
+        switch = self._by_node.get(node)
+        return switch.delay_us if switch is not None and switch.mode is Mode.SLOW else 0
+
+    def set(self, nodes: Iterable[int], switch: Switch) -> None:
+        """Strike nodes; what they had before is replaced."""
+        self._by_node.update(dict.fromkeys(nodes, switch))
+
+    def heal(self, nodes: Iterable[int]) -> list[int]:
+        """Take the switches of these nodes away; those that had one."""
+        return [node for node in nodes if self._by_node.pop(node, None) is not None]
+
+    def expire(self, now_us: int) -> list[int]:
+        """Take away what is over; the nodes that are healed by it."""
+        return self.heal([node for node, switch in self._by_node.items() if _is_over(switch, now_us)])
+
+    def next_expiry_us(self) -> int | None:
+        """When the next switch is over."""
+        ends = (switch.until_us for switch in self._by_node.values())
+        return min((end_us for end_us in ends if end_us is not None), default=None)
+
+    def all(self) -> dict[int, Switch]:
+        """Every switch that is set, by node."""
+        return dict(self._by_node)
+
+
+def _is_over(switch: Switch, now_us: int) -> bool:
+    return switch.until_us is not None and switch.until_us <= now_us
