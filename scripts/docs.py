@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import inspect as types
@@ -28,6 +29,7 @@ TITLES = {
     "AttemptPhase": "An attempt, at the controller",
     "Stage": "An attempt, at a node's agent",
     "NodeState": "A node",
+    "SatelliteState": "A satellite",
     "StepState": "A step",
 }
 """Headings in their order on the page; tables of other states follow under the name of their class."""
@@ -68,7 +70,7 @@ def tables(root: Path) -> list[Table]:
         module = ".".join(path.relative_to(root).with_suffix("").parts)
         for name in names:
             moves = getattr(importlib.import_module(module), name)
-            found.append(Table(module, type(next(iter(moves))), moves))
+            found.append(Table(module, type(next(iter(moves))), _causes(moves)))
     order = list(TITLES)
     return sorted(
         found,
@@ -77,6 +79,18 @@ def tables(root: Path) -> list[Table]:
             table.states.__name__,
         ),
     )
+
+
+def _causes(moves: dict[enum.Enum, dict[enum.Enum, Any]]) -> dict[enum.Enum, dict[enum.Enum, str]]:
+    """A table of moves as it is; one of events (state -> event -> state) with the events as causes of its moves."""
+    found: dict[enum.Enum, dict[enum.Enum, str]] = {}
+    for state, row in moves.items():
+        found[state] = {}
+        for key, value in row.items():
+            target, cause = (value, key.value) if isinstance(value, enum.Enum) else (key, value)
+            causes = found[state]
+            causes[target] = f"{causes[target]}, {cause}" if target in causes else cause
+    return found
 
 
 def states_page(found: Sequence[Table]) -> str:

@@ -1,11 +1,11 @@
-"""`esctl`: look closely at jobs, nodes, partitions and the configuration, and change them."""
+"""`esctl`: look closely at jobs, nodes, partitions, satellites and the configuration, and change them."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from escli import changes, exits, program, show
+from escli import broadcasts, changes, exits, program, satellites, show, tree_report
 from escli.as_json import to_json
 from escli.door import Door, open_door
 from escli.esqueue import job_refs, split_jobs
@@ -148,5 +148,8 @@ ACTIONS: Mapping[str, Action] = {
     "drain": _drain,
     "resume": _resume,
     "down": _down,
+    "satellite": satellites.control,
+    "broadcast": broadcasts.broadcast,
+    "tree": tree_report.tree,
     "ping": _ping,
 }

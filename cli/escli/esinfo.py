@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from escli import clock, exits, program
-from escli.door import Door, open_door
+from escli import clock, exits, program, satellites
+from escli.door import open_door
 from escli.tables import Column, render
-from eslurm.compat.durations import format_duration, format_time_limit
+from eslurm.compat.durations import format_time_limit
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand, fold
 from eslurm.compat.moments import format_moment
@@ -37,7 +37,7 @@ def _info(given: Words) -> int:
 
     with open_door(given, COMMAND) as door:
         if given.has("satellites"):
-            sys.stdout.write(_satellites(door, given))
+            satellites.print_table(door, given)
             return exits.OK
         reply = door.call("Nodes", pb.NodesRequest(names=names, partition=given.text("partition")))
     if given.has("json"):
@@ -148,31 +148,3 @@ def _reasons(nodes: Sequence[Any], header: bool) -> str:
     rows = [[*key, fold(names)] for key, names in groups.items()]
     columns = [Column("REASON"), Column("SINCE"), Column("STATE"), Column("NODELIST")]
     return render(columns, rows, header=header)
-
-
-def _satellites(door: Door, given: Words) -> str:
-    from eslurm.v1 import controller_pb2 as pb
-
-    reply = door.call("Satellites", pb.SatellitesRequest())
-    if given.has("json"):
-        from escli.as_json import to_json
-
-        return to_json(reply) + "\n"
-    rows = [
-        [
-            one.name,
-            one.state,
-            format_duration((reply.now_us - one.since_us) // 1_000_000) if one.since_us else "N/A",
-            str(one.broadcasts),
-            one.endpoint,
-        ]
-        for one in reply.satellites
-    ]
-    columns = [
-        Column("SATELLITE"),
-        Column("STATE"),
-        Column("FOR", right=True),
-        Column("BROADCASTS", right=True),
-        Column("ENDPOINT"),
-    ]
-    return render(columns, rows, header=not given.has("noheader"))

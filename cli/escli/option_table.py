@@ -329,6 +329,8 @@ ROWS: tuple[Option, ...] = (
     ),
     Option("esacct", "helpformat", "", "", "list the names of all columns", group=_SHAPE),
     Option("esacct", "parsable2", "P", "", "columns separated by |", group=_SHAPE),
+    # ---- esctl ----
+    Option("esctl", "tree", "", "", "with `broadcast`: show its tree", group=_SHAPE),
     # ---- several ----
     Option("esqueue esinfo esacct", "noheader", "h", "", "no header line", group=_SHAPE),
     Option("essubmit esqueue escancel esinfo esacct esctl", "json", "", "", "print JSON", group=_COMMAND),

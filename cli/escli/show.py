@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from escli import clock, exits
+from escli import clock, exits, satellites
 from escli.as_json import to_json
 from escli.esinfo import state_of
 from escli.esqueue import job_refs, split_jobs
@@ -181,5 +181,6 @@ SUBJECTS: Mapping[str, Subject] = {
     "job": _jobs,
     "node": _nodes,
     "partition": _partitions,
+    "satellite": satellites.show,
     "config": _config,
 }

@@ -60,7 +60,7 @@ def main(config_file: Path, state_dir: Path, ready_fd: int | None, loop: str, lo
 
     try:
         run_daemon("esctld", serve, loop)
-    except CannotStart as error:
+    except (CannotStart, ConfigError) as error:
         _cannot_start(f"{config_file}: {error}")
     except StoreError as error:
         _cannot_start(f"the job store {url}: {error}")

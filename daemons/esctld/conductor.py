@@ -20,6 +20,7 @@ from eslurm.core.messages import Message, Tick
 from eslurm.core.node.model import Node
 from eslurm.core.reactor import Batch
 from eslurm.core.satellite.herald import Deliver, Herald
+from eslurm.core.satellite.roster import SatelliteStatus
 from eslurm.core.timers import next_timer_us
 from eslurm.core.tree.messages import DEFAULT_TUNING
 from eslurm.core.wire import Command
@@ -54,7 +55,7 @@ class Conductor:
         self._satellites = satellites
         self._keyring = keyring
         self._cargo = cargo
-        self._herald = Herald(state, satellites.turns, self._seal, DEFAULT_TUNING, cargo)
+        self.herald = Herald(state, satellites.roster, self._seal, DEFAULT_TUNING, cargo)
         self._leads = False
         self._enter(list(state.nodes.values()))
 
@@ -64,7 +65,7 @@ class Conductor:
         # The herald's times are of the wall, because commands expire by them, but they never jump.
         origin_us = time.time_ns() // 1000 - int(asyncio.get_running_loop().time() * 1_000_000)
         self.driver = RelayDriver(
-            self._herald, links, self._find_endpoint, deliver=self._deliver, origin_us=origin_us
+            self.herald, links, self._find_endpoint, deliver=self._deliver, origin_us=origin_us
         )
         self._cargo.connect(self.driver.attach, self.driver.detach, self._send)
         return self.driver
@@ -72,12 +73,16 @@ class Conductor:
     def lead(self) -> None:
         """After a start: what the state owes is sent again as its nodes register, and nodes are called."""
         self._leads = True
-        self.driver.perform(self._herald.lead(self.driver.now_us()))
+        self.driver.perform(self.herald.lead(self.driver.now_us()))
 
-    def call_soon(self) -> None:
-        """A satellite is linked: nodes should hear of us now."""
+    def on_satellite_status(self, number: int, status: SatelliteStatus) -> None:
+        """A satellite answered a ping."""
         if self._leads:
-            self.driver.perform(self._herald.call_soon(self.driver.now_us()))
+            self.driver.perform(self.herald.on_satellite_status(number, status, self.driver.now_us()))
+
+    def on_satellite_down(self, number: int, why: str) -> None:
+        """The last link to a satellite has ended."""
+        self.driver.perform(self.herald.on_satellite_down(number, why, self.driver.now_us()))
 
     # ---- after a commit ----
 
@@ -87,7 +92,7 @@ class Conductor:
         if registered:
             self._enter([self._state.nodes[number] for number in registered])
         self._planner.look()
-        self.driver.perform(self._herald.on_committed(messages, batch, self.driver.now_us()))
+        self.driver.perform(self.herald.on_committed(messages, batch, self.driver.now_us()))
 
     def _enter(self, nodes: list[Node]) -> None:
         """Nodes' addresses go into the book under a new revision."""
@@ -110,7 +115,7 @@ class Conductor:
         self._dispatcher.post(news.message)
 
     def _send(self, send: Send) -> None:
-        self.driver.perform(self._herald.send(send, self.driver.now_us()))
+        self.driver.perform(self.herald.send(send, self.driver.now_us()))
 
     # ---- around the clock ----
 

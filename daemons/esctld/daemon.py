@@ -24,10 +24,12 @@ from esctld import housekeeping
 from esctld.cargo import BlobCargo
 from esctld.conductor import Conductor
 from esctld.dispatcher import Dispatcher
+from esctld.foresight import Foresight
 from esctld.links import ControllerLinks
 from esctld.planner import Planner
 from esctld.satellites import LinkedSatellites
 from esctld.service import ControllerService
+from esctld.trees import TreeQueries
 from esctld.views import Queries
 from eslurm import __version__
 from eslurm.config import Config, cluster_config
@@ -45,7 +47,7 @@ from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
-from eslurm.rpc.options import split_endpoint
+from eslurm.rpc.options import socket_budget, split_endpoint
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
@@ -59,6 +61,8 @@ log = logging.getLogger("esctld")
 OWNER = "main"
 BLOB_CACHE_BYTES_MAX = 4 * 1024 * 1024
 """Enough for what is launched as it comes; of a long queue the store brings each blob back when its turn comes."""
+SOCKETS_MAX = 96
+"""Links to satellites, and to agents when there is none: beyond it agents have to wait."""
 COLLECT_EVERY = (10_000, 20, 20)
 """The collector's thresholds: records form no cycles, so it is there for what asyncio and errors leave behind."""
 DRAIN_S = 5.0
@@ -137,13 +141,14 @@ class Controller:
         book = AddressBook(epoch)
         self._principals = Principals()
         self._planner = Planner(self.metrics)
-        satellites = LinkedSatellites()
+        satellites = LinkedSatellites(state, [(one.name, one.listen) for one in options.config.satellite])
         self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
         self._cargo = BlobCargo(self._blobs, self.metrics)
         self._conductor = Conductor(state, book, self._local, self._planner, satellites, keyring, self._cargo)
-        self._links = ControllerLinks(state, book, satellites, self._principals, self._conductor.call_soon)
-        self._table = LinkTable(self._local, keyring, self._links, random.Random())
-        self._link_server = LinkServer(self._local, keyring, self._table)
+        self._links = ControllerLinks(state, book, satellites, self._principals, self._conductor)
+        budget = socket_budget(SOCKETS_MAX)
+        self._table = LinkTable(self._local, keyring, self._links, random.Random(), budget.table)
+        self._link_server = LinkServer(self._local, keyring, self._table, budget.links, self._table.counters)
         reactor = Reactor(state, on_bug=lambda bug: log.error("a message was refused by a bug", exc_info=bug))
         self._dispatcher = Dispatcher(
             reactor,
@@ -154,9 +159,15 @@ class Controller:
         )
         self._planner.attach(self._dispatcher)
         self._driver = self._conductor.attach(self._dispatcher, self._table)
+        herald = self._conductor.herald
+        self._foresight = Foresight(
+            options.config.failure, state, self.metrics, herald.set_predicted, self._driver.now_us
+        )
+        herald.observe(self._foresight)
         queries = Queries(state, self._dispatcher.view, self._planner, self._store, satellites.infos)
+        trees = TreeQueries(state, herald, self._foresight, satellites.name)
         service = ControllerService(
-            self._dispatcher, self._planner, queries, self._store, self._blobs.cache, OWNER
+            self._dispatcher, self._planner, queries, trees, self._store, self._blobs.cache, OWNER
         )
         self._gate = Gate(service, lambda who: _is_operator(state, who))
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate)
@@ -188,6 +199,8 @@ class Controller:
         await self._door.start()
         stack.push_async_callback(self._door.stop)
         stack.push_async_callback(self._stop_admitting)
+        stack.push_async_callback(self._foresight.close)
+        await self._foresight.start()
         self._conductor.lead()
         if self._options.config.controller.metrics_listen:
             stack.callback(self._serve_metrics(self._options.config.controller.metrics_listen))
@@ -198,7 +211,11 @@ class Controller:
                 ("planner", self._planner.run()),
                 ("ticks", self._conductor.tick()),
                 ("pruning", housekeeping.prune(self._store, self._dispatcher.state)),
-                ("gauges", housekeeping.gauge(self.metrics, self._dispatcher.state)),
+                ("foresight", self._foresight.run()),
+                (
+                    "gauges",
+                    housekeeping.gauge(self.metrics, self._dispatcher.state, self._conductor.herald),
+                ),
             )
         ]
         stack.push_async_callback(_end_tasks, tasks)

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 
 from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.satellite.herald import Herald
 from eslurm.ports.store import Prune, Store, StoreUnavailable
 from eslurm.telemetry.metrics import ControllerMetrics
 
@@ -45,14 +46,16 @@ async def prune(store: Store, state: State) -> None:
             log.debug("pruned %s", pruned)
 
 
-async def gauge(metrics: ControllerMetrics, state: State) -> None:
+async def gauge(metrics: ControllerMetrics, state: State, herald: Herald) -> None:
     """Keep the gauges near the truth, until cancelled."""
     while True:
         for gauge, counts in (
             (metrics.jobs, Counter(job.state.value for job in state.jobs.values())),
             (metrics.nodes, Counter(node.state.value for node in state.nodes.values())),
+            (metrics.satellites, Counter(one.state.value for one in herald.satellites.satellites)),
         ):
             gauge.clear()
             for name, count in counts.items():
                 gauge.labels(name).set(count)
+        metrics.broadcasts_waiting.set(herald.waiting)
         await asyncio.sleep(GAUGES_S)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from esctld.dispatcher import Dispatcher
-from esctld.satellites import LinkedSatellites
+from esctld.satellites import LinkedSatellites, status_from_pb
 from eslurm.core.cluster import State
 from eslurm.core.messages import Reports
 from eslurm.core.reactor import BatchAnswer
+from eslurm.core.satellite.roster import SatelliteStatus
 from eslurm.core.wire import Report, ReportAck
 from eslurm.ports.door import Answerer, Status
 from eslurm.ports.link import Link
@@ -28,8 +30,20 @@ log = logging.getLogger("esctld.links")
 DOOR_CALLS_MAX = 4096
 
 
+class Caller(Protocol):
+    """Who says things to nodes, and so must know of satellites: the conductor."""
+
+    def on_satellite_status(self, number: int, status: SatelliteStatus) -> None:
+        """A satellite answered a ping."""
+        ...
+
+    def on_satellite_down(self, number: int, why: str) -> None:
+        """The last link to a satellite has ended."""
+        ...
+
+
 class ControllerLinks:
-    """Implements `ports.link.LinkSink`. `on_satellite` is called when a satellite has come."""
+    """Implements `ports.link.LinkSink`."""
 
     def __init__(
         self,
@@ -37,16 +51,15 @@ class ControllerLinks:
         book: AddressBook,
         satellites: LinkedSatellites,
         principals: Principals,
-        on_satellite: Callable[[], None],
+        caller: Caller,
     ) -> None:
         self._state = state
         self._book = book
         self._satellites = satellites
         self._principals = principals
-        self._on_satellite = on_satellite
+        self._caller = caller
         self._reports: list[tuple[Link, Report]] = []
         self._calls: set[asyncio.Task[None]] = set()
-        self._linked: dict[str, Link] = {}
 
     def attach(
         self, driver: RelayDriver, dispatcher: Dispatcher, blobs: BlobExchange, answerer: Answerer
@@ -61,18 +74,24 @@ class ControllerLinks:
 
     def on_up(self, link: Link) -> None:
         """A satellite, or an agent that found none, is there."""
+        if link.peer.role != "satellite":
+            # Not a reason to call all nodes: with no satellite left, hundreds come within seconds.
+            self._driver.on_up(link)
+            return
+        refusal = self._satellites.add(link, self._driver.now_us())
+        if refusal:
+            log.warning("%s at %s was refused: %s", link.peer.process, link.peer.endpoint, refusal)
+            link.close(refusal)
+            return
         self._driver.on_up(link)
-        if link.peer.role == "satellite":
-            self._linked[link.peer.process] = link
-            self._satellites.add(link.peer.process, link.peer.endpoint)
-            log.info("satellite %s is linked", link.peer.process)
-        self._on_satellite()
+        log.info("satellite %s is linked", link.peer.process)
 
     def on_down(self, link: Link, reason: str) -> None:
         """It is gone; what it relayed is adopted."""
-        if self._linked.get(link.peer.process) is link:
-            del self._linked[link.peer.process]
-            self._satellites.remove(link.peer.process)
+        number = self._satellites.remove(link)
+        if number is not None:
+            # First: what it had to do must not be given back to it.
+            self._caller.on_satellite_down(number, reason)
             log.warning("satellite %s is gone: %s", link.peer.process, reason)
         self._driver.on_down(link)
 
@@ -94,6 +113,10 @@ class ControllerLinks:
                 self._driver.on_reply(link, item.broadcast_reply)
             case "broadcast_ack":
                 self._driver.on_ack(link, item.broadcast_ack)
+            case "satellite_status":
+                number = self._satellites.number_of(link)
+                if number is not None:
+                    self._caller.on_satellite_status(number, status_from_pb(item.satellite_status))
             case "book_pull":
                 for part in self._book.since(item.book_pull.revision):
                     link.send(part)

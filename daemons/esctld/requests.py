@@ -21,6 +21,7 @@ from eslurm.core.messages import (
     SubmitJobs,
     UpdateJob,
     UpdateNodes,
+    UpdateSatellites,
 )
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.v1 import controller_pb2 as pb
@@ -241,6 +242,13 @@ def update_nodes(request: pb.UpdateNodesRequest, by: Principal) -> UpdateNodes:
     return UpdateNodes(by, tuple(request.names), request.action, _text("reason", request.reason))
 
 
+def update_satellites(
+    request: pb.UpdateSatellitesRequest, by: Principal, known: tuple[str, ...]
+) -> UpdateSatellites:
+    reason = _text("reason", request.reason)
+    return UpdateSatellites(by, tuple(request.names), request.action, reason, known)
+
+
 def create_step(request: pb.CreateStepRequest, by: Principal, environment_hash: bytes) -> CreateStep:
     if not request.argv:
         raise _refuse("command: it is empty: say what to run")
@@ -278,4 +286,5 @@ __all__ = [
     "requeue",
     "update_job",
     "update_nodes",
+    "update_satellites",
 ]

@@ -18,10 +18,11 @@ from esctld import requests
 from esctld.accounting import account
 from esctld.dispatcher import Dispatcher, InboxFull, NotNow
 from esctld.planner import Planner
+from esctld.trees import TreeQueries
 from esctld.views import Queries
 from eslurm import __version__
 from eslurm.core.job.dependency import settled_verdict
-from eslurm.core.job.model import JobSpec
+from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.requests import checked
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.messages import (
@@ -55,6 +56,7 @@ class ControllerService:
         dispatcher: Dispatcher,
         planner: Planner,
         queries: Queries,
+        trees: TreeQueries,
         store: Store,
         blobs: BlobCache,
         owner: str,
@@ -62,6 +64,7 @@ class ControllerService:
         self._dispatcher = dispatcher
         self._planner = planner
         self._queries = queries
+        self._trees = trees
         self._store = store
         self._blobs = blobs
         self._owner = owner
@@ -74,11 +77,14 @@ class ControllerService:
             "Requeue": self._changing(requests.requeue),
             "UpdateJob": self._changing(requests.update_job),
             "UpdateNodes": self._changing(requests.update_nodes),
+            "UpdateSatellites": self._changing(self._read_update_satellites),
             "FinishStep": self._changing(requests.finish_step),
             "Jobs": self._jobs,
             "WaitJobs": self._wait_jobs,
             "Nodes": self._nodes,
             "Satellites": self._satellites,
+            "Broadcasts": self._broadcasts,
+            "TreeReport": self._tree_report,
             "Accounting": self._accounting,
             "Config": self._config,
             "CreateStep": self._create_step,
@@ -235,6 +241,16 @@ class ControllerService:
 
     async def _satellites(self, request: pb.SatellitesRequest, caller: Caller) -> pb.SatellitesReply:
         return self._queries.satellites()
+
+    async def _broadcasts(self, request: pb.BroadcastsRequest, caller: Caller) -> pb.BroadcastsReply:
+        return self._trees.broadcasts(request)
+
+    async def _tree_report(self, request: pb.TreeReportRequest, caller: Caller) -> pb.TreeReportReply:
+        return self._trees.report()
+
+    def _read_update_satellites(self, request: pb.UpdateSatellitesRequest, by: Principal) -> Message:
+        known = tuple(one.name for one in self._queries.satellites().satellites)
+        return requests.update_satellites(request, by, known)
 
     async def _config(self, request: pb.ConfigRequest, caller: Caller) -> pb.ConfigReply:
         state = self._dispatcher.state

@@ -12,6 +12,7 @@ from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.job import apply as job
 from eslurm.core.node import apply as node
+from eslurm.core.satellite import apply as satellite
 from eslurm.core.step import apply as step
 
 
@@ -32,6 +33,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.NodeStateChanged: node.apply_state,
     facts.NodeDrainChanged: node.apply_drain,
     facts.OrphanFound: _nothing,
+    facts.SatelliteChanged: satellite.apply_changed,
     facts.JobSubmitted: job.apply_submitted,
     facts.JobChanged: job.apply_changed,
     facts.JobHeld: job.apply_held,

@@ -24,6 +24,7 @@ from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.snapshot import PartitionView
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import NodeView, Topology
+from eslurm.core.satellite.model import SatelliteDown
 from eslurm.core.step.model import Step, StepState
 
 SECOND_US = 1_000_000
@@ -61,6 +62,7 @@ class State:
         self.jobs: dict[int, Job] = {}
         self.nodes: dict[int, Node] = {}
         self.steps: dict[tuple[int, int], Step] = {}
+        self.satellites_down: dict[str, SatelliteDown] = {}
         # Indexes.
         self.numbers: dict[str, int] = {}
         self.partitions: dict[str, Partition] = {}

@@ -24,14 +24,17 @@ from eslurm.core.messages import (
     Message,
     PlanMade,
     RequeueJobs,
+    SatelliteSilent,
     StepCreated,
     SubmitJobs,
     Submitted,
     UpdateJob,
     UpdateNodes,
+    UpdateSatellites,
 )
 from eslurm.core.node import decide as nodes
 from eslurm.core.planning import on_plan_made
+from eslurm.core.satellite import decide as satellites
 from eslurm.core.step import decide as steps
 from eslurm.core.wire import NodeGone, Registration, RegistrationReply, ReportBody, StepEnded
 
@@ -66,6 +69,10 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return requests.on_update(state, message, now_us)
         case UpdateNodes():
             return nodes.on_update_nodes(state, message, now_us)
+        case UpdateSatellites():
+            return satellites.on_update_satellites(state, message)
+        case SatelliteSilent():
+            return satellites.on_silent(state, message), None
         case CreateStep():
             return steps.on_create(state, message)
         case FinishStep():

@@ -16,6 +16,7 @@ from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.job.states import JobState
 from eslurm.core.node.states import NodeState
+from eslurm.core.satellite.states import SatelliteState
 
 
 class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -80,6 +81,17 @@ class OrphanFound(FactBase, frozen=True, tag=True):
     number: int
     job_id: int
     attempt: int
+
+
+# ---- satellites ----
+
+
+class SatelliteChanged(FactBase, frozen=True, tag=True):
+    """DOWN (too long in FAULT, or an administrator) or UNKNOWN (resumed). Other states are not worth a fact."""
+
+    name: str
+    state: SatelliteState
+    reason: str = ""
 
 
 # ---- jobs ----
@@ -265,6 +277,7 @@ Fact: TypeAlias = (
     | NodeStateChanged
     | NodeDrainChanged
     | OrphanFound
+    | SatelliteChanged
     | JobSubmitted
     | JobChanged
     | JobHeld

@@ -112,6 +112,16 @@ class UpdateNodes(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class UpdateSatellites(msgspec.Struct, frozen=True, gc=False):
+    """`action` is down or resume; `known` are the satellites that there are. Answer: `Changed`."""
+
+    by: Principal
+    names: tuple[str, ...]
+    action: str
+    reason: str = ""
+    known: tuple[str, ...] = ()
+
+
 class CreateStep(msgspec.Struct, frozen=True, gc=False):
     """A running job's owner starts tasks on its nodes. Answer: `StepCreated`."""
 
@@ -171,6 +181,12 @@ class HeartbeatDone(msgspec.Struct, frozen=True, gc=False):
     missing: tuple[int, ...] = ()
 
 
+class SatelliteSilent(msgspec.Struct, frozen=True, gc=False):
+    """A satellite has been in FAULT for as long as it may be (E-12)."""
+
+    name: str
+
+
 class EpochStarted(msgspec.Struct, frozen=True, gc=False):
     """This controller begins to lead under a new epoch: every node must register again before it is given work."""
 
@@ -195,9 +211,19 @@ class PlanMade(msgspec.Struct, frozen=True, gc=False):
 
 
 Request: TypeAlias = (
-    SubmitJobs | CancelJobs | HoldJobs | RequeueJobs | UpdateJob | UpdateNodes | CreateStep | FinishStep
+    SubmitJobs
+    | CancelJobs
+    | HoldJobs
+    | RequeueJobs
+    | UpdateJob
+    | UpdateNodes
+    | UpdateSatellites
+    | CreateStep
+    | FinishStep
 )
-Event: TypeAlias = Reports | EffectDone | HeartbeatDone | EpochStarted | ConfigLoaded | Tick | PlanMade
+Event: TypeAlias = (
+    Reports | EffectDone | HeartbeatDone | SatelliteSilent | EpochStarted | ConfigLoaded | Tick | PlanMade
+)
 Message: TypeAlias = Request | Event
 
 

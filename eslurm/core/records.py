@@ -14,6 +14,7 @@ from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Job, StepEnd
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.node.model import Node
+from eslurm.core.satellite.model import SatelliteDown
 from eslurm.core.step.model import Step
 
 RECORD_VERSION = 1
@@ -28,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     next_id: int
     lease_end: int
     next_number: int = 0
+    satellites_down: tuple[SatelliteDown, ...] = ()
 
 
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -73,6 +75,7 @@ def settings_of(state: State) -> Settings:
         state.next_id,
         state.lease_end,
         state.next_number,
+        tuple(state.satellites_down.values()),
     )
 
 
@@ -101,6 +104,7 @@ def restore(
         state.next_id = scalars.next_id
         state.lease_end = scalars.lease_end
         state.next_number = max(state.next_number, scalars.next_number)
+        state.satellites_down = {down.name: down for down in scalars.satellites_down}
     # Arrays first: their tasks look at their limits.
     records = sorted(
         (_jobs.decode(blob) for blob in jobs), key=lambda job: (job.array_job_id != 0, job.job_id)

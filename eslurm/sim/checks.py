@@ -16,6 +16,7 @@ from eslurm.core.facts import decode_fact
 from eslurm.core.job.states import FINAL
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import Batch
+from eslurm.core.satellite.states import SatelliteState
 from eslurm.core.wire import JobLaunch
 from eslurm.ports.step_runner import BATCH_STEP, StepEndCause, StepEnded, StepKey, StepSpec
 from eslurm.ports.store import AttemptRow, JobRow, NodeRow, SettingRow, StepRow
@@ -70,6 +71,7 @@ class Checks:
         self._placed: dict[tuple[int, int], None] = {}
         self._until_full = 0
         self._agent_calls = 0
+        self._satellites_down: dict[str, None] = {}
 
     # ---- while it runs ----
 
@@ -97,6 +99,11 @@ class Checks:
     def on_commit(self, batch: Batch) -> None:
         """A batch is durable."""
         self.commits += 1
+        for fact in batch.facts:
+            if isinstance(fact, facts.SatelliteChanged):
+                self._satellites_down.pop(fact.name, None)
+                if fact.state is SatelliteState.DOWN:
+                    self._satellites_down[fact.name] = None
 
     def on_acknowledged(self, job_ids: Sequence[int]) -> None:
         """Somebody was told that these jobs are accepted: they are in the store, now and for ever."""
@@ -107,6 +114,12 @@ class Checks:
         """Something that follows from this revision was heard of outside the controller: it is durable."""
         durable = self._world.disk.head(self._world.owner).revision
         require(revision <= durable, f"{what} of revision {revision} is out, {durable} is durable")
+
+    def on_given(self, number: int) -> None:
+        """The controller gives a share of a broadcast to a satellite, or to a node."""
+        if number < 0:
+            name = self._world.ways_up[-1 - number]
+            require(name not in self._satellites_down, f"{name} is DOWN and is given work")
 
     def on_launch(self, launch: JobLaunch) -> None:
         """An agent is about to start this script."""
@@ -202,6 +215,7 @@ class Checks:
     def on_restart(self, state: State) -> None:
         """A controller starts from the rows: they are what the log says, and nothing acknowledged is missing."""
         self._replay()
+        self._satellites_down = dict.fromkeys(state.satellites_down)
         self._compare_rows()
         self._compare_states(state, self._replica)
         self._all_acknowledged()

@@ -33,7 +33,7 @@ from eslurm.core.plan.promise import Promise
 from eslurm.core.planning import plan_slices
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.satellite.herald import Deliver, Herald
-from eslurm.core.satellite.legs import Satellites
+from eslurm.core.satellite.roster import Roster
 from eslurm.core.timers import next_timer_us
 from eslurm.core.tree import messages as tree
 from eslurm.ports import store
@@ -72,9 +72,12 @@ class Controller(Process):
         self._epoch = world.disk.open(world.owner)
         self.state = world.load_state()
         self._reactor = Reactor(self.state, observe=world.checks.on_fact)
-        self._satellites = Satellites()
-        self._satellite_names: dict[str, int] = {}
-        self.herald = Herald(self.state, self._satellites, world.seal, world.tuning)
+        self.roster = Roster(self.state, world.ways_up[:-1], self._ping)
+        self._satellites: dict[int, str] = {}
+        self.herald = Herald(self.state, self.roster, world.seal, world.tuning)
+        # Right or wrong: predictions may change nothing but places in trees (E-26).
+        numbers = range(len(world.names))
+        self.herald.set_predicted(frozenset(number for number in numbers if world.random.random() < 0.2))
         self._events: deque[_Entry] = deque()
         self._requests: deque[_Entry] = deque()
         self._recent: dict[bytes, list[str] | BatchAnswer] = {}
@@ -119,19 +122,22 @@ class Controller(Process):
         elif kind is wire.Reports:
             self._post(Reports(message.reports), lambda acks: self._acknowledge(source, acks))
         elif kind is wire.Hello:
-            if message.number:
-                self._satellite_names[source] = message.number
-                self._satellites.set_up(message.number, True)
+            if message.number and self._satellites.get(message.number) != source:
+                self._satellites[message.number] = source
+                self.roster.on_linked(self.roster.get(message.number).name, self.now_us)
             self.send(source, wire.Welcome(self.world.owner, self._epoch))
+        elif kind is wire.Status:
+            for number in self._numbers_of(source):
+                self.perform(self.herald.on_satellite_status(number, message.status, self.now_us))
         elif kind is wire.Call:
             self._on_call(source, message)
         self.arm()
 
     def on_link_down(self, peer: str) -> None:
         """A satellite or an agent process is out of reach."""
-        number = self._satellite_names.pop(peer, None)
-        if number is not None and number not in self._satellite_names.values():
-            self._satellites.set_up(number, False)
+        for number in self._numbers_of(peer):
+            del self._satellites[number]
+            self.perform(self.herald.on_satellite_down(number, "link lost", self.now_us))
         self.perform(self.herald.on_link_down(peer, self.now_us))
         self.arm()
 
@@ -149,9 +155,22 @@ class Controller(Process):
         self.perform(self.herald.on_timer(self.now_us))
 
     def perform_other(self, action: Any) -> None:
-        """A message of the herald for the core."""
+        """A message of the herald for the core, or word of what became of a failed share."""
+        if isinstance(action, tree.Reallocated | tree.TookOver):
+            self.world.note(f"{type(action).__name__} {action.from_node} {action.nodes}")
+            return
         assert isinstance(action, Deliver)
         self._post(action.message)
+
+    def _ping(self, number: int, seq: int) -> None:
+        self.send(self._satellites[number], wire.Ping(seq))
+
+    def _numbers_of(self, process: str) -> list[int]:
+        return [number for number, name in self._satellites.items() if name == process]
+
+    def _send_broadcast(self, action: tree.SendBroadcast) -> None:
+        self.world.checks.on_given(action.to_node)
+        super()._send_broadcast(action)
 
     def _acknowledge(self, source: str, acks: BatchAnswer) -> None:
         assert isinstance(acks, tuple)

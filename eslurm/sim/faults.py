@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eslurm.core.messages import UpdateNodes
+from eslurm.core.messages import UpdateNodes, UpdateSatellites
 from eslurm.sim.network import CALM, Weather
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ COMMIT_CRASHES_MAX = 6
 KINDS = (
     "crash_controller",
     "crash_satellite",
+    "crash_satellites_at_work",
+    "hang_satellite",
+    "down_satellite",
     "crash_agent",
     "crash_agent_between_actions",
     "reboot_host",
@@ -80,6 +83,9 @@ class Faults:
         self._strokes: dict[str, Callable[[], None]] = {
             "crash_controller": lambda: world.crash_controller("at any time"),
             "crash_satellite": self._crash_satellite,
+            "crash_satellites_at_work": self._crash_satellites_at_work,
+            "hang_satellite": self._hang_satellite,
+            "down_satellite": self._down_satellite,
             "crash_agent": self._crash_agent,
             "crash_agent_between_actions": self._arm_agent,
             "reboot_host": self._reboot_host,
@@ -121,6 +127,38 @@ class Faults:
     def _crash_satellite(self) -> None:
         if self._world.satellites:
             self._world.crash_satellite(self._random.choice(sorted(self._world.satellites)))
+
+    def _crash_satellites_at_work(self) -> None:
+        """One to all of those that have a broadcast under way."""
+        satellites = self._world.satellites
+        at_work = [index for index in sorted(satellites) if satellites[index].relay.live]
+        for index in at_work[: self._random.randint(1, 3)]:
+            self._world.crash_satellite(index)
+
+    def _hang_satellite(self) -> None:
+        world = self._world
+        if world.satellites:
+            satellite = world.satellites[self._random.choice(sorted(world.satellites))]
+            world.note_fault("hang_satellite", satellite.address)
+            satellite.hang(int(self._random.choice((0.3, 2.0, 12.0)) * SECOND_US))
+
+    def _down_satellite(self) -> None:
+        """An administrator takes a satellite out of service for a while."""
+        world = self._world
+        names = world.ways_up[:-1]
+        if not names:
+            return
+        name = self._random.choice(names)
+        world.note_fault("down_satellite", name)
+        delay_us = int(self._random.uniform(0.2, 10.0) * SECOND_US)
+        by = world.client.operator
+        down, up = (UpdateSatellites(by, (name,), action, known=names) for action in ("down", "resume"))
+        world.client.call(
+            down,
+            lambda answer: world.scheduler.call_in(
+                delay_us, lambda: world.client.call(up, lambda answer: None)
+            ),
+        )
 
     def _crash_agent(self) -> None:
         world = self._world

@@ -91,7 +91,7 @@ class Process:
                 self.send(action.to_source, action.ack)
             elif kind is tree.SendReply:
                 self.send(action.to_source, action.reply)
-            elif kind is not tree.Suspect:
+            elif not isinstance(action, tree.Notice):
                 self.perform_other(action)
 
     def perform_other(self, action: Any) -> None:

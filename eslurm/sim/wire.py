@@ -6,6 +6,7 @@ import msgspec
 
 from eslurm.core.messages import Request
 from eslurm.core.reactor import BatchAnswer
+from eslurm.core.satellite.roster import SatelliteStatus
 from eslurm.core.wire import Report, ReportAck
 from eslurm.ports.store import BlobRow
 
@@ -21,6 +22,18 @@ class Welcome(msgspec.Struct, frozen=True):
 
     owner: str = ""
     epoch: int = 0
+
+
+class Ping(msgspec.Struct, frozen=True):
+    """The controller asks a satellite how it is."""
+
+    seq: int
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Its answer."""
+
+    status: SatelliteStatus
 
 
 class Reports(msgspec.Struct, frozen=True):

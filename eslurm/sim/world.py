@@ -255,7 +255,13 @@ def draw_config(rng: random.Random, names: tuple[str, ...]) -> ClusterConfig:
         requeue_delay_s=0.5,
         finished_retention_s=rng.choice((2.0, 30.0)),
         job_id_block=rng.choice((3, 100)),
-        relay_width=rng.choice((2, 4, 16)),
+        relay_width=rng.choice((0, 2, 4, 16)),
+        satellite_width=rng.choice((0, 0, 8)),
+        relay_grouping=rng.choice(("balanced", "positional")),
+        relay_direct_max=rng.choice((0, 0, 2)),
+        satellite_max_inflight=rng.choice((1, 2, 64)),
+        satellite_reallocations_max=rng.choice((0, 2)),
+        satellite_down_after_s=rng.choice((8.0, 1200.0)),
     )
 
 

@@ -36,6 +36,60 @@ class ControllerMetrics:
         )
         self.jobs = Gauge("eslurm_jobs", "Jobs in memory by state.", ["state"], registry=self.registry)
         self.nodes = Gauge("eslurm_nodes", "Nodes by state.", ["state"], registry=self.registry)
+        self.satellites = Gauge(
+            "eslurm_satellites", "Satellites by state.", ["state"], registry=self.registry
+        )
+        self.broadcasts_waiting = Gauge(
+            "eslurm_broadcasts_waiting", "Broadcasts that wait for a satellite.", registry=self.registry
+        )
+        self.suspects = Counter(
+            "eslurm_broadcast_suspects",
+            "Children that did not serve their list while the controller watched them.",
+            registry=self.registry,
+        )
+        self.unreached = Counter(
+            "eslurm_broadcast_unreached_nodes",
+            "Nodes that a broadcast did not reach.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.reallocations = Counter(
+            "eslurm_broadcast_reallocations",
+            "Shares of a failed satellite given to another one.",
+            registry=self.registry,
+        )
+        self.takeovers = Counter(
+            "eslurm_broadcast_takeovers",
+            "Shares that the controller sent itself for want of a satellite.",
+            registry=self.registry,
+        )
+        self.predicted = Gauge(
+            "eslurm_predicted_nodes", "Nodes predicted to fail.", ["predictor"], registry=self.registry
+        )
+        self.precision = Gauge(
+            "eslurm_prediction_precision_ratio",
+            "Share of the predicted nodes that did fail, over a day.",
+            ["predictor"],
+            registry=self.registry,
+        )
+        self.recall = Gauge(
+            "eslurm_prediction_recall_ratio",
+            "Share of the failed nodes that were predicted, over a day.",
+            ["predictor"],
+            registry=self.registry,
+        )
+        self.leaf_share = Gauge(
+            "eslurm_prediction_leaf_ratio",
+            "Share of the failed nodes that were on leaves, over a day.",
+            ["predictor"],
+            registry=self.registry,
+        )
+        self.lift = Gauge(
+            "eslurm_prediction_lift_ratio",
+            "That share over what random places would have given.",
+            ["predictor"],
+            registry=self.registry,
+        )
         self.broadcast = Histogram(
             "eslurm_broadcast_seconds",
             "Time until a broadcast's outcome was known.",

@@ -24,6 +24,7 @@ from eslurm.core.agent.records import Buried, FloorRaised, Folded, Prepared, Sig
 from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.roster import Roster, Site
 from eslurm.core.agent.wants import Wants
+from eslurm.core.agent.words import alive_outcome
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import OK, failed
 from eslurm.core.wire import (
@@ -72,6 +73,7 @@ class Agent:
             self.roster.by_name[offer.name] = LocalNode(offer)
         self._reports = reports
         self._addressed: tuple[Command, Addressed] | None = None
+        self._alive = OK
         self._handlers: dict[type, Callable[[LocalNode, Any, Waiter], None]] = {
             Prepare: self.lifecycle.prepare,
             Start: self.lifecycle.start,
@@ -159,6 +161,10 @@ class Agent:
         """The spool cannot be written (`error` says why) or can be again (empty): no work comes here meanwhile."""
         self.lifecycle.storage_error = error
 
+    def set_problems(self, problems: tuple[str, ...]) -> None:
+        """What is wrong with this host, sorted: said with each answer to a heartbeat from now on."""
+        self._alive = alive_outcome(problems)
+
     def on_timer(self, now_us: int) -> list[Action]:
         """Time has passed."""
         self.lifecycle.on_timer(now_us)
@@ -212,7 +218,7 @@ class Agent:
             self.desk.write(FloorRaised(command.owner, body.floor))
         by_number = self.roster.by_number
         served = [number for number in nodes if number in by_number]
-        self.desk.answer_many(ref, served, OK)
+        self.desk.answer_many(ref, served, self._alive)
         self._offer_lost(command, served)
         if len(served) < len(nodes):
             strangers = [number for number in nodes if number not in by_number]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.tree.results import Outcome, Status
-from eslurm.core.wire import Gone, Started
+from eslurm.core.tree.results import OK, Outcome, Status
+from eslurm.core.wire import Gone, Started, Unhealthy
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -20,3 +20,8 @@ def gone_outcome(started: bool) -> Outcome:
 def started_outcome(at_us: int) -> Outcome:
     """The first process exists since `at_us`."""
     return Outcome(Status.OK, payload=_encode(Started(at_us)))
+
+
+def alive_outcome(problems: tuple[str, ...]) -> Outcome:
+    """The answer to a heartbeat. Plain for a healthy node, and equal for equal problems, so that answers merge."""
+    return Outcome(Status.OK, payload=_encode(Unhealthy(problems))) if problems else OK

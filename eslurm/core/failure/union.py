@@ -1,7 +1,8 @@
 """The predictors in force and the union of what they say (E-22, E-27).
 
 Invariants: only known nodes are predicted; a predictor that raises is switched off for good with one notice that
-names it, what it said is dropped, and the others go on; equal predictions are the same object, so whoever keeps
+names it, what it said is dropped, and the others go on; one that predicts nearly everybody is left out of the
+union while it does; equal predictions are the same object, so whoever keeps
 something per prediction may compare identities.
 """
 
@@ -14,8 +15,9 @@ import msgspec
 
 from eslurm.core.failure.predictor import FailurePredictor, NodesKnown, Observation
 
-OVERPREDICTED_SHARE: Final = 0.5
-"""A predictor that predicts more of the known nodes than this says nothing useful: people should know."""
+OVERPREDICTED_SHARE: Final = 0.9
+"""A predictor that predicts more of the known nodes than this leaves no choice: more than there are leaves for."""
+LEFT_OUT: Final = "left out while it predicts nearly all nodes"
 WORDS_CHARS_MAX: Final = 200
 
 
@@ -69,7 +71,8 @@ class Predictors:
         if by_name != self._last.by_name:
             for name, nodes in by_name.items():
                 self._check_share(name, nodes)
-            self._last = Prediction(frozenset().union(*by_name.values()), by_name)
+            useful = (nodes for name, nodes in by_name.items() if name not in self._overdoing)
+            self._last = Prediction(frozenset().union(*useful), by_name)
         return self._last
 
     def switch_off(self, name: str, why: str) -> None:
@@ -79,8 +82,8 @@ class Predictors:
             self._on_notice(f"failure predictor '{name}' was switched off: {why}")
 
     def states(self) -> dict[str, str]:
-        """By name `on`, or why it is off."""
-        return dict.fromkeys(self._on, "on") | self._off
+        """By name `on`, or why it does not count."""
+        return {name: LEFT_OUT if name in self._overdoing else "on" for name in self._on} | self._off
 
     # ---- inside ----
 
@@ -110,7 +113,7 @@ class Predictors:
         if overdoes and name not in self._overdoing:
             self._on_notice(
                 f"failure predictor '{name}' predicts {len(nodes)} of {len(self._known)} nodes:"
-                " a tree has not leaves enough for a choice"
+                " left out until it is choosier, or the others' words would be lost in its"
             )
         (self._overdoing.add if overdoes else self._overdoing.discard)(name)
 

@@ -31,6 +31,10 @@ class HeartbeatRule:
             back = [number for number in reached if self._missed.pop(number, 0) >= self._missed_max]
         return HeartbeatDone(tuple(back), tuple(missing)) if back or missing else None
 
+    def doubtful(self) -> list[int]:
+        """Nodes that have missed heartbeats, but not enough of them to be missing."""
+        return sorted(number for number, count in self._missed.items() if count < self._missed_max)
+
     def on_registered(self, number: int) -> None:
         """A registration is an answer, too."""
         self._missed.pop(number, None)

@@ -1,13 +1,15 @@
 """All that a controller says to its nodes, and what their answers mean to the core.
 
-Owns the controller's relay, the courier's sends and the heartbeats: each becomes one signed command and one
+Owns the controller's relay, the courier's sends and the calls of the nodes: each becomes one signed command and one
 broadcast over the satellites (or by the controller itself, E-16), each answer a message for the core's inbox.
 Invariants: nothing is announced before the batch it follows from is committed; the floor sent with heartbeats
-is never above that of the last committed state; broadcast ids are unique for a controller's epoch.
+is never above that of the last committed state; broadcast ids are unique for a controller's epoch; broadcasts that
+wait for a satellite go out in the order they came, and none waits for longer than a part of its deadline.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -16,14 +18,17 @@ import msgspec
 from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State, attempts_of
 from eslurm.core.courier import Courier, Send
-from eslurm.core.messages import EffectDone, HeartbeatDone, Message, NodeOutcome
-from eslurm.core.node.heartbeat import HeartbeatRule
+from eslurm.core.messages import EffectDone, HeartbeatDone, Message, NodeOutcome, SatelliteSilent
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import Batch
-from eslurm.core.satellite.legs import Satellites
+from eslurm.core.satellite.calls import Call, NodeCalls
+from eslurm.core.satellite.flights import Answered, Counters, Flight, Observer, TraceBook
+from eslurm.core.satellite.roster import Roster, SatelliteStatus
 from eslurm.core.tree import messages as tree
 from eslurm.core.tree.relay import Relay
-from eslurm.core.tree.results import EMPTY, Results, Status
+from eslurm.core.tree.results import EMPTY, Results
+from eslurm.core.tree.trace import Trace
+from eslurm.core.tree.width import WidthScore, WidthTuner
 from eslurm.core.wire import Body, Command, Heartbeat
 
 DEADLINE_US = {
@@ -34,11 +39,14 @@ DEADLINE_US = {
     "launch_step": 30 * SECOND_US,
 }
 """When an effect's answers are due. Short where one slow node would hold up what others have given back."""
-HEARTBEAT_SHARE = 0.9
-"""Part of the heartbeat interval after which a heartbeat's answers are counted: two never overlap."""
 FLOOR_EVERY_US = SECOND_US
 EPOCH_SHIFT = 40
 CALLER = "herald"
+WAITING_MAX = 1_024
+"""Broadcasts that may wait for a satellite; further ones go straight from here."""
+WAIT_SHARE = 0.25
+"""Part of its deadline that a broadcast may wait."""
+WAIT_MAX_US = 2 * SECOND_US
 
 Seal: TypeAlias = Callable[[Command], bytes]
 """Encodes and signs a command."""
@@ -74,10 +82,10 @@ class _NoCargo:
 class Deliver(msgspec.Struct, frozen=True):
     """Put this message into the core's inbox, in the lane that is never refused."""
 
-    message: EffectDone | HeartbeatDone
+    message: EffectDone | HeartbeatDone | SatelliteSilent
 
 
-Action: TypeAlias = tree.SendBroadcast | tree.SendAck | tree.SendReply | tree.Suspect | Deliver
+Action: TypeAlias = tree.SendBroadcast | tree.SendAck | tree.SendReply | tree.Notice | Deliver
 
 
 class Herald:
@@ -86,31 +94,59 @@ class Herald:
     def __init__(
         self,
         state: State,
-        satellites: Satellites,
+        satellites: Roster,
         seal: Seal,
         tuning: tree.Tuning,
         cargo: Cargo | None = None,
     ) -> None:
         self._cargo: Cargo = cargo if cargo is not None else _NoCargo()
         self.courier = Courier(state)
-        self.relay = Relay(root=True, tuning=tuning)
+        self.relay = Relay(root=True, tuning=tuning, keeper=satellites)
         self.satellites = satellites
+        self.counters = Counters()
         self._state = state
         self._seal = seal
-        self._rule = HeartbeatRule(state.config.heartbeats_missed_max)
-        self._rule_revision = state.config_revision
-        self._sends: dict[tree.BroadcastId, Send | None] = {}
+        self._calls = NodeCalls(state)
+        self._widths = WidthTuner()
+        self._traces = TraceBook()
+        self._observers: list[Observer] = [self._traces]
+        self._predicted: frozenset[int] = frozenset()
+        self._flights: dict[tree.BroadcastId, Flight] = {}
+        self._waiting: deque[Flight] = deque()
         self._broadcasts = 0
         self._floor = 0
         self._floor_at_us = -FLOOR_EVERY_US
-        self._heartbeat_us: int | None = None
+
+    # ---- what others may know and say ----
+
+    def observe(self, observer: Observer) -> None:
+        """Tell this one, too, of every broadcast's outcome."""
+        self._observers.append(observer)
+
+    def set_predicted(self, nodes: frozenset[int]) -> None:
+        """These nodes are put on leaves from now on (E-24); nothing else changes for them (E-26)."""
+        self._predicted = nodes
+
+    def traces(self) -> tuple[Answered, ...]:
+        """The last broadcasts that were traced, newest first."""
+        return self._traces.traces()
+
+    def widths(self) -> list[WidthScore]:
+        """What the automatic width has measured; empty while the width is configured."""
+        return self._widths.table()
+
+    @property
+    def waiting(self) -> int:
+        """Broadcasts that wait for a satellite."""
+        return len(self._waiting)
 
     # ---- inputs ----
 
     def lead(self, now_us: int) -> list[Action]:
         """The epoch's first batch is committed: owed effects are resumed and the nodes are called."""
         self.courier.resume(now_us)
-        self._heartbeat_us = now_us
+        self.satellites.begin(now_us)
+        self._calls.begin(now_us)
         return self.on_timer(now_us)
 
     def on_committed(self, messages: Iterable[Message], batch: Batch, now_us: int) -> list[Action]:
@@ -121,67 +157,82 @@ class Herald:
                 self.courier.on_done(message, now_us)
         for fact in batch.facts:
             if isinstance(fact, facts.NodeRegistered):
-                self._rule.on_registered(fact.number)
+                self._calls.on_registered(fact.number)
                 self.courier.on_registered(fact.number, now_us)
             elif isinstance(fact, facts.NodeStateChanged) and fact.state is NodeState.UP:
-                self._rule.on_registered(fact.number)
+                self._calls.on_registered(fact.number)
+            elif isinstance(fact, facts.SatelliteChanged):
+                self.satellites.on_changed(fact, now_us)
         if now_us - self._floor_at_us >= FLOOR_EVERY_US:
             self._floor_at_us = now_us
             self._floor = live_floor(self._state)
-        return self._send_due(now_us)
+        return self._send_due(now_us) + self._send_waiting(now_us)
 
     def call_soon(self, now_us: int) -> list[Action]:
-        """A satellite is there: nodes should hear of us now, not at the next period."""
-        if self._heartbeat_us is None:
-            return []
-        return self._call_nodes(now_us)
+        """Somebody is there who was not: nodes should hear of us now, not at the next period."""
+        if not any(flight.call is not None for flight in self._waiting):
+            self._calls.call_soon(now_us)
+        return self._call_due(now_us)
+
+    def on_satellite_status(self, number: int, status: SatelliteStatus, now_us: int) -> list[Action]:
+        """A satellite answered a ping. The first one that is fit for work opens the way to the nodes."""
+        was_alone = not self.satellites.has_running
+        is_fit = self.satellites.on_status(number, status, now_us)
+        actions = self.call_soon(now_us) if is_fit and was_alone else []
+        return actions + self._send_waiting(now_us)
+
+    def on_satellite_down(self, number: int, why: str, now_us: int) -> list[Action]:
+        """The link to a satellite ended. Say so before `on_link_down`: its shares must not come back to it."""
+        self.satellites.on_unlinked(number, why, now_us)
+        return self._send_waiting(now_us)
 
     def send(self, send: Send, now_us: int) -> list[Action]:
         """A deferred send has its cargo."""
         kind = str(type(send.body).__struct_config__.tag)
-        return self._broadcast(send, send.nodes, send.body, DEADLINE_US[kind], now_us)
+        return self._broadcast(send.nodes, send.body, DEADLINE_US[kind], now_us, send=send)
 
     def on_ack(self, peer: tree.Peer, ack: tree.Ack, now_us: int) -> list[Action]:
         """See `Relay.on_ack`."""
-        return self._told(self.relay.on_ack(peer, ack, now_us))
+        return self._relayed(self.relay.on_ack(peer, ack, now_us), now_us)
 
     def on_reply(self, peer: tree.Peer, reply: tree.Reply, now_us: int) -> list[Action]:
         """See `Relay.on_reply`."""
-        return self._told(self.relay.on_reply(peer, reply, now_us))
+        return self._relayed(self.relay.on_reply(peer, reply, now_us), now_us)
 
     def on_refused(
         self, broadcast_id: tree.BroadcastId, heads: Iterable[int], why: str, now_us: int
     ) -> list[Action]:
         """See `Relay.on_refused`."""
-        return self._told(self.relay.on_refused(broadcast_id, heads, why, now_us))
+        return self._relayed(self.relay.on_refused(broadcast_id, heads, why, now_us), now_us)
 
     def on_link_down(self, peer: tree.Peer, now_us: int) -> list[Action]:
         """See `Relay.on_link_down`."""
-        return self._told(self.relay.on_link_down(peer, now_us))
+        return self._relayed(self.relay.on_link_down(peer, now_us), now_us)
 
     def on_timer(self, now_us: int, lag_us: int = 0) -> list[Action]:
-        """Time has passed: heartbeats, retries and the relay's own timers."""
-        actions = self._told(self.relay.on_timer(now_us, lag_us))
-        if self._heartbeat_us is not None and self._heartbeat_us <= now_us:
-            actions += self._call_nodes(now_us)
-        return actions + self._send_due(now_us)
+        """Time has passed: calls, retries, satellites and the relay's own timers."""
+        actions: list[Action] = [Deliver(SatelliteSilent(name)) for name in self.satellites.on_timer(now_us)]
+        actions += self._relayed(self.relay.on_timer(now_us, lag_us), now_us)
+        return actions + self._call_due(now_us) + self._send_due(now_us)
 
     def next_timer_us(self) -> int | None:
         """When `on_timer` is due next."""
-        times = (self.relay.next_timer_us(), self.courier.next_due_us(), self._heartbeat_us)
+        times = (
+            self.relay.next_timer_us(),
+            self.courier.next_due_us(),
+            self._calls.next_us(),
+            self.satellites.next_timer_us(),
+            _patience_ends_us(self._waiting[0]) if self._waiting else None,
+        )
         return min((at_us for at_us in times if at_us is not None), default=None)
 
-    # ---- inside ----
+    # ---- what is due ----
 
-    def _call_nodes(self, now_us: int) -> list[Action]:
-        interval_us = max(1, int(self._state.config.heartbeat_s * SECOND_US))
-        self._heartbeat_us = now_us + interval_us
-        # Who never registered has no address and will find us by itself.
-        nodes = sorted(number for number, node in self._state.nodes.items() if node.endpoint)
-        if not nodes:
+    def _call_due(self, now_us: int) -> list[Action]:
+        call = self._calls.take_due(now_us)
+        if call is None:
             return []
-        deadline_us = int(interval_us * HEARTBEAT_SHARE)
-        return self._broadcast(None, nodes, Heartbeat(self._floor), deadline_us, now_us)
+        return self._broadcast(call.nodes, Heartbeat(self._floor), call.deadline_us, now_us, call=call)
 
     def _send_due(self, now_us: int) -> list[Action]:
         actions: list[Action] = []
@@ -190,15 +241,26 @@ class Herald:
                 actions += self.send(send, now_us)
         return actions
 
+    # ---- out ----
+
     def _broadcast(
-        self, send: Send | None, nodes: Sequence[int], body: Body, deadline_us: int, now_us: int
+        self,
+        nodes: tuple[int, ...],
+        body: Body,
+        deadline_us: int,
+        now_us: int,
+        *,
+        send: Send | None = None,
+        call: Call | None = None,
     ) -> list[Action]:
         state = self._state
+        config = state.config
         self._broadcasts += 1
         broadcast_id = state.epoch << EPOCH_SHIFT | self._broadcasts
+        kind = str(type(body).__struct_config__.tag)
         runs, incarnations = addressed(state, nodes)
         command = Command(
-            cluster=state.config.cluster,
+            cluster=config.cluster,
             owner=state.owner,
             epoch=state.epoch,
             revision=send.revision if send is not None else 0,
@@ -208,75 +270,171 @@ class Herald:
             expires_us=now_us + deadline_us,
             body=body,
         )
-        width = state.config.relay_width
-        kind = str(type(body).__struct_config__.tag)
-        sealed = self._seal(command)
-        message = tree.Broadcast(broadcast_id, tuple(nodes), width, deadline_us, kind, sealed)
-        self._sends[broadcast_id] = send
+        predicted = self._predicted.intersection(nodes) if self._predicted else self._predicted
+        message = tree.Broadcast(
+            broadcast_id,
+            nodes,
+            config.relay_width or self._widths.choose(len(nodes), may_try=call is not None),
+            deadline_us,
+            kind,
+            self._seal(command),
+            grouping=config.relay_grouping,
+            root_width=config.satellite_width,
+            predicted=tuple(sorted(predicted)),
+            missing=call.missing if call is not None else (),
+            traced=self._traces.wants(kind, now_us),
+        )
+        flight = self._flights[broadcast_id] = Flight(message, predicted, send, call, now_us)
         self._cargo.on_broadcast(broadcast_id, kind, send)
-        legs = self.satellites.legs(nodes, width)
-        if legs:
-            return self._told(self.relay.start(CALLER, message, legs, now_us))
-        return self._told(self.relay.on_broadcast(CALLER, message, now_us))
+        self.counters.broadcasts += 1
+        return self._launch(flight, now_us)
 
-    def _told(self, actions: Iterable[tree.Action]) -> list[Action]:
+    def _launch(self, flight: Flight, now_us: int) -> list[Action]:
+        """Over satellites, or straight if it is small, or after those that wait already."""
+        if len(flight.message.nodes) <= self._state.config.relay_direct_max:
+            self.counters.direct += 1
+            return self._send_straight(flight, now_us)
+        if not self._waiting and not self._must_wait():
+            return self._send_out(flight, now_us)
+        if len(self._waiting) >= WAITING_MAX:
+            self.counters.waiting_full += 1
+            return self._take_over(flight, now_us)
+        self.counters.waited += 1
+        self._waiting.append(flight)
+        return []
+
+    def _must_wait(self) -> bool:
+        return not self.satellites.has_running and self.satellites.has_prospects
+
+    def _send_waiting(self, now_us: int) -> list[Action]:
+        """Let those go that have waited for long enough, or for which there is a satellite, or none to wait for."""
+        actions: list[Action] = []
+        while self._waiting and (not self._must_wait() or _patience_ends_us(self._waiting[0]) <= now_us):
+            flight = self._waiting.popleft()
+            waited_us = now_us - flight.queued_us
+            flight.started_us = now_us
+            flight.message = msgspec.structs.replace(
+                flight.message, deadline_us=flight.message.deadline_us - waited_us
+            )
+            actions += self._send_out(flight, now_us)
+        return actions
+
+    def _send_out(self, flight: Flight, now_us: int) -> list[Action]:
+        message = flight.message
+        width = message.root_width or message.width
+        legs = self.satellites.legs(message.nodes, flight.predicted, width, now_us)
+        if not legs:
+            return self._take_over(flight, now_us)
+        flight.message = message = msgspec.structs.replace(
+            message,
+            nodes=tuple(node for leg in legs for node in leg.nodes),
+            differences=flight.call is not None,
+        )
+        flight.shares = tuple(len(leg.nodes) for leg in legs)
+        flight.satellites = dict.fromkeys(leg.to_node for leg in legs)
+        return self._told(self.relay.start(CALLER, message, legs, now_us), now_us)
+
+    def _take_over(self, flight: Flight, now_us: int) -> list[Action]:
+        """No satellite can have it: the controller is the root itself (E-16)."""
+        if self.satellites.satellites:
+            flight.takeovers += 1
+            self.counters.takeovers += 1
+        return self._send_straight(flight, now_us)
+
+    def _send_straight(self, flight: Flight, now_us: int) -> list[Action]:
+        return self._told(self.relay.on_broadcast(CALLER, flight.message, now_us), now_us)
+
+    # ---- in ----
+
+    def _relayed(self, actions: Iterable[tree.Action], now_us: int) -> list[Action]:
+        """What an input made the relay do; then whoever waited for a satellite may go."""
+        return self._told(actions, now_us) + self._send_waiting(now_us)
+
+    def _told(self, actions: Iterable[tree.Action], now_us: int) -> list[Action]:
         """The relay's actions, those for its caller turned into messages for the core."""
         told: list[Action] = []
         for action in actions:
-            if isinstance(action, tree.SendReply) and action.to_source == CALLER:
-                if action.reply.final:
-                    told += self._answered(action.reply.broadcast_id, action.reply.results)
-            elif isinstance(action, tree.SendAck) and action.to_source == CALLER:
-                if action.ack.refused:
-                    told += self._unanswered(action.ack)
-            elif not isinstance(action, tree.RunLocal):
-                told.append(action)
+            match action:
+                case tree.SendReply(source, reply) if source == CALLER:
+                    if reply.final:
+                        told += self._answered(reply.broadcast_id, reply.results, reply.trace, now_us)
+                case tree.SendAck(source, ack) if source == CALLER:
+                    if ack.refused:
+                        told += self._turned_down(ack.broadcast_id, now_us)
+                case tree.RunLocal():
+                    pass
+                case tree.Suspect() | tree.Reallocated() | tree.TookOver():
+                    self._note(action)
+                    told.append(action)
+                case _:
+                    told.append(action)
         return told
 
-    def _answered(self, broadcast_id: tree.BroadcastId, results: Results) -> list[Action]:
-        if broadcast_id not in self._sends:
+    def _note(self, notice: tree.Notice) -> None:
+        flight = self._flights.get(notice.broadcast_id)
+        match notice:
+            case tree.Reallocated(_, _, to_node, nodes):
+                self.counters.reallocations += 1
+                self.satellites.on_reallocated(to_node, nodes)
+                if flight is not None:
+                    flight.reallocations += 1
+                    flight.satellites[to_node] = None
+            case tree.TookOver():
+                self.counters.takeovers += 1
+                if flight is not None:
+                    flight.takeovers += 1
+            case tree.Suspect(_, node, _):
+                if flight is not None and node >= 0:
+                    flight.suspects[node] = None
+
+    def _turned_down(self, broadcast_id: tree.BroadcastId, now_us: int) -> list[Action]:
+        """The own relay took the broadcast not at all (too many are live): nobody was reached."""
+        flight = self._flights.get(broadcast_id)
+        for number in flight.satellites if flight is not None else ():
+            self.satellites.on_leg_done(number, now_us)
+        return self._answered(broadcast_id, EMPTY, None, now_us)
+
+    def _answered(
+        self, broadcast_id: tree.BroadcastId, results: Results, trace: Trace | None, now_us: int
+    ) -> list[Action]:
+        flight = self._flights.pop(broadcast_id, None)
+        if flight is None:
             return []
-        send = self._sends.pop(broadcast_id)
+        message = flight.message
         assert isinstance(broadcast_id, int)
         self._cargo.on_answered(broadcast_id)
-        if send is None:
-            return self._count_heartbeats(results)
-        outcomes = tuple(
-            NodeOutcome(
-                tuple(node for run in row.ranges() for node in run),
-                row.outcome.status.name.lower(),
-                row.outcome.text,
-                row.outcome.payload,
-            )
-            for row in results.rows
-        )
-        known = sum(len(outcome.nodes) for outcome in outcomes)
-        if known < len(send.nodes):
-            answered = {node for outcome in outcomes for node in outcome.nodes}
-            silent = tuple(node for node in send.nodes if node not in answered)
-            outcomes = (*outcomes, NodeOutcome(silent, "unreached"))
-        return [Deliver(EffectDone(send.revision, 0, outcomes))]
+        answered = flight.answered(results, trace, now_us)
+        self._widths.note(len(message.nodes), message.width, answered.took_us, answered.is_exact)
+        for observer in self._observers:
+            observer.on_answered(answered)
+        if flight.send is not None:
+            return [Deliver(_effect_done(flight.send, results))]
+        assert flight.call is not None
+        done = self._calls.on_results(flight.call, results, now_us)
+        return [Deliver(done)] if done is not None else []
 
-    def _unanswered(self, ack: tree.Ack) -> list[Action]:
-        """The own relay took the broadcast not at all (too many are live): nobody was reached."""
-        return self._answered(ack.broadcast_id, EMPTY)
 
-    def _count_heartbeats(self, results: Results) -> list[Action]:
-        config = self._state.config
-        if self._rule_revision != self._state.config_revision:
-            self._rule = HeartbeatRule(config.heartbeats_missed_max)
-            self._rule_revision = self._state.config_revision
-        nodes = self._state.nodes
-        reached = results.nodes(Status.OK)
-        # A process that does not serve the node (any more) is no sign of life of the node.
-        unreached = sorted(results.nodes(Status.UNREACHED) + results.nodes(Status.FAILED))
-        news = self._rule.on_answers(reached, unreached)
-        missing = news.missing if news is not None else ()
-        # Not the rule's memory: a node may have registered while the news of its absence was on its way.
-        back = tuple(
-            number for number in reached if number in nodes and nodes[number].state is NodeState.UNREACHABLE
+def _patience_ends_us(flight: Flight) -> int:
+    """When a broadcast that waits for a satellite does without one."""
+    return flight.queued_us + min(WAIT_MAX_US, int(flight.message.deadline_us * WAIT_SHARE))
+
+
+def _effect_done(send: Send, results: Results) -> EffectDone:
+    outcomes = tuple(
+        NodeOutcome(
+            tuple(node for run in row.ranges() for node in run),
+            row.outcome.status.name.lower(),
+            row.outcome.text,
+            row.outcome.payload,
         )
-        return [Deliver(HeartbeatDone(back, missing))] if back or missing else []
+        for row in results.rows
+    )
+    known = sum(len(outcome.nodes) for outcome in outcomes)
+    if known < len(send.nodes):
+        answered = {node for outcome in outcomes for node in outcome.nodes}
+        silent = tuple(node for node in send.nodes if node not in answered)
+        outcomes = (*outcomes, NodeOutcome(silent, "unreached"))
+    return EffectDone(send.revision, 0, outcomes)
 
 
 def live_floor(state: State) -> int:

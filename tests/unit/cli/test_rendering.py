@@ -129,9 +129,28 @@ NODES = pb.NodesReply(
 SATELLITES = pb.SatellitesReply(
     satellites=[
         pb.SatelliteInfo(
-            name="sat1", endpoint="127.0.0.1:7100", state="RUNNING", since_us=NOON_US - 90 * S, broadcasts=12
+            name="sat1",
+            endpoint="127.0.0.1:7100",
+            state="RUNNING",
+            since_us=NOON_US - 90 * S,
+            broadcasts=12,
+            tasks_running=2,
+            nodes_given=180,
+            failures=1,
+            rss_bytes=41 << 20,
+            sockets=63,
+            lag_us=1_250,
+            suspect=True,
+            heard_us=NOON_US - 6 * S,
         ),
-        pb.SatelliteInfo(name="sat2", endpoint="127.0.0.1:7101", state="FAULT"),
+        pb.SatelliteInfo(
+            name="sat2",
+            endpoint="127.0.0.1:7101",
+            state="DOWN",
+            since_us=NOON_US - 3600 * S,
+            reason="in FAULT for 1200 s",
+        ),
+        pb.SatelliteInfo(name="sat3", endpoint="127.0.0.1:7102", state="UNKNOWN"),
     ],
     now_us=NOON_US,
 )
@@ -192,6 +211,7 @@ def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]
         Requeue=lambda _: pb.ChangeReply(count=1),
         UpdateJob=lambda _: pb.ChangeReply(count=1),
         UpdateNodes=lambda _: pb.ChangeReply(count=1),
+        UpdateSatellites=lambda _: pb.ChangeReply(count=1),
     ) as fake:
         monkeypatch.setenv("ESLURM_SOCKET", fake.path)
         yield fake
@@ -216,6 +236,7 @@ CASES = {
     "esctl-show-job": (esctl, "show job 11"),
     "esctl-show-node": (esctl, "show nodes cn0001"),
     "esctl-show-partition": (esctl, "show partition"),
+    "esctl-show-satellite": (esctl, "show satellite sat1 sat2"),
     "esctl-show-config": (esctl, "show config"),
 }
 
@@ -246,6 +267,8 @@ def test_ping_is_one_sentence(door: FakeDoor, capsys: pytest.CaptureFixture[str]
         (esctl, "--json show job"),
         (esctl, "--json show partition"),
         (esctl, "--json show config"),
+        (esctl, "--json show satellite sat1"),
+        (esctl, "--json satellite resume sat2"),
         (escancel, "--json 17"),
         (esctl, "hold 17 --json"),
     ],
@@ -327,6 +350,18 @@ REQUESTS: list[tuple[Any, str, str, Any]] = [
     ),
     (esctl, "resume cn1 cn4", "UpdateNodes", pb.UpdateNodesRequest(names=["cn1", "cn4"], action="resume")),
     (esctl, "down cn1", "UpdateNodes", pb.UpdateNodesRequest(names=["cn1"], action="lost")),
+    (
+        esctl,
+        "satellite down sat1,sat2 reason=disk",
+        "UpdateSatellites",
+        pb.UpdateSatellitesRequest(names=["sat1", "sat2"], action="down", reason="disk"),
+    ),
+    (
+        esctl,
+        "satellite resume sat[1-2]",
+        "UpdateSatellites",
+        pb.UpdateSatellitesRequest(names=["sat1", "sat2"], action="resume"),
+    ),
 ]
 
 
@@ -362,6 +397,10 @@ BAD: list[tuple[Any, str, str]] = [
     (esctl, "resume", "esctl: resume: '' needs nodes"),
     (esctl, "show jbo", "esctl: show: 'jbo' is nothing to show: did you mean job?"),
     (esctl, "hold", "esctl: hold: '' needs a job"),
+    (esctl, "satellite", "esctl: satellite: '' needs an action: use down or resume"),
+    (esctl, "satellite resum sat1", "esctl: satellite: 'resum' is not an action: did you mean resume?"),
+    (esctl, "satellite down reason=x", "esctl: satellite down: '' needs satellites: use e.g."),
+    (esctl, "satellite resume sat1 reason=x", "esctl: reason: 'x' is not expected with resume"),
     (esctl, "update 17 time=5", "esctl: update: '17' names no job"),
     (esctl, "update job 17", "esctl: update: '17' is to be changed in nothing"),
     (esctl, "update job 17 tiem=5", "esctl: update: 'tiem=5' cannot be updated: did you mean time?"),
@@ -392,6 +431,18 @@ def test_problems_of_some_are_told_and_end_with_one(
     door.answers["Cancel"] = lambda _: pb.ChangeReply(count=1, problems=[problem])
     assert escancel.main(["17", "18"]) == exits.FAILED
     assert capsys.readouterr().err == "escancel: 18: belongs to grace\n"
+
+
+def test_satellites_that_are_not_there_or_need_nothing(
+    door: FakeDoor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert esctl.main(["show", "satellite", "sat9"]) == exits.FAILED
+    assert capsys.readouterr().err == "esctl: satellite sat9 is not known: there are sat1, sat2, sat3\n"
+    door.answers["UpdateSatellites"] = lambda _: pb.ChangeReply()
+    assert esctl.main(["satellite", "resume", "sat1"]) == exits.OK
+    assert capsys.readouterr().err == "esctl: nothing changed: sat1 is not DOWN\n"
+    assert esctl.main(["satellite", "down", "sat1", "sat2"]) == exits.OK
+    assert capsys.readouterr().err == "esctl: nothing changed: sat1, sat2 are DOWN already\n"
 
 
 def test_a_choice_that_fits_no_job(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:

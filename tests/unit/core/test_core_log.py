@@ -21,8 +21,10 @@ from eslurm.core.messages import (
     FinishStep,
     HeartbeatDone,
     JobRef,
+    SatelliteSilent,
     UpdateJob,
     UpdateNodes,
+    UpdateSatellites,
 )
 from eslurm.core.wire import HeldAttempt
 from tests.support.golden import Golden
@@ -58,6 +60,8 @@ def history() -> World:
     world.cancel(world.submit(held=True))
     world.pass_time(60)
     world.send(EpochStarted(2))
+    world.send(SatelliteSilent("sat1"))
+    world.send(UpdateSatellites(ROOT, ("sat1",), "resume"))
     return world
 
 

@@ -132,17 +132,21 @@ def test_a_set_that_its_predictor_goes_on_to_change_is_read_anew() -> None:
 def test_a_new_configuration_is_in_force_at_once() -> None:
     made, _ = predictors(a=Fake(frozenset({1, 2, 50})))
     assert made.predicted(0).all == {1, 2}
-    made.observe(NodesKnown({2: "cn2", 50: "cn50"}))
+    made.observe(NodesKnown({2: "cn2", 3: "cn3", 50: "cn50"}))
     assert made.predicted(1).all == {2, 50}
 
 
-def test_over_prediction_is_reported_once_and_kept() -> None:
+def test_who_predicts_everybody_is_left_out_with_one_notice() -> None:
     fake = Fake(set(range(10)))
     made, notices = predictors(a=fake, b=Fake({1}))
-    assert len(made.predicted(0).all) == 10 == len(made.predicted(1).all)
+    first = made.predicted(0)
+    assert first.all == {1} == made.predicted(1).all
+    assert len(first.by_name["a"]) == 10, "it is scored all the same"
+    assert made.states() == {"a": "left out while it predicts nearly all nodes", "b": "on"}
     assert len(notices) == 1 and "'a' predicts 10 of 10 nodes" in notices[0]
-    fake.answer = {1}
-    made.predicted(2)
     fake.answer = set(range(6))
+    assert made.predicted(2).all == set(range(6))
+    assert made.states()["a"] == "on"
+    fake.answer = set(range(10))
     made.predicted(3)
-    assert len(notices) == 2 and "6 of 10" in notices[1]
+    assert len(notices) == 2

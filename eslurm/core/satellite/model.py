@@ -1,0 +1,13 @@
+"""What of a satellite outlives its controller: that it is DOWN, and why. Everything else is found out anew."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SatelliteDown(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A satellite that gets no work until an administrator resumes it (E-13)."""
+
+    name: str
+    reason: str
+    since_us: int
