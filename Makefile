@@ -22,7 +22,8 @@ STAGE = sh scripts/stage.sh
 # The layers are read from the sources, whether or not an installation points at them.
 SOURCES = .:daemons:cli
 
-.PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench sim lock clean
+.PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench bench-relay curves sim \
+	lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
@@ -33,6 +34,8 @@ help:
 	@echo 'make proto        generates eslurm/v1 from proto/; proto-check only compares'
 	@echo 'make docs         generates docs/states.md and docs/reference/configuration.md; docs-check only compares'
 	@echo 'make bench        measurements as JSON lines (QUICK=1: within a minute; BENCH="names")'
+	@echo 'make bench-relay  broadcasts over thousands of nodes, some of them dead (QUICK=1: within a minute)'
+	@echo 'make curves       draws the published curves and ours from a model of the network (docs/results)'
 	@echo 'make sim          the simulator over SEEDS=$(SEEDS) seeds'
 	@echo 'make venv         the environment in VENV=$(VENV), and nothing else'
 	@echo 'make lock         resolves the dependencies anew and locks them in requirements/'
@@ -70,6 +73,7 @@ types: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/mypy scripts tests/conftest.py tests/support tests/unit/tooling
 	@MYPYPATH=examples/mandelbrot $(BIN)/mypy examples/mandelbrot
+	@MYPYPATH=examples/predictor $(BIN)/mypy examples/predictor/thermal_predictor.py
 
 layers: $(READY)
 	@PYTHONPATH=$(SOURCES) $(BIN)/lint-imports
@@ -88,6 +92,12 @@ docs-check: $(READY)
 
 bench: $(READY)
 	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run $(BENCH)
+
+bench-relay: $(READY)
+	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run construct relay
+
+curves: $(READY)
+	@$(BIN)/python -m benchmarks.curves
 
 sim: $(READY)
 	@$(BIN)/eslurm sim --seeds $(SEEDS)

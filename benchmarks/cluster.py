@@ -51,7 +51,7 @@ class Cluster:
         self.satellites = [self._satellite(number) for number in range(shape.satellites)]
         self.agents = [self._agent(number) for number in range(shape.agents)]
 
-    def start(self) -> None:
+    def start(self, up_s: float = UP_S) -> None:
         """Write the configuration, start all daemons, wait until every node that has an agent is up."""
         self._write_files()
         self.controller.start()
@@ -60,7 +60,7 @@ class Cluster:
         for daemon, ready_fd in [(daemon, daemon.launch()) for daemon in self.agents]:
             daemon.wait_ready(ready_fd)
         if self.agents:
-            self.wait_for(lambda reply: reply.nodes_up == self.shape.nodes, UP_S)
+            self.wait_for(lambda reply: reply.nodes_up == self.shape.nodes, up_s)
 
     def stop(self) -> None:
         """End every process of the cluster, steps and their supervisors included."""

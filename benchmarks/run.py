@@ -13,6 +13,7 @@ from benchmarks import backlog, construct, crashes, growth, submit, throughput, 
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
 from benchmarks.figures import Figures
 from benchmarks.processes import adopt_orphans, compile_packages, end_descendants
+from benchmarks.relay import measure as relay
 
 Measure = Callable[..., None]
 
@@ -24,6 +25,7 @@ GROUPS: dict[str, Measure] = {
     "crashes": crashes.measure,
     "growth": growth.measure,
     "construct": construct.measure,
+    "relay": relay.measure,
 }
 EXIT_USAGE = 2
 

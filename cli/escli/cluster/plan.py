@@ -66,8 +66,8 @@ def daemons_of(layout: Layout, config: Config, agents: Sequence[AgentRecord]) ->
         arguments = (
             *common,
             *("--name", satellite.name, "--listen", satellite.listen),
-            *("--controllers", controller, "--state-dir", str(home), "--allow-chaos"),
-            *("--sockets-max", str(4 * max(width, WIDTH_MIN))),
+            *("--controllers", controller, "--sockets-max", str(4 * max(width, WIDTH_MIN))),
+            *("--state-dir", str(home), "--allow-chaos"),
         )
         planned.append(Planned(name, "essatd", satellite.listen, arguments, home))
     for agent in agents:
