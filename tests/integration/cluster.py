@@ -112,7 +112,10 @@ class Daemon:
 
 
 class LiveCluster:
-    """Nodes cn[0001-NODES] shared evenly by `agents` processes. `policy` goes into the configuration's [policy]."""
+    """Nodes cn[0001-NODES] shared evenly by `agents` processes.
+
+    `policy` goes into the configuration's [policy], `sections` are put after it as they are.
+    """
 
     def __init__(
         self,
@@ -122,6 +125,7 @@ class LiveCluster:
         agents: int = 2,
         satellites: int = 2,
         policy: Mapping[str, object] | None = None,
+        sections: str = "",
     ) -> None:
         self.directory = directory
         self.work = directory / "work"
@@ -135,7 +139,7 @@ class LiveCluster:
         self._key = self.write_key("cluster.key")
         self.endpoint = f"127.0.0.1:{free_port()}"
         self._satellites = [f"127.0.0.1:{free_port()}" for _ in range(satellites)]
-        self._write_config(policy or {})
+        self._write_config(policy or {}, sections)
         self._add(
             "esctld", "esctld", "--config", str(directory / "eslurm.toml"), "--state-dir", str(directory)
         )
@@ -150,7 +154,7 @@ class LiveCluster:
 
     # ---- building ----
 
-    def _write_config(self, policy: Mapping[str, object]) -> None:
+    def _write_config(self, policy: Mapping[str, object], sections: str) -> None:
         first, last = self.node_names[0][2:], self.node_names[-1][2:]
         numbers = {"heartbeat_s": 0.3, "kill_grace_s": 0.5, "requeue_delay_s": 0.1} | dict(policy)
         lines = [
@@ -164,6 +168,7 @@ class LiveCluster:
             '[[partition]]\nname = "main"\ndefault = true',
             '[[partition]]\nname = "brief"\nnodes = "cn0001"\ntime_limit_max_s = 60',
             "[policy]\n" + "\n".join(f"{key} = {value}" for key, value in numbers.items()),
+            sections,
         ]
         (self.directory / "eslurm.toml").write_text("\n".join(lines) + "\n")
 
