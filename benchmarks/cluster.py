@@ -28,12 +28,18 @@ NODE_MEMORY_MIB = 64_000
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How large a cluster to start. With `agents` 0 its nodes are configured but never come up."""
+    """How large a cluster to start. With `agents` 0 its nodes are configured but never come up.
+
+    With `each` every node has an agent process of its own, below those `agents`. `sockets_max` is the satellites'
+    budget of connections; 0: their default.
+    """
 
     nodes: int
     cores: int = 8
     agents: int = 2
     satellites: int = 2
+    each: bool = False
+    sockets_max: int = 0
 
 
 class Cluster:
@@ -58,7 +64,7 @@ class Cluster:
         for daemon in self.satellites:
             daemon.start()
         for daemon, ready_fd in [(daemon, daemon.launch()) for daemon in self.agents]:
-            daemon.wait_ready(ready_fd)
+            daemon.wait_ready(ready_fd, up_s)
         if self.agents:
             self.wait_for(lambda reply: reply.nodes_up == self.shape.nodes, up_s)
 
@@ -144,6 +150,7 @@ class Cluster:
             "essatd",
             *("--cluster", NAME, "--key-file", str(self.key_file), "--name", name),
             *("--listen", self._satellite_endpoints[number], "--controllers", self.endpoint),
+            *(("--sockets-max", str(self.shape.sockets_max)) if self.shape.sockets_max else ()),
         )
         return Daemon(name, command, self.directory / f"{name}.log")
 
@@ -157,7 +164,7 @@ class Cluster:
             *("--cluster", NAME, "--key-file", str(self.key_file), "--nodes", f"cn[{first:04}-{last:04}]"),
             *("--satellites", ",".join(self._satellite_endpoints), "--controller", self.endpoint),
             *("--state-dir", str(self.directory / name), "--cores", str(shape.cores)),
-            *("--memory-mib", str(NODE_MEMORY_MIB)),
+            *("--memory-mib", str(NODE_MEMORY_MIB), *(("--each",) if shape.each else ())),
         )
         return Daemon(name, command, self.directory / f"{name}.log")
 

@@ -83,10 +83,10 @@ class Daemon:
         """Start it and wait until it is ready. Raises `NotReady`."""
         self.wait_ready(self.launch())
 
-    def wait_ready(self, ready_fd: int) -> None:
+    def wait_ready(self, ready_fd: int, timeout_s: float = READY_S) -> None:
         """Wait for the line it writes when it serves."""
         try:
-            readable, _, _ = select.select([ready_fd], [], [], READY_S)
+            readable, _, _ = select.select([ready_fd], [], [], timeout_s)
             if readable and os.read(ready_fd, 256):
                 return
         finally:

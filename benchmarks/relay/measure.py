@@ -14,7 +14,7 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.figures import Figures, median
-from benchmarks.relay import chaos, real
+from benchmarks.relay import chaos, procs, real
 from benchmarks.relay.bout import FPTREE, PULL, RING, STAR, TREE, Bout, Ringside
 from benchmarks.relay.plan import NONE, Wrong, draw
 from benchmarks.relay.site import running
@@ -29,7 +29,7 @@ ROUNDS, ROUNDS_QUICK = 10, 3
 BOUND_S = 60.0
 LEFT_OUT = (
     "QUICK: 3 rounds (1 at 20480); 1 round each of 3 and 4 killed; no 60000 nodes, widths, ring,"
-    " real cluster; star and pull at 30 % dead only"
+    " real cluster, processes; star and pull at 30 % dead only"
 )
 NOT_FINISHED = "s (not finished)"
 
@@ -42,6 +42,7 @@ def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
         runner.run(_measure(figures, parent, quick))
     if not quick:
         real.measure(figures, parent)
+        procs.measure(figures, parent)
     sys.stdout.write(render(figures.all))
 
 

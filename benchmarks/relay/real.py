@@ -128,17 +128,19 @@ def _work(cluster: Cluster) -> None:
     """Heartbeats for a while, with jobs on all nodes in between."""
     ends = time.monotonic() + HEARTBEATS_S
     for _ in range(JOBS):
-        _job_on_all_nodes(cluster)
+        job_on_all_nodes(cluster)
         cluster.wait_for(lambda reply: not reply.jobs_running and not reply.jobs_pending, JOB_S, 0.1)
     while time.monotonic() < ends:
         time.sleep(SAMPLE_S)
 
 
-def _job_on_all_nodes(cluster: Cluster) -> None:
+def job_on_all_nodes(cluster: Cluster) -> None:
+    """Submit one that does nothing; it is not waited for."""
+    nodes = cluster.shape.nodes
     job = pb.JobRequest(
         name="all",
         components=[
-            pb.ResourceRequest(tasks=NODES, cpus_per_task=1, nodes_min=NODES, nodes_max=NODES, exclusive=True)
+            pb.ResourceRequest(tasks=nodes, cpus_per_task=1, nodes_min=nodes, nodes_max=nodes, exclusive=True)
         ],
         script=b"#!/bin/sh\ntrue\n",
         environment=f"PATH={os.defpath}\0HOME=/tmp\0".encode(),

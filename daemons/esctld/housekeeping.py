@@ -13,6 +13,7 @@ from collections import Counter
 from eslurm.core.cluster import SECOND_US, State
 from eslurm.core.satellite.herald import Herald
 from eslurm.ports.store import Prune, Store, StoreUnavailable
+from eslurm.telemetry.memory import give_back
 from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger("esctld.housekeeping")
@@ -29,6 +30,7 @@ async def prune(store: Store, state: State) -> None:
     """Every now and then, until cancelled."""
     while True:
         await asyncio.sleep(PERIOD_S)
+        give_back()
         now_us = time.time_ns() // 1000
         kept = {job.spec.script_hash for job in state.jobs.values()}
         kept |= {job.spec.environment_hash for job in state.jobs.values()}

@@ -7,6 +7,7 @@ a controller's reign is above all of those before it, so that a copy of an old r
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -50,8 +51,11 @@ class AddressBook:
         """Take in a part of a pull; True when the copy has reached a new revision."""
         if getattr(book, "from") > self.revision or book.revision < self.revision:
             return False
+        revision = book.revision
         for entry in book.entries:
-            self._entries[entry.number] = Entry(entry.name, entry.endpoint, entry.incarnation, book.revision)
+            # One string for the thousands of nodes that a process may serve.
+            endpoint = sys.intern(entry.endpoint)
+            self._entries[entry.number] = Entry(entry.name, endpoint, entry.incarnation, revision)
         if book.more or book.revision == self.revision:
             return False
         self.revision = book.revision

@@ -6,12 +6,13 @@ comes from the network and cannot be decoded raises `CodecError`, nothing else.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import msgspec
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from eslurm.core.wire import Command, RegistrationReply, Report, ReportAck, ReportBody
+from eslurm.core.wire import Command, Registration, RegistrationReply, Report, ReportAck, ReportBody
 from eslurm.v1 import link_pb2
 
 _encoder = msgspec.msgpack.Encoder()
@@ -45,9 +46,21 @@ def report_to_pb(report: Report) -> link_pb2.Report:
 def report_from_pb(report: link_pb2.Report) -> Report:
     """Raises `CodecError`."""
     try:
-        return Report(report.process, report.seq, _report_decoder.decode(report.body))
+        body = _report_decoder.decode(report.body)
     except msgspec.DecodeError as error:
         raise CodecError(f"report {report.seq} of {report.process}: {error}") from None
+    return Report(report.process, report.seq, _shared(body) if isinstance(body, Registration) else body)
+
+
+def _shared(registration: Registration) -> Registration:
+    """With one string for what thousands of nodes of a process or host have in common: the controller keeps it."""
+    return msgspec.structs.replace(
+        registration,
+        name=sys.intern(registration.name),
+        boot_id=sys.intern(registration.boot_id),
+        session=sys.intern(registration.session),
+        endpoint=sys.intern(registration.endpoint),
+    )
 
 
 def report_ack_to_pb(ack: ReportAck) -> link_pb2.ReportAck:

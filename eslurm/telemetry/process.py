@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from eslurm.telemetry.memory import keep_small
+
 EXIT_FAILED = 1
 EXIT_CANNOT_START = 2
 KEY_BYTES_MIN = 16
@@ -73,6 +75,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
 def run_daemon(name: str, main: Callable[[], Coroutine[Any, Any, None]], loop: str) -> None:
     """Run `main` to its end on the chosen loop. What cannot be is one clear line and a non-zero exit."""
+    keep_small()
     try:
         with asyncio.Runner(loop_factory=_loop_factory(loop)) as runner:
             runner.run(main())

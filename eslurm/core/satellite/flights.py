@@ -18,6 +18,8 @@ from eslurm.core.tree.results import Results, Status
 from eslurm.core.tree.trace import Trace
 
 TRACES_MAX = 32
+SPANS_KEPT_MAX = 16_384
+"""Of all kept traces together; those of very many nodes push out more of the older ones."""
 TRACED_HEARTBEATS = 12
 """One in so many heartbeats is traced."""
 TRACED_EFFECTS_US = 1_000_000
@@ -167,8 +169,14 @@ class TraceBook:
 
     def on_answered(self, answered: Answered) -> None:
         """See `Observer`."""
-        if answered.trace is not None:
-            self._kept.append(answered)
+        if answered.trace is None:
+            return
+        self._kept.append(answered)
+        spans = sum(len(one.trace.spans) for one in self._kept if one.trace is not None)
+        while spans > SPANS_KEPT_MAX and len(self._kept) > 1:
+            oldest = self._kept.popleft()
+            assert oldest.trace is not None
+            spans -= len(oldest.trace.spans)
 
     def traces(self) -> tuple[Answered, ...]:
         """Those kept, newest first."""
