@@ -58,13 +58,17 @@ class Cluster:
         self.agents = [self._agent(number) for number in range(shape.agents)]
 
     def start(self, up_s: float = UP_S) -> None:
-        """Write the configuration, start all daemons, wait until every node that has an agent is up."""
+        """Write the configuration, start all daemons, wait until every node that has an agent is up.
+
+        With a process for each node they are there before the controller calls any: they need both cores to start.
+        """
         self._write_files()
-        self.controller.start()
-        for daemon in self.satellites:
+        for daemon in self.satellites if self.shape.each else (self.controller, *self.satellites):
             daemon.start()
         for daemon, ready_fd in [(daemon, daemon.launch()) for daemon in self.agents]:
             daemon.wait_ready(ready_fd, up_s)
+        if self.shape.each:
+            self.controller.start()
         if self.agents:
             self.wait_for(lambda reply: reply.nodes_up == self.shape.nodes, up_s)
 
