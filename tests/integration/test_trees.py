@@ -19,7 +19,7 @@ from tests.integration.conftest import running
 NODES = 60
 WIDTH = 3
 PORT = free_port()
-FAILURE = f"[failure]\npredictors = ['history', 'alerts']\nwebhook_listen = '127.0.0.1:{PORT}'\n"
+FAILURE = f"[failure]\npredictors = ['alerts']\nwebhook_listen = '127.0.0.1:{PORT}'\n"
 
 
 @pytest.fixture(scope="module", params=["balanced", "positional"])
@@ -47,12 +47,14 @@ def alert(status: str, *names: str) -> None:
 
 
 def traced(site: LiveCluster, predicted: int) -> Any:
-    """The newest traced broadcast to all nodes, once it is one with so many predicted nodes."""
+    """The newest traced broadcast to all nodes over both satellites, once it is one with so many predicted nodes."""
 
     def look() -> Any:
         reply = site.call("Broadcasts", pb.BroadcastsRequest(kind="heartbeat", with_tree=True))
         newest = reply.broadcasts[0] if reply.broadcasts else None
-        return newest if newest and newest.predicted == predicted and newest.nodes == NODES else None
+        if newest is None or newest.predicted != predicted or newest.nodes != NODES:
+            return None
+        return newest if len(newest.satellites) == 2 else None
 
     return site.until(look, f"a traced heartbeat with {predicted} predicted nodes")
 
