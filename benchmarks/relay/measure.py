@@ -28,7 +28,7 @@ WIDTHS = (8, 32, 64)
 ROUNDS, ROUNDS_QUICK = 10, 3
 BOUND_S = 60.0
 LEFT_OUT = (
-    "QUICK: 3 rounds (1 at 20480); 1 round each of 3 and 4 killed; no 60000 nodes, widths, ring,"
+    "QUICK: 3 rounds (2 healthy, 1 at 20480 with dead); 1 round each of 3 and 4 killed; no 60000 nodes, widths, ring,"
     " real cluster, processes; star and pull at 30 % dead only"
 )
 NOT_FINISHED = "s (not finished)"
@@ -53,7 +53,7 @@ async def _measure(figures: Figures, parent: Path, quick: bool) -> None:
         for structure in (TREE, STAR):
             await ringside.run(structure, SMALL, NONE)
         for nodes in HEALTHY:
-            await _healthy(figures, ringside, nodes, rounds)
+            await _healthy(figures, ringside, nodes, 2 if quick else rounds)
         for percent in PERCENTS:
             await _dead(figures, ringside, SMALL, percent, rounds, _others(percent, quick))
         await _dead(figures, ringside, LARGE, 30, 1 if quick else 5, () if quick else (STAR, PULL))

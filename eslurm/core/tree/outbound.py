@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 
+import msgspec
+
 from eslurm.core.tree.messages import Broadcast, Peer, SendBroadcast, Tuning
 from eslurm.core.tree.patience import Patience
 from eslurm.core.tree.record import Send, SendState
@@ -125,20 +127,7 @@ def _message(send: Send, time_us: int) -> Broadcast:
     """What the child is told. Only a satellite hears how to arrange the list and what is expected of it."""
     origin = send.record.broadcast
     nodes = tuple(send.nodes)
-    if not send.via:
-        return Broadcast(
-            origin.broadcast_id,
-            nodes,
-            origin.width,
-            time_us,
-            origin.kind,
-            origin.command,
-            send.hop,
-            origin.grouping,
-            traced=origin.traced,
-        )
-    missing = send.record.missing_nodes
-    return Broadcast(
+    message = Broadcast(
         origin.broadcast_id,
         nodes,
         origin.width,
@@ -147,9 +136,15 @@ def _message(send: Send, time_us: int) -> Broadcast:
         origin.command,
         send.hop,
         origin.grouping,
-        origin.root_width,
-        send.predicted,
-        origin.differences,
-        tuple(node for node in nodes if node in missing) if missing else (),
-        origin.traced,
+        traced=origin.traced,
+    )
+    if not send.via:
+        return message
+    missing = send.record.missing_nodes
+    return msgspec.structs.replace(
+        message,
+        root_width=origin.root_width,
+        predicted=send.predicted,
+        differences=origin.differences,
+        missing=tuple(node for node in nodes if node in missing) if missing else (),
     )
