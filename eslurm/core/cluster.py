@@ -46,6 +46,9 @@ class Touched:
         self.settings = False
 
 
+_NOBODY: frozenset[int] = frozenset()
+
+
 class State:
     """Everything the controller knows. Construct it empty, then apply facts or `restore` rows."""
 
@@ -75,7 +78,7 @@ class State:
         self.same_name: dict[tuple[int, str], set[int]] = {}
         self.tasks_of: dict[int, set[int]] = {}
         self.tasks_pending: dict[int, set[int]] = {}
-        self.jobs_on: dict[int, set[int]] = {}
+        self.jobs_on: dict[int, frozenset[int]] = {}
         self.owed: dict[int, int] = {}
         self.step_owed: dict[int, tuple[int, int]] = {}
         self.steps_of: dict[int, set[int]] = {}
@@ -377,13 +380,18 @@ class State:
     def _index_holdings(self, old: Job | None, new: Job) -> None:
         before = attempts_of(old) if old is not None else ()
         after = attempts_of(new)
+        # Thousands of nodes share one set: a set for each would be most of what a large job costs in memory.
+        joined: dict[frozenset[int], frozenset[int]] = {}
         for attempt in after:
             previous = next((a for a in before if a.number == attempt.number), None)
             if previous is None:
                 for span in attempt.spans:
                     if span.node in attempt.held:
                         self.ledger.hold(span.node, span.amounts, attempt.until_us)
-                        self.jobs_on.setdefault(span.node, set()).add(new.job_id)
+                        here = self.jobs_on.get(span.node, _NOBODY)
+                        if here not in joined:
+                            joined[here] = here | {new.job_id}
+                        self.jobs_on[span.node] = joined[here]
             elif previous.held is not attempt.held:
                 self._give_back(new, previous, previous.held - attempt.held)
         for attempt in before:
@@ -396,13 +404,14 @@ class State:
         for span in attempt.spans:
             if span.node in nodes:
                 self.ledger.give_back(span.node, span.amounts, attempt.until_us)
+        left: dict[frozenset[int], frozenset[int]] = {}
         for number in nodes:
             if not any(number in other.held for other in attempts_of(job)):
-                here = self.jobs_on.get(number)
-                if here is not None:
-                    here.discard(job.job_id)
-                    if not here:
-                        del self.jobs_on[number]
+                here = self.jobs_on.pop(number, _NOBODY)
+                if here not in left:
+                    left[here] = here - {job.job_id}
+                if left[here]:
+                    self.jobs_on[number] = left[here]
         self.want_plan()
 
     def _index_owed(self, old: Job | None, new: Job) -> None:

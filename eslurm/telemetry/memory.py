@@ -12,7 +12,7 @@ from typing import Final
 
 M_TRIM_THRESHOLD: Final = -1
 M_ARENA_MAX: Final = -8
-ARENAS_MAX: Final = 2
+ARENAS_MAX: Final = 1
 TRIM_THRESHOLD_BYTES: Final = 1 << 20
 
 

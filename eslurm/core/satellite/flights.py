@@ -18,7 +18,7 @@ from eslurm.core.tree.results import Results, Status
 from eslurm.core.tree.trace import Trace
 
 TRACES_MAX = 32
-SPANS_KEPT_MAX = 16_384
+SPANS_KEPT_MAX = 8_192
 """Of all kept traces together; those of very many nodes push out more of the older ones."""
 TRACED_HEARTBEATS = 12
 """One in so many heartbeats is traced."""
