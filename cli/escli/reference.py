@@ -15,7 +15,7 @@ _INTRODUCTION = """\
 Made by `python -m escli.reference` from the option table; do not edit.
 
 Options are named as Slurm's wherever the meaning is the same. A long option may be shortened to any unique
-beginning; `--` ends the options. `eslurm up`, `eslurm status` and `eslurm down` are described by `eslurm --help`.
+beginning; `--` ends the options. `eslurm up`, `status`, `down` and `chaos` are described by `eslurm --help`.
 
 ## Which cluster
 
