@@ -22,6 +22,7 @@ from benchmarks.processes import Daemon, rss_mb
 from eslurm.ports.door import DoorError
 from eslurm.rpc.methods import BROADCASTS, SUBMIT
 from eslurm.v1 import controller_pb2 as pb
+from essatd.vitals import sockets
 
 NODES = 20_480
 SHAPE = Shape(nodes=NODES, cores=1, agents=4, satellites=4)
@@ -80,20 +81,9 @@ def _look(daemon: Daemon, at_s: float) -> Sample | None:
     """None when the process is not there (yet)."""
     try:
         pid = daemon.pid
-        return Sample(round(at_s, 2), daemon.name, round(rss_mb(pid), 2), sockets(pid))
+        return Sample(round(at_s, 2), daemon.name, round(rss_mb(pid), 2), sockets(Path(f"/proc/{pid}")))
     except (AssertionError, OSError):
         return None
-
-
-def sockets(pid: int) -> int:
-    """Open sockets of a process, of whatever kind."""
-    count = 0
-    for entry in os.scandir(f"/proc/{pid}/fd"):
-        try:
-            count += os.readlink(entry.path).startswith("socket:")
-        except FileNotFoundError:
-            continue
-    return count
 
 
 def measure(figures: Figures, parent: Path) -> None:
