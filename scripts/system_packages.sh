@@ -1,11 +1,13 @@
 #!/bin/sh
-# Installs what tests need beside Python: Debian's Prometheus and Alertmanager. scripts/system_packages.sh [--print]
+# Installs what tests need beside Python: Debian's Prometheus, Alertmanager and PostgreSQL server.
+# scripts/system_packages.sh [--print]
 #
-# Only the programs are wanted: tests start them themselves, on loopback, so the packages' services are neither
-# started now nor at boot. Quick when all is there. Needs root; without it, says the line to run.
+# Only the programs are wanted: tests start them themselves, on loopback or a Unix socket, so the packages' services are
+# neither started now nor at boot, and no database cluster is made. Quick when all is there. Needs root; without it,
+# says the line to run.
 set -eu
 
-packages='prometheus prometheus-alertmanager'
+packages='prometheus prometheus-alertmanager postgresql'
 line="apt-get install -y --no-install-recommends $packages"
 
 fail() {
@@ -15,19 +17,42 @@ fail() {
 
 missing() {
     for package in $packages; do
-        # Each package's program is called as the package.
-        command -v "$package" >/dev/null 2>&1 || printf '%s ' "$package"
+        there "$package" || printf '%s ' "$package"
     done
+}
+
+there() {
+    case $1 in
+    postgresql)
+        # Debian keeps each release's programs out of PATH.
+        command -v postgres >/dev/null 2>&1 && return
+        for program in "${POSTGRESQL_LIB:-/usr/lib/postgresql}"/*/bin/postgres; do
+            [ ! -x "$program" ] || return 0
+        done
+        return 1
+        ;;
+    *)
+        # The package's program is called as the package.
+        command -v "$1" >/dev/null 2>&1
+        ;;
+    esac
 }
 
 # The packages start their services when they are configured, unless this file says that it is not allowed.
 forbid_services() {
     policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
     if [ -e "$policy" ]; then return; fi
-    trap 'rm -f "$policy"' EXIT
-    trap 'exit 130' INT TERM
+    made="$made $policy"
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod 755 "$policy"
+}
+
+# A PostgreSQL server's package makes a cluster of its own, unless its configuration says that it must not.
+forbid_clusters() {
+    clusters=${CREATECLUSTER_D:-/etc/postgresql-common/createcluster.d}
+    mkdir -p "$clusters"
+    made="$made $clusters/eslurm-tests.conf"
+    echo 'create_main_cluster = false' >"$clusters/eslurm-tests.conf"
 }
 
 install() {
@@ -49,7 +74,12 @@ command -v apt-get >/dev/null 2>&1 || fail "tests need $wanted: install them wit
 [ "$(id -u)" -eq 0 ] || fail "tests need $wanted: run: sudo $line"
 
 log=$(mktemp)
+made=
+# shellcheck disable=SC2086  # a list of files
+trap 'rm -f $made' EXIT
+trap 'exit 130' INT TERM
 forbid_services
+case $wanted in *postgresql*) forbid_clusters ;; esac
 echo "installing $wanted"
 # shellcheck disable=SC2086
 if ! { install $wanted || { apt-get -qq update >"$log" 2>&1 && install $wanted; }; }; then
@@ -61,5 +91,5 @@ if command -v systemctl >/dev/null 2>&1; then
     # shellcheck disable=SC2086
     systemctl --quiet disable $wanted >/dev/null 2>&1 || echo "note: the services stay enabled: systemctl disable $wanted"
 fi
-[ -z "$(missing)" ] || fail "installed, yet not found on PATH: $(missing)"
+[ -z "$(missing)" ] || fail "installed, yet not found: $(missing)"
 echo "installed: $wanted"

@@ -39,6 +39,10 @@ class FenceLost(StoreError):
     """Another writer owns this log, or the batch does not continue it: release nothing, exit."""
 
 
+class LeadershipTaken(StoreError):
+    """A claim came too late: the leader lives, or another controller was faster. Nothing has changed."""
+
+
 class StoreFailed(StoreError):
     """A defect or damage no retry cures: ends the process."""
 
@@ -236,6 +240,34 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     at_us: int = 0
 
 
+class Leader(msgspec.Struct, frozen=True, array_like=True):
+    """Who writes for an owner, as its row says; all empty: nobody ever has.
+
+    `beat` rises with every `renew`: a row that does not move for the length of a lease is a dead leader's. Nobody
+    compares clocks. `released`: it let go in good order, and `successor` (if any) is to follow it.
+    """
+
+    epoch: int = 0
+    revision: int = 0
+    at_us: int = 0
+    holder: str = ""
+    endpoint: str = ""
+    beat: int = 0
+    released: bool = False
+    successor: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A controller's wish to lead. It fails if the row is not as `seen` any more: whoever moved it goes on.
+
+    `holder` is the controller's name, `endpoint` where it will take links.
+    """
+
+    holder: str
+    endpoint: str
+    seen: Leader
+
+
 SnapshotRow: TypeAlias = Head | Row
 
 
@@ -316,6 +348,10 @@ class StoreReader(Protocol):
         """The log from a revision to its end as of the call, contiguous; LogPruned if it starts later."""
         ...
 
+    async def leader(self, owner: str) -> Leader:
+        """The owner's leader row; an empty one if there is none, or no database yet."""
+        ...
+
     async def find_jobs(self, owner: str, job_ids: Sequence[int]) -> list[JobRow]:
         """The records of these jobs, finished or not, in order of id; unknown ids are left out.
 
@@ -341,10 +377,19 @@ class StoreWriter(Protocol):
     A cancelled call may still take effect: treat it as ambiguous.
     """
 
-    async def open(self, owner: str) -> int:
+    async def open(self, owner: str, claim: Claim | None = None) -> int:
         """Raises the owner's epoch durably and returns it; a writer under an earlier epoch is fenced off.
 
-        Creates or migrates the schema first. SchemaTooNew, ForeignStore: the database is not ours to use."""
+        Creates or migrates the schema first. SchemaTooNew, ForeignStore: the database is not ours to use. Without
+        a `claim` the epoch rises whoever leads. LeadershipTaken: the row is not as the claim has seen it."""
+        ...
+
+    async def renew(self) -> None:
+        """Moves the leader row's beat: its writer lives. FenceLost: it leads no more."""
+        ...
+
+    async def release(self, successor: str = "") -> None:
+        """Lets go of the lead, the last thing a writer does: a standby need not wait. FenceLost as `renew`."""
         ...
 
     async def commit(self, batch: Batch) -> None:

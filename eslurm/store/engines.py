@@ -1,81 +1,63 @@
-"""How the databases are opened: one engine that writes, one that only reads.
+"""Which database a URL names, and how it is opened: one engine that writes, one that only reads.
 
-Invariant: a transaction of the writing engine holds the database's write lock from its first statement, so
-nothing it has read can change before it commits; the reading engine cannot write.
+Invariant: nothing that a writing transaction has read of its owner's leader row can change before it commits; a
+reading transaction sees one consistent state and cannot write. No password leaves in an error.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any
+from types import ModuleType
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Engine, make_url
+from sqlalchemy.exc import ArgumentError
 
 from eslurm.ports.store import StoreFailed
+from eslurm.store import postgresql, sqlite
 
-BUSY_TIMEOUT_MS = 5_000
-# 16 MiB of log before it is copied back: fewer, longer copies cost less in all than many short ones.
-CHECKPOINT_PAGES = 4_096
-CACHED_STATEMENTS = 512
-
-_PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=FULL",
-    f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}",
-    "PRAGMA foreign_keys=OFF",
-    f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}",
-    # A statement of many rows keeps an undo journal, by default in a file.
-    "PRAGMA temp_store=MEMORY",
-)
+_DATABASES: dict[str, ModuleType] = {"sqlite": sqlite, "postgresql": postgresql}
 
 
 def writing_engine(url: str) -> Engine:
-    """One connection, transactions that lock at once. StoreFailed for a URL that names no SQLite file."""
-    path = _sqlite_path(url)
-    return _sqlite_engine(path, connections=1, begin="BEGIN IMMEDIATE", pragmas=_PRAGMAS)
+    """One connection for the one writer. StoreFailed for a URL that names no database of ours."""
+    parsed = _parsed(url)
+    engine: Engine = _DATABASES[parsed.get_backend_name()].writing_engine(parsed)
+    return engine
 
 
 def reading_engine(url: str, connections: int) -> Engine:
     """At most `connections` connections that see one consistent state per transaction and cannot write."""
-    path = _sqlite_path(url)
-    return _sqlite_engine(path, connections, begin="BEGIN", pragmas=(*_PRAGMAS, "PRAGMA query_only=ON"))
-
-
-def _sqlite_path(url: str) -> Path:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        raise StoreFailed(f"no store for {parsed.get_backend_name()!r}: use sqlite:///PATH")
-    if not parsed.database or parsed.database == ":memory:":
-        raise StoreFailed("the store needs a file: use sqlite:///PATH")
-    return Path(parsed.database)
-
-
-def _sqlite_engine(path: Path, connections: int, begin: str, pragmas: tuple[str, ...]) -> Engine:
-    engine = create_engine(
-        URL.create("sqlite+pysqlite", database=str(path)),
-        connect_args={"check_same_thread": False, "cached_statements": CACHED_STATEMENTS},
-        pool_size=connections,
-        max_overflow=0,
-        pool_reset_on_return=None,
-        # Thousands of parameters are not worth rendering into an error message.
-        hide_parameters=True,
-    )
-
-    @event.listens_for(engine, "do_connect")
-    def _before_connect(*_: Any) -> None:
-        # Scripts and environments hold secrets. SQLite gives its log files the mode of the main file.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-    @event.listens_for(engine, "connect")
-    def _on_connect(connection: Any, _record: Any) -> None:
-        # The driver would open transactions at moments of its own choosing: `_on_begin` does it instead.
-        connection.isolation_level = None
-        for pragma in pragmas:
-            connection.execute(pragma).close()
-
-    @event.listens_for(engine, "begin")
-    def _on_begin(connection: Connection) -> None:
-        connection.connection.cursor().execute(begin)
-
+    parsed = _parsed(url)
+    engine: Engine = _DATABASES[parsed.get_backend_name()].reading_engine(parsed, connections)
     return engine
+
+
+def shown(url: str) -> str:
+    """The URL as it may be logged: without its password."""
+    try:
+        return _readable(url).render_as_string(hide_password=True)
+    except StoreFailed:
+        return "(not a URL)"
+
+
+def _parsed(url: str) -> URL:
+    parsed = _readable(url)
+    if parsed.get_backend_name() not in _DATABASES:
+        raise StoreFailed(
+            f"no store for {parsed.get_backend_name()!r}: use sqlite:///PATH or postgresql://HOST/DATABASE"
+        )
+    return parsed
+
+
+def _readable(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        # Its text may quote the URL, password and all.
+        raise StoreFailed(
+            "the store's URL cannot be read: use sqlite:///PATH or postgresql://HOST/DATABASE"
+        ) from None
+    hidden = parsed.query.get("password")
+    if isinstance(hidden, str):
+        # Where it is hidden when the URL is shown.
+        parsed = parsed.difference_update_query(["password"]).set(password=hidden)
+    return parsed

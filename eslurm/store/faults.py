@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -27,27 +28,57 @@ _RETRYABLE_SQLITE = frozenset(
     }
 )
 
+# Classes of SQLSTATE: connection, out of resources (disk, memory, connections), operator's intervention.
+_RETRYABLE_CLASSES = ("08", "53", "57")
+_RETRYABLE_STATES = frozenset(
+    {
+        "25006",  # read-only: a replica, or a server that an operator has closed for writing
+        "25P03",  # idle in a transaction for too long
+        "40001",  # serialization failure
+        "40P01",  # deadlock
+        "55006",  # object in use
+        "55P03",  # lock not available in time
+        "58000",  # system error
+        "58030",  # I/O error
+    }
+)
+_DATABASE_DROPPED = "57P04"
 
-# The write path uses the driver's cursor, whose errors come as they are.
-DATABASE_ERRORS = (SQLAlchemyError, sqlite3.Error)
+
+def database_errors(engine: Engine) -> tuple[type[Exception], ...]:
+    """What an engine's connections raise. The write path uses the driver's cursor, whose errors come as they are."""
+    return SQLAlchemyError, engine.dialect.loaded_dbapi.Error
 
 
 def translate(error: Exception) -> StoreError:
-    """The store error for one of DATABASE_ERRORS."""
+    """The store error for one of `database_errors`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
-    text = f"{type(cause).__name__}: {cause}"
+    text = f"{type(cause).__name__}: {cause}".strip()
     lost = isinstance(error, PoolTimeout) or (isinstance(error, DBAPIError) and error.connection_invalidated)
-    # The low byte is the primary code; the rest tells the variants of, say, an I/O error apart.
-    code = getattr(cause, "sqlite_errorcode", None)
-    if lost or (code is not None and code & 0xFF in _RETRYABLE_SQLITE):
-        return StoreUnavailable(text)
-    return StoreFailed(text)
+    retryable = lost or _retryable_sqlite(cause) or _retryable_postgresql(cause)
+    return StoreUnavailable(text) if retryable else StoreFailed(text)
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raises database errors as store errors."""
+def translated(engine: Engine) -> Iterator[None]:
+    """Raises an engine's errors as store errors."""
     try:
         yield
-    except DATABASE_ERRORS as error:
+    except database_errors(engine) as error:
         raise translate(error) from error
+
+
+def _retryable_sqlite(cause: object) -> bool:
+    # The low byte is the primary code; the rest tells the variants of, say, an I/O error apart.
+    code = getattr(cause, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _RETRYABLE_SQLITE
+
+
+def _retryable_postgresql(cause: object) -> bool:
+    if not hasattr(cause, "sqlstate"):
+        return False
+    state = cause.sqlstate
+    if state is None:
+        # The server was not reached or is gone, so it said nothing; the driver's own complaints are of other kinds.
+        return type(cause).__name__ in ("OperationalError", "ConnectionTimeout")
+    return state != _DATABASE_DROPPED and (state[:2] in _RETRYABLE_CLASSES or state in _RETRYABLE_STATES)

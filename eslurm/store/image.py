@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from eslurm.ports.store import (
     QUERY_VALUES_MAX,
@@ -18,10 +19,14 @@ from eslurm.ports.store import (
     AttemptRow,
     Batch,
     BlobMissing,
+    Claim,
+    FenceLost,
     ForeignStore,
     Head,
     JobRow,
     Key,
+    Leader,
+    LeadershipTaken,
     LoggedFact,
     LogPruned,
     NodeRow,
@@ -52,11 +57,15 @@ class _Answer(msgspec.Struct, frozen=True):
 class _Owner(msgspec.Struct):
     """Everything one owner has. `facts` holds revisions `pruned + 1` to `head.revision`."""
 
-    head: Head = Head()
+    leader: Leader = Leader()
     pruned: int = 0
     facts: list[LoggedFact] = msgspec.field(default_factory=list)
     tables: dict[str, dict[Key, Row]] = msgspec.field(default_factory=lambda: {name: {} for name in TABLES})
     blobs: dict[bytes, _Blob] = msgspec.field(default_factory=dict)
+
+    @property
+    def head(self) -> Head:
+        return Head(self.leader.epoch, self.leader.revision, self.leader.at_us)
 
 
 class StoreImage:
@@ -67,14 +76,36 @@ class StoreImage:
         self._owners: dict[str, _Owner] = {}
         self._answers: dict[bytes, _Answer] = {}
 
-    def open(self, owner: str, *, shared: bool = False) -> int:
-        """Raises the owner's epoch and returns it. ForeignStore: another owner's, and not shared."""
+    def open(self, owner: str, claim: Claim | None = None, *, shared: bool = False) -> int:
+        """See `StoreWriter.open`. `shared` allows other owners in the same database."""
         others = self._owners.keys() - {owner}
         if others and not shared:
             raise ForeignStore(f"the database belongs to {min(others)}, not to {owner}")
-        mine = self._owners.setdefault(owner, _Owner())
-        mine.head = msgspec.structs.replace(mine.head, epoch=mine.head.epoch + 1)
-        return mine.head.epoch
+        now = self.leader(owner)
+        if claim is not None and claim.seen != now:
+            raise LeadershipTaken(f"{owner}: the leader row has moved since it was seen")
+        self._owners.setdefault(owner, _Owner()).leader = Leader(
+            now.epoch + 1,
+            now.revision,
+            now.at_us,
+            holder=claim.holder if claim else "",
+            endpoint=claim.endpoint if claim else "",
+        )
+        return now.epoch + 1
+
+    def leader(self, owner: str) -> Leader:
+        """See `StoreReader.leader`."""
+        return self._of(owner).leader
+
+    def renew(self, owner: str, epoch: int) -> None:
+        """See `StoreWriter.renew`."""
+        mine = self._led_by(owner, epoch)
+        mine.leader = replace(mine.leader, beat=mine.leader.beat + 1)
+
+    def release(self, owner: str, epoch: int, successor: str = "") -> None:
+        """See `StoreWriter.release`."""
+        mine = self._led_by(owner, epoch)
+        mine.leader = replace(mine.leader, released=True, successor=successor)
 
     def head(self, owner: str) -> Head:
         """Where the owner's log stands."""
@@ -96,7 +127,7 @@ class StoreImage:
             self._answers.setdefault(answer.request_id, _Answer(owner, batch.at_us, answer.answer))
         for hash_, data in distinct_blobs(batch.blobs).items():
             mine.blobs[hash_] = _Blob(data, batch.at_us)
-        mine.head = Head(epoch, batch.revision_last, batch.at_us)
+        mine.leader = replace(mine.leader, revision=batch.revision_last, at_us=batch.at_us)
 
     def committed(self, owner: str, epoch: int, batch: Batch) -> bool:
         """See `StoreWriter.committed`."""
@@ -171,6 +202,14 @@ class StoreImage:
 
     def _of(self, owner: str) -> _Owner:
         return self._owners.get(owner) or _Owner()
+
+    def _led_by(self, owner: str, epoch: int) -> _Owner:
+        mine = self._of(owner)
+        if mine.leader.epoch != epoch:
+            raise FenceLost(
+                f"{owner}: this writer has epoch {epoch}, the store has epoch {mine.leader.epoch}"
+            )
+        return mine
 
     def _prune_answers(self, owner: str, limits: Prune) -> int:
         old = [

@@ -1,6 +1,7 @@
 """A few threads with a bounded queue in front, awaited from the event loop.
 
-Invariant: at most `waiting_max` calls are queued or running; one more is refused, never blocked.
+Invariant: at most `waiting_max` calls are queued or running; one more is refused, never blocked. Nobody waits for ever:
+a database that does not answer is one that is not there.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ T = TypeVar("T")
 class Lane:
     """Runs blocking calls; with one thread they run one at a time, in the order they came."""
 
-    def __init__(self, name: str, threads: int, waiting_max: int) -> None:
+    def __init__(self, name: str, threads: int, waiting_max: int, answer_s: float) -> None:
+        """`answer_s` is how long `run` waits for a call."""
         self._name = name
+        self._answer_s = answer_s
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"eslurm-{name}")
         self._waiting_max = waiting_max
         self._waiting = 0
@@ -29,10 +32,20 @@ class Lane:
         self._closed = False
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The call's result. StoreUnavailable if the queue is full, StoreFailed after `close`.
+        """The call's result. StoreUnavailable if the queue is full or the call takes too long, StoreFailed after `close`.
 
-        Cancelling stops the wait; the call itself goes on if it has started.
+        Cancelling stops the wait, as time does; the call itself goes on if it has started.
         """
+        try:
+            async with asyncio.timeout(self._answer_s) as limit:
+                return await self.run_to_its_end(call, *args, **kwargs)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise StoreUnavailable(f"the {self._name} has not answered for {self._answer_s:g} s") from None
+
+    async def run_to_its_end(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, for a call that may take any time."""
         if self._closed:
             raise StoreFailed("the store is closed")
         with self._lock:

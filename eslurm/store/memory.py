@@ -14,8 +14,10 @@ from eslurm.ports.store import (
     AccountingPage,
     AccountingQuery,
     Batch,
+    Claim,
     ForeignStore,
     JobRow,
+    Leader,
     LoggedFact,
     Prune,
     Pruned,
@@ -40,12 +42,23 @@ class MemoryStore:
         self._epoch = 0
         self._closed = False
 
-    async def open(self, owner: str) -> int:
+    async def open(self, owner: str, claim: Claim | None = None) -> int:
         """See `StoreWriter.open`."""
         self._check_open()
-        self._epoch = self._image.open(owner, shared=self._shared)
+        self._epoch = self._image.open(owner, claim, shared=self._shared)
         self._owner = owner
         return self._epoch
+
+    async def renew(self) -> None:
+        """See `StoreWriter.renew`."""
+        self._check_writer()
+        self._image.renew(self._owner, self._epoch)
+
+    async def release(self, successor: str = "") -> None:
+        """See `StoreWriter.release`."""
+        self._check_writer()
+        self._image.release(self._owner, self._epoch, successor)
+        self._epoch = 0
 
     async def commit(self, batch: Batch) -> None:
         """See `StoreWriter.commit`."""
@@ -81,6 +94,11 @@ class MemoryStore:
         self._check_open()
         for chunk in _chunks(self._image.load_facts(owner, from_revision), chunk_rows):
             yield chunk
+
+    async def leader(self, owner: str) -> Leader:
+        """See `StoreReader.leader`."""
+        self._check_open()
+        return self._image.leader(owner)
 
     async def find_jobs(self, owner: str, job_ids: Sequence[int]) -> list[JobRow]:
         """See `StoreReader.find_jobs`."""

@@ -19,6 +19,7 @@ from eslurm.ports.store import (
     BlobMissing,
     Head,
     JobRow,
+    Leader,
     LoggedFact,
     LogPruned,
     NodeRow,
@@ -29,14 +30,27 @@ from eslurm.ports.store import (
     StoreFailed,
 )
 from eslurm.store.faults import translated
-from eslurm.store.schema import ATTEMPTS, BLOBS, FACTS, JOBS, LEADER, REQUESTS, ROW_TABLES, STEPS, check
+from eslurm.store.schema import (
+    ATTEMPTS,
+    BLOBS,
+    FACTS,
+    JOBS,
+    LEADER,
+    REQUESTS,
+    ROW_TABLES,
+    SCHEMA_VERSION,
+    STEPS,
+    check,
+)
 
 RowT = TypeVar("RowT", bound=Row | LoggedFact)
 
 
-def read_head(connection: Connection, owner: str) -> Head:
-    """Where the owner's log stands."""
+def read_head(connection: Connection, owner: str, *, lock: bool = False) -> Head:
+    """Where the owner's log stands; with `lock` once no other transaction is about to move it, and until this one ends."""
     found = select(LEADER.c.epoch, LEADER.c.revision, LEADER.c.at_us).where(LEADER.c.owner == owner)
+    if lock:
+        found = found.with_for_update()
     row = connection.execute(found).one_or_none()
     return Head() if row is None else Head(*row)
 
@@ -52,7 +66,17 @@ class Reader:
     def __init__(self, engine: Engine, cluster_id: str) -> None:
         self._engine = engine
         self._cluster_id = cluster_id
-        self._checked = False
+        self._version = 0
+
+    def leader(self, owner: str) -> Leader:
+        """See `StoreReader.leader`."""
+        with self._connected() as connection:
+            if self._version == 0:
+                return Leader()
+            # Before version 2 the row said no more than where the log stands.
+            columns = _payload(LEADER) if self._version > 1 else _payload(LEADER)[:3]
+            row = connection.execute(select(*columns).where(LEADER.c.owner == owner)).one_or_none()
+            return Leader() if row is None else Leader(*row)
 
     def load_unfinished(self, owner: str, chunk_rows: int) -> Generator[Sequence[SnapshotRow], None, None]:
         """See `StoreReader.load_unfinished`."""
@@ -114,11 +138,17 @@ class Reader:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with translated(), self._engine.connect() as connection, connection.begin():
-            if not self._checked:
-                if check(connection, self._cluster_id) == 0:
-                    raise StoreFailed("the database is empty: no controller has opened it yet")
-                self._checked = True
+        with self._connected() as connection:
+            if self._version == 0:
+                raise StoreFailed("the database is empty: no controller has opened it yet")
+            yield connection
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        with translated(self._engine), self._engine.connect() as connection, connection.begin():
+            # Whoever claims an older database brings it forward under its readers' eyes.
+            if self._version < SCHEMA_VERSION:
+                self._version = check(connection, self._cluster_id)
             yield connection
 
 

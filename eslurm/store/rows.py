@@ -122,7 +122,7 @@ async def load(reader: store.StoreReader, owner: str) -> State:
         for row in chunk:
             if isinstance(row, store.Head):
                 head = row
-            else:
+            elif not isinstance(row, store.SettingRow) or row.name == SETTINGS:
                 blobs[type(row)].append(row.blob)
     settings = blobs[store.SettingRow]
     return records.restore(

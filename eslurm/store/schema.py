@@ -1,7 +1,7 @@
 """The tables, their version, and how an older database is brought forward.
 
 Invariant: a database at SCHEMA_VERSION has exactly the tables of `METADATA`, whether it was created so or
-migrated. Changing a table raises SCHEMA_VERSION and adds a migration from the version before.
+migrated. Changing a table raises SCHEMA_VERSION and adds a migration from the version before (migrations.py).
 
 Every table but `meta` names the owner. Tables with large blobs are ordinary ones: inside a clustered index a
 kilobyte already spills to an overflow page.
@@ -9,7 +9,8 @@ kilobyte already spills to an overflow page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     Table,
     inspect,
     select,
+    text,
 )
 
 from eslurm.ports.store import (
@@ -37,16 +39,19 @@ from eslurm.ports.store import (
     StepRow,
     StoreFailed,
 )
+from eslurm.store.migrations import MIGRATIONS, Migration
 
-SCHEMA_VERSION = 1
-Migration = Callable[[Connection], None]
-MIGRATIONS: Mapping[int, Migration] = {}
+SCHEMA_VERSION = 2
 
 METADATA = MetaData()
 
 
-def _text(name: str, *, key: bool = False) -> Column[str]:
-    return Column(name, String, primary_key=key, nullable=False)
+# Byte by byte: keys sort alike in every database, and an index outlives an update of the server's locales.
+_TEXT = String().with_variant(String(collation="C"), "postgresql")
+
+
+def _text(name: str, *, key: bool = False, **how: Any) -> Column[str]:
+    return Column(name, _TEXT, primary_key=key, nullable=False, **how)
 
 
 def _integer(name: str, *, key: bool = False) -> Column[int]:
@@ -63,7 +68,20 @@ def _owner(*, key: bool = True) -> Column[str]:
 
 META = Table("meta", METADATA, _text("name", key=True), _text("value"))
 
-LEADER = Table("leader", METADATA, _owner(), _integer("epoch"), _integer("revision"), _integer("at_us"))
+# The columns of version 1, then those that came with version 2: a row written before them says nothing there.
+LEADER = Table(
+    "leader",
+    METADATA,
+    _owner(),
+    _integer("epoch"),
+    _integer("revision"),
+    _integer("at_us"),
+    _text("holder", server_default=""),
+    _text("endpoint", server_default=""),
+    Column("beat", BigInteger, nullable=False, server_default=text("0")),
+    Column("released", Boolean, nullable=False, server_default=text("false")),
+    _text("successor", server_default=""),
+)
 
 FACTS = Table(
     "facts",
@@ -186,6 +204,7 @@ Index("blobs_by_age", BLOBS.c.owner, BLOBS.c.at_us)
 
 ROW_TABLES: dict[str, Table] = {row_type.TABLE: METADATA.tables[row_type.TABLE] for row_type in ROW_TYPES}
 
+_CREATION_LOCK = 0x65736C75726D
 _VERSION = "schema_version"
 _CLUSTER = "cluster_id"
 
@@ -225,6 +244,10 @@ def bring_up_to_date(
     Raises what `check` raises, StoreFailed if a migration is missing.
     """
     found = check(connection, cluster_id, version)
+    if found < version and connection.dialect.name == "postgresql":
+        # One at a time. SQLite's transactions take turns anyhow.
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+        found = check(connection, cluster_id, version)
     if found == 0:
         METADATA.create_all(connection)
         connection.execute(

@@ -16,7 +16,9 @@ from eslurm.ports.store import (
     AccountingPage,
     AccountingQuery,
     Batch,
+    Claim,
     JobRow,
+    Leader,
     LoggedFact,
     Prune,
     Pruned,
@@ -30,6 +32,9 @@ from eslurm.store.writer import Writer
 
 WRITES_WAITING_MAX = 64
 READS_WAITING_MAX = 1_024
+# Beyond every timeout of the databases themselves, which say more about what is wrong.
+WRITE_ANSWER_S = 20.0
+READ_ANSWER_S = 90.0
 READ_THREADS = 2
 STREAMS_MAX = 2
 
@@ -40,20 +45,34 @@ class SqlStore:
     """A `Store` behind a database URL. One object writes for at most one owner."""
 
     def __init__(self, url: str, cluster_id: str, *, shared: bool = False) -> None:
-        """`url` is `sqlite:///PATH`. `shared` allows other owners in the same database. Opens nothing yet."""
+        """`url` is `sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/DATABASE`, with options as `?sslmode=verify-full`
+        and `?host=/SOCKET/DIRECTORY`. `shared` allows other owners in the same database. Opens nothing yet.
+        """
         self._writer = Writer(writing_engine(url), cluster_id, shared=shared)
         # Each stream keeps a connection between its chunks; the rest is one per thread: nobody waits for one.
         self._reader = Reader(reading_engine(url, READ_THREADS + STREAMS_MAX), cluster_id)
-        self._writes = Lane("store-writer", 1, WRITES_WAITING_MAX)
-        self._reads = Lane("store-reader", READ_THREADS, READS_WAITING_MAX)
+        self._writes = Lane("store-writer", 1, WRITES_WAITING_MAX, WRITE_ANSWER_S)
+        self._reads = Lane("store-reader", READ_THREADS, READS_WAITING_MAX, READ_ANSWER_S)
         self._streams = asyncio.Semaphore(STREAMS_MAX)
         self._opened = False
 
-    async def open(self, owner: str) -> int:
+    async def open(self, owner: str, claim: Claim | None = None) -> int:
         """See `StoreWriter.open`."""
-        epoch = await self._writes.run(self._writer.open, owner)
+        # Bringing a large database forward takes its time.
+        epoch = await self._writes.run_to_its_end(self._writer.open, owner, claim)
         self._opened = True
         return epoch
+
+    async def renew(self) -> None:
+        """See `StoreWriter.renew`."""
+        self._check_opened()
+        await self._writes.run(self._writer.renew)
+
+    async def release(self, successor: str = "") -> None:
+        """See `StoreWriter.release`."""
+        self._check_opened()
+        await self._writes.run(self._writer.release, successor)
+        self._opened = False
 
     async def commit(self, batch: Batch) -> None:
         """See `StoreWriter.commit`."""
@@ -86,6 +105,10 @@ class SqlStore:
     ) -> AsyncGenerator[Sequence[LoggedFact], None]:
         """See `StoreReader.load_facts`."""
         return self._stream(self._reader.load_facts(owner, from_revision, chunk_rows))
+
+    async def leader(self, owner: str) -> Leader:
+        """See `StoreReader.leader`."""
+        return await self._reads.run(self._reader.leader, owner)
 
     async def find_jobs(self, owner: str, job_ids: Sequence[int]) -> list[JobRow]:
         """See `StoreReader.find_jobs`."""

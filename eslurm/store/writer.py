@@ -10,24 +10,26 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from msgspec.structs import astuple
-from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from eslurm.ports.store import (
     Batch,
+    Claim,
     FenceLost,
     ForeignStore,
-    Head,
     Key,
     LoggedFact,
     Prune,
     Pruned,
     Row,
     StoreFailed,
+    StoreUnavailable,
 )
 from eslurm.store.changes import distinct_blobs, net_changes
-from eslurm.store.faults import DATABASE_ERRORS, translate
+from eslurm.store.faults import database_errors, translate
 from eslurm.store.fence import is_next
+from eslurm.store.leadership import end_frozen_writers, move_row, take_lead
 from eslurm.store.reader import logged_facts, read_head
 from eslurm.store.retention import prune_owner
 from eslurm.store.schema import FACTS, LEADER, bring_up_to_date
@@ -49,25 +51,31 @@ class Writer:
     def _statements(self) -> Statements:
         return Statements(self._engine.dialect)
 
-    def open(self, owner: str) -> int:
+    def open(self, owner: str, claim: Claim | None) -> int:
         """See `StoreWriter.open`."""
         _ = self._statements  # compiled now rather than under the first commit
-        with self._transaction() as connection:
-            bring_up_to_date(connection, self._cluster_id)
-            heads = {
-                name: Head(*values) for name, *values in connection.execute(select(LEADER).with_for_update())
-            }
-            others = heads.keys() - {owner}
-            if others and not self._shared:
-                raise ForeignStore(f"the database belongs to {min(others)}, not to {owner}")
-            if owner in heads:
-                epoch = heads[owner].epoch + 1
-                connection.execute(update(LEADER).where(LEADER.c.owner == owner).values(epoch=epoch))
-            else:
-                epoch = 1
-                connection.execute(LEADER.insert().values(owner=owner, epoch=epoch, revision=0, at_us=0))
+        try:
+            epoch = self._take_lead(owner, claim)
+        except StoreUnavailable:
+            with self._transaction() as connection:
+                ended = end_frozen_writers(connection)
+            if not ended:
+                # What the session was told at its start, read-only for one, need not hold for the next.
+                self._drop_connection()
+                raise
+            epoch = self._take_lead(owner, claim)
         self._owner, self._epoch = owner, epoch
         return epoch
+
+    def renew(self) -> None:
+        """See `StoreWriter.renew`."""
+        with self._transaction() as connection:
+            move_row(connection, self._owner, self._epoch, beat=LEADER.c.beat + 1)
+
+    def release(self, successor: str) -> None:
+        """See `StoreWriter.release`."""
+        with self._transaction() as connection:
+            move_row(connection, self._owner, self._epoch, released=True, successor=successor)
 
     def commit(self, batch: Batch) -> None:
         """See `StoreWriter.commit`."""
@@ -75,13 +83,14 @@ class Writer:
         with self._transaction() as connection:
             if not self._advance(connection, batch):
                 return
-            cursor = connection.connection.cursor()
-            self._insert_facts(cursor, batch)
-            for table, rows in changes.items():
-                self._change_rows(cursor, table, rows)
-            self._keep_answers(cursor, batch)
-            self._put_blobs(cursor, batch)
-            cursor.close()
+            with self._in_sequence(), self._statements.sent_together(connection):
+                cursor = connection.connection.cursor()
+                self._insert_facts(cursor, batch)
+                for table, rows in changes.items():
+                    self._change_rows(cursor, table, rows)
+                self._keep_answers(cursor, batch)
+                self._put_blobs(cursor, batch)
+                cursor.close()
 
     def committed(self, batch: Batch) -> bool:
         """See `StoreWriter.committed`."""
@@ -102,6 +111,18 @@ class Writer:
             self._connection = None
         self._engine.dispose()
 
+    def _take_lead(self, owner: str, claim: Claim | None) -> int:
+        with self._transaction() as connection:
+            bring_up_to_date(connection, self._cluster_id)
+            if not self._shared:
+                self._refuse_others(connection, owner)
+            return take_lead(connection, owner, claim)
+
+    def _refuse_others(self, connection: Connection, owner: str) -> None:
+        other = connection.scalar(select(LEADER.c.owner).where(LEADER.c.owner != owner).limit(1))
+        if other is not None:
+            raise ForeignStore(f"the database belongs to {other}, not to {owner}")
+
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         try:
@@ -109,7 +130,7 @@ class Writer:
                 self._connection = self._engine.connect()
             with self._connection.begin():
                 yield self._connection
-        except DATABASE_ERRORS as error:
+        except database_errors(self._engine) as error:
             self._drop_connection()
             raise translate(error) from error
 
@@ -124,10 +145,12 @@ class Writer:
         """Locks the leader row and moves it past the batch. False: the batch is there already."""
         at_us = batch.at_us
         cursor = connection.connection.cursor()
-        cursor.execute(
-            self._statements.advance,
-            (batch.revision_last, at_us, self._owner, self._epoch, batch.revision_first - 1, at_us),
-        )
+        # Together with the statement that begins the transaction.
+        with self._statements.sent_together(connection):
+            cursor.execute(
+                self._statements.advance,
+                (batch.revision_last, at_us, self._owner, self._epoch, batch.revision_first - 1, at_us),
+            )
         moved = cursor.rowcount == 1
         cursor.close()
         if not moved and self._is_next(connection, batch):
@@ -141,7 +164,8 @@ class Writer:
             )
             return [LoggedFact(*row) for row in connection.execute(found.order_by(FACTS.c.revision))]
 
-        return is_next(read_head(connection, self._owner), self._owner, self._epoch, batch, read_back)
+        head = read_head(connection, self._owner, lock=True)
+        return is_next(head, self._owner, self._epoch, batch, read_back)
 
     def _insert_facts(self, cursor: DBAPICursor, batch: Batch) -> None:
         owner, epoch, at_us = self._owner, self._epoch, batch.at_us
@@ -149,10 +173,15 @@ class Writer:
             (owner, revision, at_us, fact.kind, fact.version, fact.blob, epoch)
             for revision, fact in enumerate(batch.facts, batch.revision_first)
         ]
+        self._statements.facts.execute(cursor, values)
+
+    @contextmanager
+    def _in_sequence(self) -> Iterator[None]:
+        """Only facts can collide with what is there: everything else replaces it or yields."""
         try:
-            self._statements.facts.execute(cursor, values)
+            yield
         except self._engine.dialect.loaded_dbapi.IntegrityError as error:
-            raise FenceLost(f"{owner}: a fact lies beyond the end of the log: {error}") from error
+            raise FenceLost(f"{self._owner}: a fact lies beyond the end of the log: {error}") from error
 
     def _change_rows(self, cursor: DBAPICursor, table: str, rows: dict[Key, Row | None]) -> None:
         owner = self._owner

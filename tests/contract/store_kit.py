@@ -16,6 +16,7 @@ from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.store.sql import SqlStore
 from tests.support.loops import run
+from tests.support.postgres import shared_server
 
 T = TypeVar("T")
 OWNER = "ctl0"
@@ -25,8 +26,9 @@ CLUSTER = "c1"
 class Backend:
     """One database, and the views of it that a test has taken."""
 
-    def __init__(self, make: Callable[..., Store]) -> None:
+    def __init__(self, make: Callable[..., Store], remove: Callable[[], None] = lambda: None) -> None:
         self._make = make
+        self._remove = remove
         self._stores: list[Store] = []
 
     def store(self, *, cluster_id: str = CLUSTER, shared: bool = False) -> Store:
@@ -44,7 +46,10 @@ class Backend:
                 for store in self._stores:
                     await store.close()
 
-        run(run_and_close())
+        try:
+            run(run_and_close())
+        finally:
+            self._remove()
 
 
 def _memory(_: Path) -> Backend:
@@ -62,7 +67,21 @@ def _sqlite(directory: Path) -> Backend:
     return Backend(lambda cluster_id, shared: SqlStore(url, cluster_id, shared=shared))
 
 
-BACKENDS: dict[str, Callable[[Path], Backend]] = {"memory": _memory, "disk": _disk, "sqlite": _sqlite}
+def _postgresql(_: Path) -> Backend:
+    server = shared_server()
+    name = server.create()
+    return Backend(
+        lambda cluster_id, shared: SqlStore(server.url(name), cluster_id, shared=shared),
+        remove=lambda: server.drop(name),
+    )
+
+
+BACKENDS: dict[str, Callable[[Path], Backend]] = {
+    "memory": _memory,
+    "disk": _disk,
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
+}
 
 
 def job(job_id: int, *, finished: bool = False, state: str = "PENDING", blob: bytes = b"job") -> JobRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from eslurm.ports.store import (
     FenceLost,
     ForeignStore,
     Head,
+    JobRow,
     LoggedFact,
     LogPruned,
     NodeRow,
@@ -26,6 +28,7 @@ from eslurm.ports.store import (
     StoreFailed,
     content_hash,
 )
+from eslurm.store.statements import ARRAY_ROWS_MAX, ARRAY_ROWS_MIN, ROWS_PER_STATEMENT
 from tests.contract.store_kit import BACKENDS, OWNER, Backend, batch, collect, job, snapshot
 
 
@@ -183,6 +186,72 @@ def test_rows_are_upserted_and_deleted_by_key_and_the_last_change_wins(backend: 
             job(1, state="COMPLETING"),
             job(3, state="RUNNING"),
         ]
+
+    backend.run(test())
+
+
+SIZES = {0, 1, ARRAY_ROWS_MIN, ARRAY_ROWS_MAX, 2 * ARRAY_ROWS_MAX, *ROWS_PER_STATEMENT}
+
+
+@pytest.mark.parametrize("rows", sorted({size + more for size in SIZES for more in (-1, 0, 1)} - {-1}))
+def test_any_number_of_rows_arrives(backend: Backend, rows: int) -> None:
+    async def test() -> None:
+        store = backend.store()
+        await store.open(OWNER)
+        answers = [AnswerRow(number.to_bytes(16), b"%d" % number) for number in range(rows)]
+        blobs = [BlobRow(content_hash(answer.answer), answer.answer) for answer in answers]
+        jobs = [job(number) for number in range(rows)]
+        await store.commit(batch(1, rows, [job(n, state="X") for n in range(rows)]))
+        await store.commit(batch(rows + 1, 0, jobs, answers=answers, blobs=blobs))
+        assert await snapshot(store) == [Head(1, rows, 1_000), *jobs]
+        facts = await collect(store.load_facts(OWNER, 1))
+        assert [fact.blob for fact in facts] == [b"fact%d" % (number + 1) for number in range(rows)]
+        for answer, blob in list(zip(answers, blobs, strict=True))[:: max(1, rows // 20)]:
+            assert await store.lookup_request(answer.request_id) == answer.answer
+            assert await store.get_blob(OWNER, blob.hash) == blob.data
+        await store.commit(batch(rows + 1, 0, [RowDelete("jobs", (number,)) for number in range(rows)]))
+        assert await snapshot(store) == [Head(1, rows, 1_000)]
+
+    backend.run(test())
+
+
+@pytest.mark.parametrize("copies", [1, 100])
+def test_every_value_comes_back_as_it_was(backend: Backend, copies: int) -> None:
+    texts = [
+        "",
+        "NULL",
+        "a,b",
+        "{}",
+        '{"x"}',
+        "'; --",
+        "back\\slash",
+        "%s %b",
+        "n\u00e4chste \u65e5\u672c \U0001f680",
+        "\t\n",
+    ]
+    numbers = [0, -1, 2**15, -(2**31), 2**31, 2**63 - 1, -(2**63)]
+
+    async def test() -> None:
+        store = backend.store()
+        await store.open(OWNER)
+        rows = [
+            JobRow(id_, text, text, text, text, number, number, -number - 1, False, number, bytes(range(256)))
+            for id_, (text, number) in enumerate(product(texts * copies, numbers))
+        ]
+        rows.append(JobRow(2**62, "", "", "", "", 0, 0, 0, False, 0, b""))
+        await store.commit(batch(1, rows=rows))
+        assert (await snapshot(store))[1:] == rows
+
+    backend.run(test())
+
+
+def test_keys_are_sorted_byte_by_byte(backend: Backend) -> None:
+    async def test() -> None:
+        store = backend.store()
+        await store.open(OWNER)
+        names = ["A", "Z", "a", "b", "z", "\u00e4"]
+        await store.commit(batch(1, rows=[SettingRow(name, b"") for name in reversed(names)]))
+        assert [row.name for row in await snapshot(store) if isinstance(row, SettingRow)] == names
 
     backend.run(test())
 

@@ -1,21 +1,25 @@
-"""A controller killed in the middle of its stream of commits loses nothing it was told is stored.
+"""A controller, or its database, killed in the middle of a stream of commits: nothing is lost that was acknowledged.
 
-Goal: durability across SIGKILL with the real database and a real process. Method: a child commits batches as
-fast as it can and prints each revision after its commit returned; the parent kills it once enough are printed,
-opens the database again and compares.
+Goal: durability with the real databases and real processes. Method: a child commits batches as fast as it can and
+prints each revision after its commit returned; the parent kills it once enough are printed, opens the database again and
+compares. The PostgreSQL server is killed under a writer that goes on when it is back.
 """
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from eslurm.ports.store import Batch, FactRow, Head, JobRow, SnapshotRow
+from eslurm.ports.store import Batch, FactRow, Head, JobRow, SnapshotRow, StoreUnavailable
 from eslurm.store.sql import SqlStore
+from tests.support import postgres
 from tests.support.loops import run
 
 ROOT = Path(__file__).parents[2]
@@ -70,27 +74,92 @@ def _write_until_killed(url: str, number: int, acknowledgements: int) -> int:
     return max([(number + acknowledgements) * FACTS, *(int(line) for line in rest if line.endswith("\n"))])
 
 
-@pytest.mark.parametrize("acknowledgements", [1, 2, 60])
-def test_nothing_acknowledged_is_lost(tmp_path: Path, acknowledgements: int) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
+@contextmanager
+def _sqlite(directory: Path) -> Iterator[str]:
+    yield f"sqlite:///{directory / 'store.db'}"
 
-    async def check(lives: int, acknowledged: int) -> int:
+
+@contextmanager
+def _postgresql(_: Path) -> Iterator[str]:
+    with postgres.own_server(durable=True) as server:
+        yield server.url(server.create())
+
+
+@pytest.fixture(params=[_sqlite, _postgresql], ids=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with request.param(tmp_path) as url:
+        yield url
+
+
+async def _check(store: SqlStore, epoch: int, acknowledged: int) -> int:
+    """The number of batches that are there; each completely, and all up to the last one acknowledged."""
+    facts = [fact async for chunk in store.load_facts("ctl0", 1) for fact in chunk]
+    last = len(facts)
+    assert last >= acknowledged
+    assert last % FACTS == 0, "a batch is there completely or not at all"
+    assert [fact.revision for fact in facts] == list(range(1, last + 1))
+    rows: list[SnapshotRow] = [row async for chunk in store.load_unfinished("ctl0") for row in chunk]
+    expected: Sequence[SnapshotRow] = [row for n in range(last // FACTS) for row in _jobs(n)]
+    assert rows == [Head(epoch, last, 1_000 + last // FACTS - 1), *expected]
+    return last // FACTS
+
+
+@pytest.mark.parametrize("acknowledgements", [1, 2, 60])
+def test_nothing_acknowledged_is_lost(url: str, acknowledgements: int) -> None:
+    async def check(acknowledged: int) -> int:
         store = SqlStore(url, "c1")
-        facts = [fact async for chunk in store.load_facts("ctl0", 1) for fact in chunk]
-        last = len(facts)
-        assert last >= acknowledged
-        assert last % FACTS == 0, "a batch is there completely or not at all"
-        assert [fact.revision for fact in facts] == list(range(1, last + 1))
-        rows: list[SnapshotRow] = [row async for chunk in store.load_unfinished("ctl0") for row in chunk]
-        expected: Sequence[SnapshotRow] = [row for n in range(last // FACTS) for row in _jobs(n)]
-        assert rows == [Head(lives, last, 1_000 + last // FACTS - 1), *expected]
-        await store.close()
-        return last // FACTS
+        try:
+            # What the dead writer had under way is decided by now: a server may finish it without its client.
+            return await _check(store, await store.open("ctl0"), acknowledged)
+        finally:
+            await store.close()
 
     number = 0
-    for life in (1, 2):
+    for _ in (1, 2):
         acknowledged = _write_until_killed(url, number, acknowledgements)
-        number = run(check(life, acknowledged))
+        number = run(check(acknowledged))
+
+
+@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGINT], ids=["crash", "restart"])
+def test_a_server_that_dies_among_commits_costs_no_acknowledged_one(how: signal.Signals) -> None:
+    async def commit(
+        store: SqlStore, batch: Batch, server: postgres.Server, dying: asyncio.Task[None]
+    ) -> int:
+        """Commits as a controller does: again, until it is there. How often it was told to come again."""
+        refused = 0
+        while True:
+            try:
+                await store.commit(batch)
+            except StoreUnavailable:
+                refused += 1
+                if refused == 1:
+                    await dying
+                    with pytest.raises(StoreUnavailable):
+                        await store.committed(batch)
+                    await asyncio.to_thread(server.start)
+            else:
+                return refused
+
+    async def test(server: postgres.Server) -> None:
+        store = SqlStore(server.url(server.create()), "c1")
+        await store.open("ctl0")
+        number = refusals = 0
+        for _ in range(2):
+            for _ in range(20):
+                await store.commit(numbered(number))
+                number += 1
+            dying = asyncio.ensure_future(asyncio.to_thread(server.stop, how))
+            refused = 0
+            while not refused:
+                refused = await commit(store, numbered(number), server, dying)
+                number += 1
+            refusals += refused
+        assert refusals >= 2
+        assert await _check(store, 1, number * FACTS) == number
+        await store.close()
+
+    with postgres.own_server(durable=True) as server:
+        run(test(server))
 
 
 def _jobs(number: int) -> list[SnapshotRow]:

@@ -1,4 +1,4 @@
-"""The script that installs Prometheus: nothing to do, not allowed to, nothing to do it with. Nothing is installed here."""
+"""The script that installs what tests need beside Python: nothing to do, not allowed to, no means. Installs nothing here."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = ("prometheus", "prometheus-alertmanager")
-LINE = "apt-get install -y --no-install-recommends prometheus prometheus-alertmanager"
+PROGRAMS = ("prometheus", "prometheus-alertmanager", "postgres")
+LINE = "apt-get install -y --no-install-recommends prometheus prometheus-alertmanager postgresql"
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A PATH with only what the script calls; apt-get stands for one that would fail."""
-    for name in ("sh", "mktemp", "tail", "rm", "chmod"):
+    for name in ("sh", "mktemp", "tail", "rm", "chmod", "mkdir", "cat"):
         found = next(
             Path(each) / name for each in os.environ["PATH"].split(":") if (Path(each) / name).exists()
         )
@@ -39,6 +39,8 @@ def call(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             "PATH": str(path),
             "CALLS": str(path / "calls"),
             "POLICY_RC_D": str(path / "policy"),
+            "POSTGRESQL_LIB": str(path / "lib"),
+            "CREATECLUSTER_D": str(path / "clusters"),
             "TMPDIR": str(path),
         },
         capture_output=True,
@@ -51,8 +53,22 @@ def test_with_all_there_nothing_is_done(path: Path) -> None:
     for name in PROGRAMS:
         put(path, name, "")
     found = call(path)
-    assert (found.returncode, found.stdout) == (0, "there already: prometheus prometheus-alertmanager\n")
+    assert (found.returncode, found.stdout) == (
+        0,
+        "there already: prometheus prometheus-alertmanager postgresql\n",
+    )
     assert not (path / "calls").exists()
+
+
+def test_a_server_that_is_not_on_the_path_is_found(path: Path) -> None:
+    for name in PROGRAMS[:2]:
+        put(path, name, "")
+    (path / "lib" / "16" / "bin").mkdir(parents=True)
+    put(path / "lib" / "16" / "bin", "postgres", "")
+    assert call(path).returncode == 0
+    (path / "lib" / "16" / "bin" / "postgres").unlink()
+    put(path, "id", "echo 1000")
+    assert "tests need postgresql" in call(path).stderr
 
 
 def test_the_line_is_printed(path: Path) -> None:
@@ -72,7 +88,7 @@ def test_without_apt_the_missing_programs_are_told(path: Path) -> None:
     put(path, "prometheus", "")
     found = call(path)
     assert found.returncode == 1
-    assert "tests need prometheus-alertmanager" in found.stderr
+    assert "tests need prometheus-alertmanager postgresql" in found.stderr
 
 
 def test_an_installation_that_fails_shows_why_and_takes_the_ban_on_services_back(path: Path) -> None:
@@ -81,14 +97,16 @@ def test_an_installation_that_fails_shows_why_and_takes_the_ban_on_services_back
     assert "no network" in found.stderr
     assert "update" in (path / "calls").read_text()
     assert not (path / "policy").exists()
+    assert list((path / "clusters").iterdir()) == []
 
 
-def test_services_are_banned_while_packages_are_installed(path: Path) -> None:
+def test_services_and_clusters_are_banned_while_packages_are_installed(path: Path) -> None:
     made = " && ".join(
         f'printf "#!/bin/sh\\n" >"{path}/{name}" && chmod 755 "{path}/{name}"' for name in PROGRAMS
     )
-    put(path, "apt-get", f'"$POLICY_RC_D"; echo "$?" >>"$CALLS"; {made}')
+    put(path, "apt-get", f'"$POLICY_RC_D"; echo "$?" >>"$CALLS"; cat "$CREATECLUSTER_D"/* >>"$CALLS"; {made}')
     found = call(path)
     assert (found.returncode, found.stderr) == (0, "")
-    assert (path / "calls").read_text() == "101\n"
+    assert (path / "calls").read_text() == "101\ncreate_main_cluster = false\n"
     assert not (path / "policy").exists()
+    assert list((path / "clusters").iterdir()) == []

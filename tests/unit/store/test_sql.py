@@ -15,26 +15,19 @@ import pytest
 from sqlalchemy import Select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from eslurm.ports.store import (
     AccountingQuery,
-    AnswerRow,
     Batch,
     FactRow,
     FenceLost,
-    Head,
     JobRow,
-    RowDelete,
-    StoreError,
     StoreFailed,
     StoreUnavailable,
 )
-from eslurm.store import engines, reader
-from eslurm.store.faults import translate
+from eslurm.store import engines, reader, sqlite
 from eslurm.store.lane import Lane
 from eslurm.store.sql import SqlStore, _Stream
-from eslurm.store.statements import ROWS_PER_STATEMENT
 from tests.support.loops import both_loops, run
 
 OWNER = "ctl0"
@@ -64,36 +57,10 @@ def database(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-@pytest.mark.parametrize("rows", sorted({0, 1, 7, *ROWS_PER_STATEMENT, 33, 127, 129, 300}))
-def test_any_number_of_rows_arrives(tmp_path: Path, rows: int) -> None:
-    async def test() -> None:
-        async with opened(tmp_path / "db") as store:
-            answers = [AnswerRow(number.to_bytes(16), b"%d" % number) for number in range(rows)]
-            jobs = [job(number) for number in range(rows)]
-            await store.commit(Batch(1, 1, [FactRow("f", 1, b"%d" % n) for n in range(rows)], jobs, answers))
-            assert [row async for chunk in store.load_unfinished(OWNER) for row in chunk] == [
-                Head(1, rows, 1),
-                *jobs,
-            ]
-            assert [f.blob async for c in store.load_facts(OWNER, 1) for f in c] == [
-                b"%d" % n for n in range(rows)
-            ]
-            for answer in answers:
-                assert await store.lookup_request(answer.request_id) == answer.answer
-            await store.commit(
-                Batch(rows + 1, 1, rows=[RowDelete("jobs", (number,)) for number in range(rows)])
-            )
-            assert [row async for chunk in store.load_unfinished(OWNER) for row in chunk] == [
-                Head(1, rows, 1)
-            ]
-
-    run(test())
-
-
 def test_a_locked_database_is_unavailable_and_a_retry_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "_PRAGMAS", (*engines._PRAGMAS, "PRAGMA busy_timeout=1"))
+    monkeypatch.setattr(sqlite, "_PRAGMAS", (*sqlite._PRAGMAS, "PRAGMA busy_timeout=1"))
 
     async def test() -> None:
         async with opened(tmp_path / "db") as store:
@@ -111,7 +78,7 @@ def test_a_locked_database_is_unavailable_and_a_retry_succeeds(
 def test_a_full_disk_is_unavailable_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "_PRAGMAS", (*engines._PRAGMAS, "PRAGMA max_page_count=60"))
+    monkeypatch.setattr(sqlite, "_PRAGMAS", (*sqlite._PRAGMAS, "PRAGMA max_page_count=60"))
 
     async def test() -> None:
         async with opened(tmp_path / "db") as store:
@@ -150,29 +117,6 @@ def test_a_damaged_database_fails(tmp_path: Path) -> None:
                 [chunk async for chunk in store.load_facts(OWNER, 1)]
 
     run(test())
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        (sqlite3.SQLITE_BUSY, StoreUnavailable),
-        (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailable),
-        (sqlite3.SQLITE_FULL, StoreUnavailable),
-        (sqlite3.SQLITE_CORRUPT, StoreFailed),
-        (sqlite3.SQLITE_READONLY, StoreFailed),
-        (sqlite3.SQLITE_CONSTRAINT, StoreFailed),
-    ],
-)
-def test_errors_tell_whether_to_retry(code: int, kind: type[StoreError]) -> None:
-    error = sqlite3.OperationalError("it broke")
-    error.sqlite_errorcode = code
-    assert type(translate(error)) is kind
-    assert type(translate(OperationalError("SELECT", {}, error))) is kind
-    assert "it broke" in str(translate(OperationalError("SELECT", {}, error)))
-
-
-def test_waiting_for_a_connection_too_long_is_unavailable() -> None:
-    assert type(translate(PoolTimeout("none free"))) is StoreUnavailable
 
 
 def test_readers_cannot_write_and_the_settings_are_the_durable_ones(tmp_path: Path) -> None:
@@ -270,7 +214,7 @@ def blocked() -> Iterator[tuple[Callable[[], bool], threading.Event]]:
 
 def test_a_full_lane_refuses_instead_of_waiting() -> None:
     async def test() -> None:
-        lane = Lane("writer", threads=1, waiting_max=2)
+        lane = Lane("writer", threads=1, waiting_max=2, answer_s=30)
         with blocked() as (call, go):
             waiting = [asyncio.ensure_future(lane.run(call)) for _ in range(2)]
             await asyncio.sleep(0)
@@ -284,10 +228,40 @@ def test_a_full_lane_refuses_instead_of_waiting() -> None:
     run(test())
 
 
+def test_a_call_that_does_not_come_back_is_unavailable_and_those_behind_it_too() -> None:
+    async def test() -> None:
+        lane = Lane("writer", threads=1, waiting_max=9, answer_s=0.05)
+        with blocked() as (call, go):
+            with pytest.raises(StoreUnavailable, match=r"not answered for 0\.05 s"):
+                await lane.run(call)
+            with pytest.raises(StoreUnavailable, match="not answered"):
+                await lane.run(call)
+            assert lane.waiting == 1
+            go.set()
+            assert await lane.run_to_its_end(call)
+        assert lane.waiting == 0
+        await lane.close(lambda: None)
+
+    run(test())
+
+
+def test_a_timeout_of_the_call_itself_stays_what_it_is() -> None:
+    def late() -> None:
+        raise TimeoutError("its own")
+
+    async def test() -> None:
+        lane = Lane("writer", threads=1, waiting_max=9, answer_s=30)
+        with pytest.raises(TimeoutError, match="its own"):
+            await lane.run(late)
+        await lane.close(lambda: None)
+
+    run(test())
+
+
 def test_closing_a_lane_lets_calls_finish_and_comes_last() -> None:
     async def test() -> None:
         order: list[str] = []
-        lane = Lane("writer", threads=1, waiting_max=5)
+        lane = Lane("writer", threads=1, waiting_max=5, answer_s=30)
         first = asyncio.ensure_future(lane.run(order.append, "call"))
         await asyncio.sleep(0)
         await lane.close(lambda: order.append("last"))

@@ -1,0 +1,36 @@
+"""How a database of an earlier release becomes one of this release, a version at a time.
+
+Invariant: a step is written down once and for all, as plain SQL that every database takes: it starts from the
+tables as that version left them, not from those of today. `{text}` is the type of a text column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import Connection
+
+Migration = Callable[[Connection], None]
+
+_TEXT = {"sqlite": "VARCHAR", "postgresql": 'VARCHAR COLLATE "C"'}
+
+# The index may be there: the last release of version 1 made it in new databases.
+_FROM_1 = (
+    "ALTER TABLE leader ADD COLUMN holder {text} DEFAULT '' NOT NULL",
+    "ALTER TABLE leader ADD COLUMN endpoint {text} DEFAULT '' NOT NULL",
+    "ALTER TABLE leader ADD COLUMN beat BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE leader ADD COLUMN released BOOLEAN DEFAULT false NOT NULL",
+    "ALTER TABLE leader ADD COLUMN successor {text} DEFAULT '' NOT NULL",
+    "CREATE INDEX IF NOT EXISTS jobs_by_array ON jobs (owner, array_job_id) WHERE array_job_id != 0",
+)
+
+
+def _executing(statements: tuple[str, ...]) -> Migration:
+    def migrate(connection: Connection) -> None:
+        for statement in statements:
+            connection.exec_driver_sql(statement.format(text=_TEXT[connection.dialect.name]))
+
+    return migrate
+
+
+MIGRATIONS: Mapping[int, Migration] = {1: _executing(_FROM_1)}
