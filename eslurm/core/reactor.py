@@ -60,12 +60,14 @@ class Reactor:
         on_bug: Callable[[Exception], None] | None = None,
     ) -> None:
         self.state = state
+        # A batch without facts has a time too, and its answers are committed with it.
+        self._now_us = 0
         self._observe = observe
         self._on_bug = on_bug
 
     def process(self, messages: Iterable[Message], wall_us: int) -> Batch:
         """Decide and apply all messages. Time never goes back: the batch's `now` is at least the last one's."""
-        now_us = max(wall_us, self.state.now_us)
+        now_us = self._now_us = max(wall_us, self.state.now_us, self._now_us)
         batch = Batch(self.state.revision + 1, now_us)
         for message in messages:
             batch.answers.append(self._answer(message, batch))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import SECOND_US, State, Timer
 from eslurm.core.job.states import FINAL
 from eslurm.core.node.decide import lost
 from eslurm.core.node.states import NodeState
@@ -34,6 +34,25 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
     if kind == "lost":
         return _lost(state, key, now_us)
     return _forget(state, key, now_us)
+
+
+def drop_stale(state: State) -> None:
+    """Drop the timers that would make no fact any more: whoever only applies never pops one."""
+    state.timers[:] = [timer for timer in state.timers if _may_fire(state, timer)]
+    heapq.heapify(state.timers)
+
+
+def _may_fire(state: State, timer: Timer) -> bool:
+    at_us, kind, key = timer
+    if kind == "lost":
+        node = state.nodes.get(key)
+        if node is None or node.state not in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
+            return False
+        return state.lost_at_us(node) == at_us
+    job = state.find_job(key)
+    if job is None:
+        return False
+    return job.not_before_us == at_us if kind == "due" else job.state in FINAL
 
 
 def _due(state: State, job_id: int, now_us: int) -> list[facts.Fact]:

@@ -1,0 +1,94 @@
+"""When a controller may claim the lead: the rule of the standby, on what it sees of the leader row.
+
+Invariant: a lead is claimed against its holder's will only after the row was watched, without a gap, for a whole
+lease and did not move. Nobody compares clocks: the leader moves its row, the standby measures with its own
+monotonic clock how long it did not. A wrong claim costs a switch, never a commit: the claim is a compare-and-swap
+on the row as seen, and the fence is checked in each commit.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+RENEWS_PER_LEASE = 4
+"""How often a leader moves its row within a lease, at the least."""
+LOOKS_PER_LEASE = 8
+"""How often a standby looks within a lease, at the least."""
+GAP_PER_LEASE = 2
+"""The part of a lease without a look (the store was away, the standby stood still) after which its watch begins
+anew: a leader that could not reach the store either is to have its chance first."""
+
+
+class LeaderRow(Protocol):
+    """The leader row as read from the store: `eslurm.ports.store.Leader` is one."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the latest leader; 0: nobody has ever led."""
+
+    @property
+    def revision(self) -> int:
+        """The last committed."""
+
+    @property
+    def beat(self) -> int:
+        """Rises with each renewal."""
+
+    @property
+    def holder(self) -> str:
+        """The latest leader's name."""
+
+    @property
+    def released(self) -> bool:
+        """The holder let go in good order."""
+
+    @property
+    def successor(self) -> str:
+        """Who is to follow a holder that let go; empty: anybody."""
+
+
+class Election:
+    """One standby's watch of one leader row. Ask `look` with every row read, at least every `look_every_us`.
+
+    `now_us` is monotonic time in microseconds. Make a new one after a lost lead; raises ValueError for a lease
+    that is not positive.
+    """
+
+    def __init__(self, name: str, lease_us: int) -> None:
+        if lease_us <= 0:
+            raise ValueError(f"a lease of {lease_us} us is none")
+        self._name = name
+        self._lease_us = lease_us
+        self._seen: tuple[int, int, int, bool] | None = None
+        self._since_us = 0
+        self._looked_us = 0
+
+    @property
+    def look_every_us(self) -> int:
+        """The time between two looks at the row."""
+        return max(1, self._lease_us // LOOKS_PER_LEASE)
+
+    @property
+    def renew_every_us(self) -> int:
+        """The time between two renewals by a leader."""
+        return max(1, self._lease_us // RENEWS_PER_LEASE)
+
+    def look(self, leader: LeaderRow, now_us: int) -> bool:
+        """Whether to claim the lead now, against exactly this row."""
+        self._watch(leader, now_us)
+        if not leader.epoch or not leader.holder:
+            # Nobody has ever led, or a release without standbys did: its lead is never shared, the fence ends it.
+            return True
+        if leader.released and leader.successor in ("", self._name):
+            return True
+        if leader.holder == self._name and not leader.released:
+            return True
+        return now_us - self._since_us >= self._lease_us
+
+    def _watch(self, leader: LeaderRow, now_us: int) -> None:
+        seen = (leader.epoch, leader.revision, leader.beat, leader.released)
+        blind = now_us - self._looked_us > self._lease_us // GAP_PER_LEASE
+        if seen != self._seen or blind:
+            self._seen = seen
+            self._since_us = now_us
+        self._looked_us = now_us
