@@ -14,19 +14,30 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from eslurm.compat.errors import OptionError
+from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 Name = Annotated[str, Meta(pattern=NAME)]
-Positive = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(ge=1)]
+# Bounds that no site reaches: what is beyond them cannot be kept in the store or counted in microseconds.
+NUMBER_MAX = 2**31 - 1
+SECONDS_MAX = 1e9
+Positive = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+NotNegative = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
+Count = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+Whole = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+Width = Annotated[int, Meta(le=NUMBER_MAX)]
+UserId = Annotated[int, Meta(ge=0, lt=2**32)]
+Share = Annotated[float, Meta(ge=0, le=100)]
 GROUPINGS = ("balanced", "positional")
 
 
 class ConfigError(Exception):
     """The file cannot be used. The text names the file, the key, the value and the way out, in one line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(escaped(text))
 
 
 class ClusterSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,7 +47,7 @@ class ClusterSection(msgspec.Struct, forbid_unknown_fields=True):
     """Identity of the cluster; daemons of another cluster are refused on every link."""
     key_file: str = "cluster.key"
     """File with the secret that all daemons share (mode 0600), relative to the state directory."""
-    operators: list[int] = msgspec.field(default_factory=lambda: [0])
+    operators: list[UserId] = msgspec.field(default_factory=lambda: [0])
     """User ids that may change everything: nodes, other users' jobs, priorities."""
 
 
@@ -49,8 +60,26 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
     """SQLAlchemy URL of the job store; empty: SQLite in the state directory."""
     metrics_listen: str = ""
     """Address for Prometheus to scrape /metrics at; empty: none."""
+    lease_s: Positive = 2.0
+    """Seconds without a sign of life of the leading controller after which a standby takes over."""
     inbox_max: Count = 20_000
     """Most requests that may wait to be decided; beyond it clients are told to come again."""
+    read_share_percent: Share = 6.0
+    """Share of the controller's time, in percent, that questions of all users may take; beyond it those who asked
+    most are told when to come again. 0: no limit, here and below."""
+    read_share_user_percent: Share = 3.0
+    """The same for the questions of one user."""
+    read_share_operators_percent: Share = 6.0
+    """The same for the questions of all operators, which do not count as users'."""
+    changes_user_per_s: NotNegative = 2000.0
+    """Changing calls (submissions, cancellations ...) of one user a second; five seconds' worth may come at once, and
+    one call may submit many jobs. Operators are exempt."""
+    waits_user_max: Whole = 256
+    """Calls with which one user may wait for the end of jobs at a time. Operators are exempt."""
+    calls_user_max: Whole = 2048
+    """Calls of one user that may be under way at a time. Operators are exempt."""
+    log_kept_days: NotNegative = 30.0
+    """Days for which the log of facts is kept for `esctl log export`; what was before is kept as a state. 0: for ever."""
 
 
 class SatelliteSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -84,11 +113,11 @@ class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
     """Whether jobs that name none come here."""
     up: bool = True
     """Whether jobs are started here."""
-    time_limit_default_s: Annotated[int, Meta(ge=0)] = 0
+    time_limit_default_s: Whole = 0
     """Time limit in seconds of jobs that give none; 0: the maximum."""
-    time_limit_max_s: Annotated[int, Meta(ge=0)] = 0
+    time_limit_max_s: Whole = 0
     """Longest time limit in seconds; 0: unlimited."""
-    memory_per_cpu_default_mib: Annotated[int, Meta(ge=0)] = 0
+    memory_per_cpu_default_mib: Whole = 0
     """Memory in MiB per core of jobs that ask for none; 0: memory is not counted for them."""
 
 
@@ -105,9 +134,9 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     """Seconds after which an unreachable node's jobs are given up; must exceed orphan_timeout_s by a margin."""
     orphan_timeout_s: Positive = 300.0
     """Seconds without contact after which a node ends its requeueable jobs by itself."""
-    kill_grace_s: Annotated[float, Meta(ge=0)] = 30.0
+    kill_grace_s: NotNegative = 30.0
     """Seconds between SIGTERM and SIGKILL when a job is ended."""
-    requeue_delay_s: Annotated[float, Meta(ge=0)] = 1.0
+    requeue_delay_s: NotNegative = 1.0
     """Seconds before a job that could not be launched is tried again; doubles with each try."""
     launch_failures_max: Count = 5
     """Launch tries after which a job is held for an administrator to look at."""
@@ -119,17 +148,17 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     """Most jobs that may wait."""
     array_tasks_max: Count = 1_000_000
     """Most tasks of one array."""
-    relay_width: int = 16
+    relay_width: Width = 16
     """Children per node of a broadcast tree, at least 2; 0: whichever width measures fastest."""
-    satellite_width: int = 0
+    satellite_width: Width = 0
     """Children of a satellite, at least 2; 0: as relay_width."""
     relay_grouping: str = "balanced"
     """How a list becomes a tree: balanced (most leaves, least depth) or positional (equal groups, as published)."""
-    relay_direct_max: Annotated[int, Meta(ge=0)] = 0
+    relay_direct_max: Whole = 0
     """Broadcasts of at most this many nodes go straight from the controller, not through a satellite."""
     satellite_max_inflight: Count = 64
     """Broadcasts that a satellite may have under way; with that many it is BUSY and gets no more."""
-    satellite_reallocations_max: Annotated[int, Meta(ge=0)] = 2
+    satellite_reallocations_max: Whole = 2
     """Satellites that a failed share is handed on to before the controller sends it itself."""
     satellite_down_after_s: Positive = 1200.0
     """Seconds in FAULT after which a satellite is DOWN, until `esctl satellite resume`."""
@@ -179,10 +208,13 @@ def parse_config(raw: bytes, origin: str) -> Config:
     """The same from memory; `origin` names it in errors."""
     try:
         config = msgspec.convert(tomllib.loads(raw.decode()), Config)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{origin}: is not valid TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"{origin}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{origin}: is not valid TOML: brackets are nested too deeply") from None
+    except ValueError as error:
+        # Bytes that are no text and numbers of thousands of digits besides what tomllib calls its own.
+        raise ConfigError(f"{origin}: is not valid TOML: {error}") from None
     cluster_config(config, origin)
     return config
 

@@ -159,7 +159,7 @@ class PrometheusPoller:
             self._on_alerts(Firing(SOURCE, alerts))
         except FetchError as error:
             self._on_failure(str(error))
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._on_failure(f"answers what is no answer of Prometheus: {error}")
         except Exception as error:
             # A mistake of ours must not end the polling unseen.

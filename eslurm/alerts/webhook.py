@@ -194,7 +194,7 @@ class Webhook:
                     elif alert.status == "resolved":
                         resolved.append(key)
                 await asyncio.sleep(0)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HttpError(400, f"the body is no message of Alertmanager: {error}") from None
         if message.truncated > 0:
             if not self.left_out:

@@ -1,4 +1,4 @@
-"""Task numbers of job arrays: `0-15:2%4,20`.
+"""Task numbers of job arrays: `0-15:2,20%4`.
 
 Invariant: parsed ranges are ascending, disjoint, and `(first, last, step)` with `last` reached exactly.
 """

@@ -57,12 +57,16 @@ class Caller(NamedTuple):
 
 
 class DoorError(Exception):
-    """A call is refused with a status and a sentence that names the thing, the value and the way out."""
+    """A call is refused with a status and a sentence that names the thing, the value and the way out.
 
-    def __init__(self, status: Status, text: str) -> None:
+    `retry_after_s` above 0: nothing of the call has happened, and after so many seconds it is welcome again.
+    """
+
+    def __init__(self, status: Status, text: str, retry_after_s: float = 0.0) -> None:
         super().__init__(text)
         self.status = status
         self.text = text
+        self.retry_after_s = retry_after_s
 
 
 class DoorRefused(Exception):
@@ -103,11 +107,12 @@ class DoorService(Protocol):
 
 
 class Answered(NamedTuple):
-    """What goes back through a door: the encoded reply when `status` is OK, else why not."""
+    """What goes back through a door: the encoded reply when `status` is OK, else why not, and when to come again."""
 
     status: Status
     text: str
     reply: bytes
+    retry_after_s: float = 0.0
 
 
 class Answerer(Protocol):

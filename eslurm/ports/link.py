@@ -31,6 +31,8 @@ class PeerInfo(msgspec.Struct, frozen=True):
     epoch: int
     owner: str = ""
     build: str = ""
+    skew_us: int | None = None
+    """How far its wall clock was ahead of ours when the link began; None: it does not say."""
 
 
 class LinkError(Exception):

@@ -134,8 +134,10 @@ def _read_outcome(message: link_pb2.Outcome) -> Row:
     if status is None:
         raise EnvelopeError(f"outcome status {message.status!r}")
     starts, lengths = tuple(message.nodes.start), tuple(message.nodes.length)
-    if len(starts) != len(lengths):
-        raise EnvelopeError(f"{len(starts)} run starts but {len(lengths)} run lengths")
+    try:
+        nodelist.check(starts, lengths)
+    except ValueError as error:
+        raise EnvelopeError(f"node list: {error}") from None
     # Peers of an earlier version send no code; a failure always has one.
     code = (message.code or 1) if status is Status.FAILED else 0
     return Row(Outcome(status, code, message.text, message.payload), starts, lengths)

@@ -20,6 +20,9 @@ _command_decoder = msgspec.msgpack.Decoder(Command)
 _report_decoder: msgspec.msgpack.Decoder[ReportBody] = msgspec.msgpack.Decoder(ReportBody)
 _registrations_decoder = msgspec.msgpack.Decoder(tuple[RegistrationReply, ...])
 
+# msgspec lets the error of a text that is no UTF-8 and that of too deep a nesting through as they are.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 class CodecError(Exception):
     """Bytes from a peer that mean nothing here."""
@@ -34,7 +37,7 @@ def decode_command(body: bytes) -> Command:
     """The command in a verified body. Raises `CodecError`."""
     try:
         return _command_decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise CodecError(f"command: {error}") from None
 
 
@@ -47,7 +50,7 @@ def report_from_pb(report: link_pb2.Report) -> Report:
     """Raises `CodecError`."""
     try:
         body = _report_decoder.decode(report.body)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise CodecError(f"report {report.seq} of {report.process}: {error}") from None
     return Report(report.process, report.seq, _shared(body) if isinstance(body, Registration) else body)
 
@@ -75,7 +78,7 @@ def report_ack_from_pb(ack: link_pb2.ReportAck) -> ReportAck:
     """Raises `CodecError`."""
     try:
         registrations = _registrations_decoder.decode(ack.registrations) if ack.registrations else ()
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise CodecError(f"acknowledgement for {ack.process}: {error}") from None
     return ReportAck(ack.process, tuple(ack.seqs), registrations, ack.revision)
 

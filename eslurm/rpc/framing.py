@@ -1,8 +1,9 @@
 """Frames of the Unix door.
 
 A request is {length, version, flags, method, stream, deadline_ms, request_id} and the encoded message; a reply is
-{length, version, status, reserved, stream} and the encoded message, or the refusal's text when the status is not OK.
-`length` counts what follows the header. All numbers are big-endian. Commands import this module: struct only.
+{length, version, status, retry_after, stream} and the encoded message, or the refusal's text when the status is not OK.
+`length` counts what follows the header; `retry_after` is in units of 10 ms (0: the refusal is final, or says nothing).
+All numbers are big-endian. Commands import this module: struct only.
 Invariant: the layouts never change without a new version; a reply on stream 0 is about the connection, which then closes.
 """
 
@@ -20,3 +21,16 @@ REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
 REQUEST_HEADER = struct.Struct("!IBBHII16s")
 REPLY_HEADER = struct.Struct("!IBBHI")
+
+_RETRY_UNITS_PER_S = 100
+_RETRY_UNITS_MAX = (1 << 16) - 1
+
+
+def retry_units(retry_after_s: float) -> int:
+    """Seconds as a reply's header has them: rounded up, so that who comes then is not too early."""
+    return min(_RETRY_UNITS_MAX, -int(-retry_after_s * _RETRY_UNITS_PER_S // 1))
+
+
+def retry_s(units: int) -> float:
+    """A reply header's units as seconds."""
+    return units / _RETRY_UNITS_PER_S

@@ -1,4 +1,4 @@
-"""The gate between all doors and the one service: rights, request ids, deadlines, decoding, statuses.
+"""The gate between all doors and the one service: rights, request ids, deadlines, limits, decoding, statuses.
 
 Invariant: every call of every door passes here and no method is open by omission; `answer` never raises except
 when its own task is cancelled; calls under way are counted, so a stop can wait for them.
@@ -7,7 +7,8 @@ when its own task is cancelled; calls under way are counted, so a stop can wait 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -15,6 +16,8 @@ from google.protobuf.message import DecodeError
 from eslurm.core.job.model import Principal
 from eslurm.ports.door import Answered, Caller, DoorError, DoorService, Status
 from eslurm.rpc.framing import REQUEST_ID_BYTES
+from eslurm.rpc.limits import LimitSettings, RequestLimits, Ticket
+from eslurm.rpc.metered import Metered
 from eslurm.rpc.methods import Method
 from eslurm.rpc.status import refusal_of
 
@@ -42,11 +45,17 @@ def check_caller(method: Method[Any, Any], caller: Caller, is_operator: Callable
 
 
 class Gate:
-    """The `Answerer` of the controller."""
+    """The `Answerer` of the controller. Without `limits` there are none."""
 
-    def __init__(self, service: DoorService, is_operator: Callable[[Principal], bool]) -> None:
+    def __init__(
+        self,
+        service: DoorService,
+        is_operator: Callable[[Principal], bool],
+        limits: RequestLimits | None = None,
+    ) -> None:
         self._service = service
         self._is_operator = is_operator
+        self._limits = limits or RequestLimits(LimitSettings())
         self._stopping = ""
         self._idle = asyncio.Event()
         self._idle.set()
@@ -66,7 +75,7 @@ class Gate:
             return Answered(Status.UNAVAILABLE, "the call was interrupted inside; try again", b"")
         except Exception as error:
             refusal = refusal_of(error)
-            return Answered(refusal.status, refusal.text, b"")
+            return Answered(refusal.status, refusal.text, b"", refusal.retry_after_s)
         finally:
             self.in_flight -= 1
             if not self.in_flight:
@@ -76,6 +85,15 @@ class Gate:
         if self._stopping:
             raise DoorError(Status.UNAVAILABLE, self._stopping)
         check_caller(method, caller, self._is_operator)
+        operator = caller.via != "agent" and self._is_operator(caller.principal)
+        ticket = self._limits.admit(method, caller, operator=operator)
+        try:
+            work = self._serve(method, payload, caller)
+            return await (_metered(work, ticket) if ticket.metered else work)
+        finally:
+            ticket.leave()
+
+    async def _serve(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> bytes:
         try:
             request = method.request.FromString(payload)
         except DecodeError:
@@ -97,3 +115,13 @@ class Gate:
         except TimeoutError:
             return False
         return True
+
+
+async def _metered(work: Coroutine[Any, Any, bytes], ticket: Ticket) -> bytes:
+    began_s = time.monotonic()
+    reply = b""
+    try:
+        reply = await Metered(work, ticket.charge)
+        return reply
+    finally:
+        ticket.settle(len(reply), time.monotonic() - began_s)

@@ -16,7 +16,7 @@ import grpc.aio
 
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status, status_of
 from eslurm.rpc.framing import NO_REQUEST_ID, REQUEST_ID_BYTES
-from eslurm.rpc.guard import REQUEST_ID_KEY, RETRY_KEY
+from eslurm.rpc.guard import REQUEST_ID_KEY, RETRY_AFTER_KEY, RETRY_KEY
 from eslurm.rpc.methods import Method, ReplyT, RequestT
 from eslurm.rpc.options import door_channel_options, is_loopback, split_endpoint
 
@@ -54,18 +54,25 @@ class _Tries:
             fields.append((RETRY_KEY, "1"))
         return tuple(fields)
 
-    def pause_s(self, code: grpc.StatusCode, details: str) -> float:
+    def pause_s(self, error: Any) -> float:
         """How long to wait before the next try. Raises what the caller gets when there is none."""
-        status = status_of(code.value[0])
+        status, details = status_of(error.code().value[0]), error.details() or ""
         if status is Status.DEADLINE_EXCEEDED:
             raise DoorUnreachable(
                 f"{self._endpoint}: no answer in time; the call may have taken effect: look before you repeat it",
                 maybe_done=True,
             )
+        after_s = _retry_after_s(error)
+        if after_s:
+            # A little later than told: those who were told the same do not come together.
+            pause_s: float = after_s * (1 + os.urandom(1)[0] / 1024)
+            if pause_s >= self._deadline_s - time.monotonic():
+                raise DoorRefused(status, details)
+            return pause_s
         if status is not Status.UNAVAILABLE:
             raise DoorRefused(status, details)
         self._tries += 1
-        pause_s: float = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(self._tries - 1, 8))
+        pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(self._tries - 1, 8))
         pause_s *= 0.5 + os.urandom(1)[0] / 512
         if pause_s >= self._deadline_s - time.monotonic():
             raise DoorUnreachable(
@@ -74,6 +81,12 @@ class _Tries:
                 maybe_done=True,
             )
         return pause_s
+
+
+def _retry_after_s(error: Any) -> float:
+    """When the door said to come again; 0: it did not."""
+    said = dict(error.trailing_metadata() or ()).get(RETRY_AFTER_KEY, "")
+    return int(said) / 1000 if said.isdecimal() else 0.0
 
 
 def _check_token_path(endpoint: str, encrypted: bool) -> None:
@@ -110,7 +123,7 @@ class GrpcClient:
             try:
                 reply = await ask(payload, timeout=tries.left_s, metadata=tries.metadata())
             except grpc.aio.AioRpcError as error:
-                pause_s = tries.pause_s(error.code(), error.details() or "")
+                pause_s = tries.pause_s(error)
             else:
                 return method.reply.FromString(reply)
             await asyncio.sleep(pause_s)
@@ -154,8 +167,7 @@ class BlockingGrpcClient:
             try:
                 reply = ask(payload, timeout=tries.left_s, metadata=tries.metadata())
             except grpc.RpcError as error:
-                failure: Any = error
-                pause_s = tries.pause_s(failure.code(), failure.details() or "")
+                pause_s = tries.pause_s(error)
             else:
                 return method.reply.FromString(reply)
             time.sleep(pause_s)

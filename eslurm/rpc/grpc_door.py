@@ -1,10 +1,12 @@
 """The door for remote clients: the same service over gRPC.
 
-Invariant: nothing is decided here; the guard says who calls, the gate answers.
+Invariant: nothing is decided here; the guard says who calls, the gate answers. Who is told to come again later is
+told so late that asking at full speed costs the controller next to nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -15,6 +17,10 @@ from eslurm.rpc.guard import abort, current_caller
 from eslurm.rpc.methods import METHODS, SERVICE, Method
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
+
+_HOLD_MAX_S = 1.0
+_MARGIN_S = 0.5
+"""A refusal that is held back leaves the caller so much of its deadline."""
 
 
 def door_handler(answerer: Answerer) -> grpc.GenericRpcHandler:
@@ -28,8 +34,17 @@ def _unary(method: Method[Any, Any], answerer: Answerer) -> grpc.RpcMethodHandle
     async def answer(payload: bytes, context: _Context) -> bytes:
         answered = await answerer.answer(method, payload, current_caller())
         if answered.status is not Status.OK:
-            await abort(context, DoorError(answered.status, answered.text))
+            left_s = await _hold(context, answered.retry_after_s) if answered.retry_after_s else 0.0
+            await abort(context, DoorError(answered.status, answered.text, left_s))
         return answered.reply
 
     handler: Any = answer
     return grpc.unary_unary_rpc_method_handler(handler)
+
+
+async def _hold(context: _Context, retry_after_s: float) -> float:
+    """Keep a refusal back for a part of the time the caller is to stay away; returns the rest, never 0."""
+    remaining_s = context.time_remaining() or 0.0
+    held_s = max(0.0, min(_HOLD_MAX_S, retry_after_s, remaining_s - _MARGIN_S))
+    await asyncio.sleep(held_s)
+    return max(retry_after_s - held_s, 0.001)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeAlias
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 LINK_PATHS = frozenset({"/eslurm.v1.Link/Control", "/eslurm.v1.Link/Bulk"})
 REQUEST_ID_KEY = "eslurm-request-id-bin"
 RETRY_KEY = "eslurm-retry"
+RETRY_AFTER_KEY = "eslurm-retry-after-ms"
 
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -43,8 +45,10 @@ def current_caller() -> Caller:
 
 
 async def abort(context: _Context, refusal: DoorError) -> NoReturn:
-    """End the call with the refusal's status and text."""
-    await context.abort(_CODES[int(refusal.status)], refusal.text)
+    """End the call with the refusal's status and text, and when to come again."""
+    after_ms = math.ceil(refusal.retry_after_s * 1000)
+    trailing = ((RETRY_AFTER_KEY, str(after_ms)),) if after_ms else ()
+    await context.abort(_CODES[int(refusal.status)], refusal.text, trailing)
 
 
 class Guard(grpc.aio.ServerInterceptor):

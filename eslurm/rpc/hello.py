@@ -8,6 +8,7 @@ reaches the process before both proofs were checked.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
@@ -62,6 +63,7 @@ def make_hello(local: LocalPeer, keyring: Keyring, session: Session, stage: str)
         owner=local.owner,
         nonce=session.nonce,
         challenge=session.challenge,
+        now_us=time.time_ns() // 1000,
     )
     prove_hello(keyring, hello, stage)
     return hello
@@ -99,6 +101,7 @@ def examine(
         hello.epoch,
         hello.owner,
         hello.build,
+        hello.now_us - time.time_ns() // 1000 if hello.now_us else None,
     )
 
 

@@ -61,6 +61,10 @@ UPDATE_SATELLITES = Method(
 )
 BROADCASTS = Method("Broadcasts", 18, pb.BroadcastsRequest, pb.BroadcastsReply, False, "anyone")
 TREE_REPORT = Method("TreeReport", 19, pb.TreeReportRequest, pb.TreeReportReply, False, "anyone")
+CONTROLLERS = Method("Controllers", 20, pb.ControllersRequest, pb.ControllersReply, False, "anyone")
+TAKEOVER = Method("Takeover", 21, pb.TakeoverRequest, pb.TakeoverReply, True, "operator")
+EXPORT_LOG = Method("ExportLog", 22, pb.ExportLogRequest, pb.ExportLogReply, False, "operator")
+DOCTOR = Method("Doctor", 23, pb.DoctorRequest, pb.DoctorReply, False, "operator")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -82,6 +86,10 @@ METHODS: tuple[Method[Any, Any], ...] = (
     UPDATE_SATELLITES,
     BROADCASTS,
     TREE_REPORT,
+    CONTROLLERS,
+    TAKEOVER,
+    EXPORT_LOG,
+    DOCTOR,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -61,7 +61,7 @@ def _read_claims(keyring: Keyring, token: str) -> _Claims:
         mac, body = raw[_KEY_ID_BYTES:][:_MAC_BYTES], raw[_KEY_ID_BYTES + _MAC_BYTES :]
         keyring.check(b"token", key_id, body, mac)
         return _decoder.decode(body)
-    except (binascii.Error, ValueError, BadSignature, msgspec.DecodeError):
+    except (binascii.Error, ValueError, BadSignature, msgspec.DecodeError, RecursionError):
         raise DoorError(
             Status.UNAUTHENTICATED, "the token is not valid here; ask an operator for one"
         ) from None

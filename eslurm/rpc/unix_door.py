@@ -1,7 +1,8 @@
 """The door for commands on this host: framed protobuf on a Unix socket.
 
 The kernel says who the caller is. Invariant: whatever arrives on a connection can end at worst that connection;
-calls, connections and buffers are bounded; every call is answered, expires, or ends with its connection.
+calls, connections and buffers are bounded; every call is answered, expires, or ends with its connection. From who was
+told to come again later nothing is read for a while: asking on at full speed then costs the asker only.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from eslurm.rpc.framing import (
     REQUEST_BYTES_MAX,
     REQUEST_HEADER,
     VERSION,
+    retry_units,
 )
 from eslurm.rpc.methods import BY_NUMBER, Method
 from eslurm.rpc.principals import Principals
@@ -37,6 +39,9 @@ from eslurm.rpc.status import refusal_of
 
 _HEADER_BYTES = REQUEST_HEADER.size
 _UCRED = struct.Struct("=iII")
+_HOLD_MAX_S = 1.0
+_SMALL_BYTES = 64 * 1024
+"""Requests up to this size are bounded by the number of calls and connections: no one's large ones keep them out."""
 
 
 class UnixDoorSettings(msgspec.Struct, frozen=True):
@@ -47,6 +52,11 @@ class UnixDoorSettings(msgspec.Struct, frozen=True):
     calls_per_connection_max: int = 256
     calls_max: int = 8192
     request_bytes_max: int = REQUEST_BYTES_MAX
+    bytes_per_uid_max: int = 4 * REQUEST_BYTES_MAX
+    """Requests in memory, whole or begun, of one user; `bytes_max`: of all."""
+    bytes_max: int = 16 * REQUEST_BYTES_MAX
+    request_timeout_s: float = 30.0
+    """For a request that has begun to arrive whole."""
     backlog: int = 1024
 
 
@@ -68,6 +78,8 @@ class UnixDoor:
         self.counters = counters or DoorCounters()
         self.calls_now = 0
         self.by_uid: Counter[int] = Counter()
+        self.bytes_now = 0
+        self.bytes_by_uid: Counter[int] = Counter()
         self.connections: set[_Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
@@ -107,6 +119,15 @@ class UnixDoor:
         for connection in list(self.connections):
             connection.abort()
         await self._empty.wait()
+
+    def count_bytes(self, uid: int, change: int) -> bool:
+        """Count what requests of a user take; whether that is still within bounds."""
+        self.bytes_now += change
+        self.bytes_by_uid[uid] += change
+        used = self.bytes_by_uid[uid]
+        if not used:
+            del self.bytes_by_uid[uid]
+        return used <= self.settings.bytes_per_uid_max and self.bytes_now <= self.settings.bytes_max
 
     def enter(self, connection: _Connection, uid: int) -> bool:
         """Count a connection in, if it may come."""
@@ -176,11 +197,12 @@ def peer_ids(transport: asyncio.BaseTransport) -> tuple[int, int]:
 class _Call:
     """One call under way on a connection."""
 
-    __slots__ = ("task", "timer")
+    __slots__ = ("size_bytes", "task", "timer")
 
-    def __init__(self, task: asyncio.Task[None], timer: asyncio.TimerHandle) -> None:
+    def __init__(self, task: asyncio.Task[None], timer: asyncio.TimerHandle, size_bytes: int) -> None:
         self.task = task
         self.timer = timer
+        self.size_bytes = size_bytes
 
 
 class _Connection(asyncio.Protocol):
@@ -196,6 +218,12 @@ class _Connection(asyncio.Protocol):
         self._calls: dict[int, _Call] = {}
         self._replies: list[bytes] = []
         self._broken = False
+        # Why nothing is read now: answers that are not taken, or a caller who is to come again later.
+        self._full = False
+        self._held: asyncio.TimerHandle | None = None
+        # What the door has counted of the buffer, and when a request that has begun must have come whole.
+        self._counted_bytes = 0
+        self._due: asyncio.TimerHandle | None = None
 
     # ---- the connection ----
 
@@ -218,28 +246,48 @@ class _Connection(asyncio.Protocol):
         except Exception as error:
             self._break(refusal_of(error).status, f"uid {uid} could not be looked up")
             return
-        if self._transport is not None and not self._transport.is_closing():
-            self._take_frames()
-            self.resume_writing()
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._held is not None:
+            self._held.cancel()
         door = self._door
         door.leave(self, self._uid)
-        door.calls_now -= len(self._calls)
-        for call in self._calls.values():
-            call.timer.cancel()
+        for stream, call in list(self._calls.items()):
+            self._end_call(stream)
             call.task.cancel()
-        self._calls.clear()
+        self._buffer.clear()
+        self._on_buffer()
 
     def pause_writing(self) -> None:
         """Who does not read answers asks no more questions."""
+        self._full = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._full = False
+        self._go_on()
+
+    def _hold(self, retry_after_s: float) -> None:
+        """Read nothing more for a while."""
+        if self._held is None and self._transport is not None:
+            self._transport.pause_reading()
+            self._held = self._loop.call_later(min(retry_after_s, _HOLD_MAX_S), self._release)
+
+    def _release(self) -> None:
+        self._held = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take what has come, and read on, unless something still keeps it."""
+        if self._principal is None or self._full or self._held is not None or self._broken:
+            return
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+            self._take_frames()
+            if not self._broken:
+                self._transport.resume_reading()
 
     def close(self) -> None:
         """End the connection after what was answered has gone out."""
@@ -255,6 +303,7 @@ class _Connection(asyncio.Protocol):
     def _break(self, status: Status, text: str) -> None:
         self._broken = True
         self._buffer.clear()
+        self._on_buffer()
         self._reply(CONNECTION_STREAM, status, text.encode())
         self.close()
 
@@ -264,9 +313,9 @@ class _Connection(asyncio.Protocol):
         if self._broken:
             return
         self._buffer += data
-        if len(self._buffer) < self._needed:
-            return
-        if self._principal is not None:
+        if len(self._buffer) < self._needed or self._held is not None:
+            self._on_buffer()
+        elif self._principal is not None:
             self._take_frames()
         elif self._transport is not None:
             # Not in `connection_made`: uvloop begins to read after it whatever was said there.
@@ -298,6 +347,29 @@ class _Connection(asyncio.Protocol):
                 return
             offset = end
         del buffer[:offset]
+        self._on_buffer(new=offset > 0)
+
+    def _on_buffer(self, *, new: bool = False) -> None:
+        """The buffer has changed; with `new` what it holds is the beginning of another request."""
+        size_bytes = len(self._buffer)
+        change, self._counted_bytes = size_bytes - self._counted_bytes, size_bytes
+        fits = not change or self._door.count_bytes(self._uid, change)
+        if self._due is not None and (new or not size_bytes):
+            self._due.cancel()
+            self._due = None
+        if not fits and size_bytes > _SMALL_BYTES and change > 0:
+            self._door.counters.calls_refused += 1
+            self._break(Status.RESOURCE_EXHAUSTED, "too much of unfinished requests; try again later")
+        elif size_bytes and self._due is None:
+            self._due = self._loop.call_later(self._door.settings.request_timeout_s, self._on_due)
+
+    def _on_due(self) -> None:
+        self._due = None
+        if self._principal is None or self._full or self._held is not None:
+            # It is we who do not read.
+            self._on_buffer()
+        else:
+            self._garbage(f"a request that was not whole within {self._door.settings.request_timeout_s:g} s")
 
     def _garbage(self, text: str) -> None:
         self._door.counters.broken_frames += 1
@@ -323,6 +395,10 @@ class _Connection(asyncio.Protocol):
         ):
             self._refuse(stream, Status.RESOURCE_EXHAUSTED, "too many calls at once; wait for answers")
             return
+        if not door.count_bytes(self._uid, len(payload)) and len(payload) > _SMALL_BYTES:
+            door.count_bytes(self._uid, -len(payload))
+            self._refuse(stream, Status.RESOURCE_EXHAUSTED, "too many large calls at once; wait for answers")
+            return
         assert self._principal is not None
         caller = Caller(
             self._principal,
@@ -334,7 +410,7 @@ class _Connection(asyncio.Protocol):
         task = self._loop.create_task(self._answer(stream, method, payload, caller))
         self._keep(task)
         timer = self._loop.call_later(deadline_ms / 1000, self._expire, stream)
-        self._calls[stream] = _Call(task, timer)
+        self._calls[stream] = _Call(task, timer, len(payload))
         door.calls_now += 1
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -347,12 +423,14 @@ class _Connection(asyncio.Protocol):
             answered = await self._door.answerer.answer(method, payload, caller)
         except Exception as error:
             refusal = refusal_of(error)
-            answered = Answered(refusal.status, refusal.text, b"")
+            answered = Answered(refusal.status, refusal.text, b"", refusal.retry_after_s)
         if self._end_call(stream):
             if answered.status is Status.OK:
                 self._reply(stream, Status.OK, answered.reply)
             else:
-                self._refuse(stream, answered.status, answered.text)
+                self._refuse(stream, answered.status, answered.text, answered.retry_after_s)
+                if answered.retry_after_s:
+                    self._hold(answered.retry_after_s)
 
     def _expire(self, stream: int) -> None:
         call = self._calls[stream]
@@ -367,21 +445,24 @@ class _Connection(asyncio.Protocol):
             return False
         call.timer.cancel()
         self._door.calls_now -= 1
+        self._door.count_bytes(self._uid, -call.size_bytes)
         return True
 
     # ---- replies ----
 
-    def _refuse(self, stream: int, status: Status, text: str) -> None:
+    def _refuse(self, stream: int, status: Status, text: str, retry_after_s: float = 0.0) -> None:
         self._door.counters.calls_refused += 1
-        self._reply(stream, status, text.encode())
+        self._reply(stream, status, text.encode(), retry_after_s)
 
-    def _reply(self, stream: int, status: Status, body: bytes) -> None:
+    def _reply(self, stream: int, status: Status, body: bytes, retry_after_s: float = 0.0) -> None:
         if self._transport is None:
             return
         if not self._replies:
             # Answers that become known in the same tick share a write.
             self._loop.call_soon(self._flush)
-        self._replies.append(REPLY_HEADER.pack(len(body), VERSION, status, 0, stream))
+        self._replies.append(
+            REPLY_HEADER.pack(len(body), VERSION, status, retry_units(retry_after_s), stream)
+        )
         self._replies.append(body)
 
     def _flush(self) -> None:

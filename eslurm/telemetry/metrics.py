@@ -34,6 +34,12 @@ class ControllerMetrics:
             "Requests refused because too many waited.",
             registry=self.registry,
         )
+        self.refused_limits = Counter(
+            "eslurm_requests_refused_limits",
+            "Requests refused because of a limit on users or on all, by limit.",
+            ["limit"],
+            registry=self.registry,
+        )
         self.jobs = Gauge("eslurm_jobs", "Jobs in memory by state.", ["state"], registry=self.registry)
         self.nodes = Gauge("eslurm_nodes", "Nodes by state.", ["state"], registry=self.registry)
         self.satellites = Gauge(

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,14 @@ def read_key(path: Path) -> bytes:
 
 
 def announce(endpoint: str, ready_fd: int | None) -> None:
-    """Say `ready ENDPOINT` to whoever started this process: on `ready_fd`, else on stdout."""
+    """Say `ready ENDPOINT` to whoever started this process: on `ready_fd`, else on stdout. Nobody has to listen."""
     line = f"ready {endpoint}\n".encode()
     if ready_fd is None:
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
         return
-    os.write(ready_fd, line)
+    with suppress(BrokenPipeError):
+        os.write(ready_fd, line)
     os.close(ready_fd)
 
 

@@ -811,3 +811,118 @@ class FinishStepRequest(_message.Message):
     exit_code: int
     signal: int
     def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
+
+class ControllersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ControllerInfo(_message.Message):
+    __slots__ = ("name", "role", "endpoint", "epoch", "since_us", "build")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    role: str
+    endpoint: str
+    epoch: int
+    since_us: int
+    build: str
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., since_us: _Optional[int] = ..., build: _Optional[str] = ...) -> None: ...
+
+class ControllersReply(_message.Message):
+    __slots__ = ("controllers", "now_us")
+    CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    controllers: _containers.RepeatedCompositeFieldContainer[ControllerInfo]
+    now_us: int
+    def __init__(self, controllers: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class TakeoverRequest(_message.Message):
+    __slots__ = ("to",)
+    TO_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    def __init__(self, to: _Optional[str] = ...) -> None: ...
+
+class TakeoverReply(_message.Message):
+    __slots__ = ("to", "epoch")
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    epoch: int
+    def __init__(self, to: _Optional[str] = ..., epoch: _Optional[int] = ..., **kwargs) -> None: ...
+
+class ExportLogRequest(_message.Message):
+    __slots__ = ("from_revision", "since_us", "limit")
+    FROM_REVISION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    from_revision: int
+    since_us: int
+    limit: int
+    def __init__(self, from_revision: _Optional[int] = ..., since_us: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class LoggedFact(_message.Message):
+    __slots__ = ("revision", "at_us", "kind", "version", "blob", "epoch")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BLOB_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    at_us: int
+    kind: str
+    version: int
+    blob: bytes
+    epoch: int
+    def __init__(self, revision: _Optional[int] = ..., at_us: _Optional[int] = ..., kind: _Optional[str] = ..., version: _Optional[int] = ..., blob: _Optional[bytes] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ExportLogReply(_message.Message):
+    __slots__ = ("facts", "next_revision", "head_revision", "cluster", "owner", "base")
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_REVISION_FIELD_NUMBER: _ClassVar[int]
+    HEAD_REVISION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    facts: _containers.RepeatedCompositeFieldContainer[LoggedFact]
+    next_revision: int
+    head_revision: int
+    cluster: str
+    owner: str
+    base: bytes
+    def __init__(self, facts: _Optional[_Iterable[_Union[LoggedFact, _Mapping]]] = ..., next_revision: _Optional[int] = ..., head_revision: _Optional[int] = ..., cluster: _Optional[str] = ..., owner: _Optional[str] = ..., base: _Optional[bytes] = ...) -> None: ...
+
+class DoctorRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Finding(_message.Message):
+    __slots__ = ("check", "severity", "what", "text", "advice")
+    CHECK_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ADVICE_FIELD_NUMBER: _ClassVar[int]
+    check: str
+    severity: str
+    what: str
+    text: str
+    advice: str
+    def __init__(self, check: _Optional[str] = ..., severity: _Optional[str] = ..., what: _Optional[str] = ..., text: _Optional[str] = ..., advice: _Optional[str] = ...) -> None: ...
+
+class DoctorReply(_message.Message):
+    __slots__ = ("findings", "checks", "revision", "now_us")
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    findings: _containers.RepeatedCompositeFieldContainer[Finding]
+    checks: _containers.RepeatedScalarFieldContainer[str]
+    revision: int
+    now_us: int
+    def __init__(self, findings: _Optional[_Iterable[_Union[Finding, _Mapping]]] = ..., checks: _Optional[_Iterable[str]] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ...) -> None: ...

@@ -129,6 +129,26 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.TreeReportRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.TreeReportReply.FromString,
                 _registered_method=True)
+        self.Controllers = channel.unary_unary(
+                '/eslurm.v1.Controller/Controllers',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.ControllersRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ControllersReply.FromString,
+                _registered_method=True)
+        self.Takeover = channel.unary_unary(
+                '/eslurm.v1.Controller/Takeover',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.TakeoverRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.TakeoverReply.FromString,
+                _registered_method=True)
+        self.ExportLog = channel.unary_unary(
+                '/eslurm.v1.Controller/ExportLog',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.ExportLogRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ExportLogReply.FromString,
+                _registered_method=True)
+        self.Doctor = channel.unary_unary(
+                '/eslurm.v1.Controller/Doctor',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.DoctorRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.DoctorReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -248,6 +268,30 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Controllers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Takeover(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportLog(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Doctor(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -345,6 +389,26 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.TreeReport,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.TreeReportRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.TreeReportReply.SerializeToString,
+            ),
+            'Controllers': grpc.unary_unary_rpc_method_handler(
+                    servicer.Controllers,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.ControllersRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ControllersReply.SerializeToString,
+            ),
+            'Takeover': grpc.unary_unary_rpc_method_handler(
+                    servicer.Takeover,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.TakeoverRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.TakeoverReply.SerializeToString,
+            ),
+            'ExportLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExportLog,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.ExportLogRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ExportLogReply.SerializeToString,
+            ),
+            'Doctor': grpc.unary_unary_rpc_method_handler(
+                    servicer.Doctor,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.DoctorRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.DoctorReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -860,6 +924,114 @@ class Controller:
             '/eslurm.v1.Controller/TreeReport',
             eslurm_dot_v1_dot_controller__pb2.TreeReportRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.TreeReportReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Controllers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Controllers',
+            eslurm_dot_v1_dot_controller__pb2.ControllersRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ControllersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Takeover(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Takeover',
+            eslurm_dot_v1_dot_controller__pb2.TakeoverRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.TakeoverReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/ExportLog',
+            eslurm_dot_v1_dot_controller__pb2.ExportLogRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ExportLogReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Doctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Doctor',
+            eslurm_dot_v1_dot_controller__pb2.DoctorRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.DoctorReply.FromString,
             options,
             channel_credentials,
             insecure,

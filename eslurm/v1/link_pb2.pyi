@@ -59,7 +59,7 @@ class Item(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_reply: _Optional[_Union[HelloReply, _Mapping]] = ..., broadcast: _Optional[_Union[Broadcast, _Mapping]] = ..., broadcast_ack: _Optional[_Union[BroadcastAck, _Mapping]] = ..., broadcast_reply: _Optional[_Union[BroadcastReply, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., book_pull: _Optional[_Union[BookPull, _Mapping]] = ..., book: _Optional[_Union[Book, _Mapping]] = ..., blob_request: _Optional[_Union[BlobRequest, _Mapping]] = ..., blob_chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., door_call: _Optional[_Union[DoorCall, _Mapping]] = ..., door_reply: _Optional[_Union[DoorReply, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., open_bulk: _Optional[_Union[OpenBulk, _Mapping]] = ..., satellite_ping: _Optional[_Union[SatellitePing, _Mapping]] = ..., satellite_status: _Optional[_Union[SatelliteStatus, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("cluster", "protocol_min", "protocol_max", "build", "features", "role", "process", "endpoint", "epoch", "owner", "nonce", "proof", "proof_key", "challenge")
+    __slots__ = ("cluster", "protocol_min", "protocol_max", "build", "features", "role", "process", "endpoint", "epoch", "owner", "nonce", "proof", "proof_key", "challenge", "now_us")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MIN_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,7 @@ class Hello(_message.Message):
     PROOF_FIELD_NUMBER: _ClassVar[int]
     PROOF_KEY_FIELD_NUMBER: _ClassVar[int]
     CHALLENGE_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     protocol_min: int
     protocol_max: int
@@ -88,7 +89,8 @@ class Hello(_message.Message):
     proof: bytes
     proof_key: int
     challenge: bytes
-    def __init__(self, cluster: _Optional[str] = ..., protocol_min: _Optional[int] = ..., protocol_max: _Optional[int] = ..., build: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., process: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., nonce: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., proof_key: _Optional[int] = ..., challenge: _Optional[bytes] = ...) -> None: ...
+    now_us: int
+    def __init__(self, cluster: _Optional[str] = ..., protocol_min: _Optional[int] = ..., protocol_max: _Optional[int] = ..., build: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., process: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., nonce: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., proof_key: _Optional[int] = ..., challenge: _Optional[bytes] = ..., now_us: _Optional[int] = ...) -> None: ...
 
 class HelloReply(_message.Message):
     __slots__ = ("hello", "refused", "protocol")
@@ -338,7 +340,7 @@ class BlobChunk(_message.Message):
     def __init__(self, sha256: _Optional[bytes] = ..., offset: _Optional[int] = ..., total: _Optional[int] = ..., data: _Optional[bytes] = ..., missing: _Optional[bool] = ...) -> None: ...
 
 class DoorCall(_message.Message):
-    __slots__ = ("process", "call", "method", "request", "request_id", "deadline_us", "uid", "gid", "node", "retry")
+    __slots__ = ("process", "call", "method", "request", "request_id", "deadline_us", "uid", "gid", "node", "retry", "more", "part")
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
@@ -349,6 +351,8 @@ class DoorCall(_message.Message):
     GID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     process: str
     call: int
     method: str
@@ -359,21 +363,27 @@ class DoorCall(_message.Message):
     gid: int
     node: int
     retry: bool
-    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., deadline_us: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., node: _Optional[int] = ..., retry: _Optional[bool] = ...) -> None: ...
+    more: bool
+    part: int
+    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., deadline_us: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., node: _Optional[int] = ..., retry: _Optional[bool] = ..., more: _Optional[bool] = ..., part: _Optional[int] = ...) -> None: ...
 
 class DoorReply(_message.Message):
-    __slots__ = ("process", "call", "status", "text", "reply")
+    __slots__ = ("process", "call", "status", "text", "reply", "retry_after_ms", "more")
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     REPLY_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     process: str
     call: int
     status: int
     text: str
     reply: bytes
-    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., status: _Optional[int] = ..., text: _Optional[str] = ..., reply: _Optional[bytes] = ...) -> None: ...
+    retry_after_ms: int
+    more: bool
+    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., status: _Optional[int] = ..., text: _Optional[str] = ..., reply: _Optional[bytes] = ..., retry_after_ms: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("bytes",)

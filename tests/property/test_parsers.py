@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from escli.draft import Surroundings, draft_job
@@ -29,9 +32,11 @@ from eslurm.compat import (
     states,
 )
 from eslurm.compat.environment import decode_environment, encode_environment
-from eslurm.compat.errors import OptionError
+from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.filenames import FileNameFields, expand_pattern
-from eslurm.compat.script import check_script, read_directives
+from eslurm.compat.script import check_script, read_directives, split_words
+from eslurm.sim.story import parse_only
+from tests.property.mutation import damaged, damaged_texts
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "time": durations.parse_time_limit,
@@ -45,6 +50,30 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "states": states.parse_states,
     "export": lambda text: exported(text, {"A": "1"}),
     "format": by_format,
+    "only": parse_only,
+}
+VALID: dict[str, list[str]] = {
+    "time": ["90", "1:30:00", "2-12", "2-12:30", "2-12:30:15", "UNLIMITED", "-1", "5:30"],
+    "begin": [
+        "now+2hours",
+        "16:00",
+        "tomorrow",
+        "2030-01-31T08:00:59",
+        "01/31/30",
+        "4:30PM",
+        "noon",
+        "now-1week",
+    ],
+    "mem": ["4G", "512M", "800", "1TiB", "2kb", "0"],
+    "nodes": ["4", "2-4", "2k", "1-1m"],
+    "nodelist": ["cn[0001-0004,0007],login1", "r[0-1]c[0-9]n[00-15]", "a", "x-[1-3]-y"],
+    "array": ["0-15:2,20%4", "1,3,7", "0-99%10", "5-5"],
+    "dependency": ["afterok:12:13,singleton", "after:10+5", "afterany:7,afternotok:8:9", "aftercorr:3"],
+    "jobs": ["17", "17_4", "17_[4-6,9]", "2147483647"],
+    "states": ["pd,R,running", "all", "CANCELED,nf"],
+    "export": ["ALL", "NONE", "A,B=1,C=x y", "ALL,PATH=/bin"],
+    "format": ["%i %j %.10u", "%8i|%T", "%%"],
+    "only": ["job=7,node=cn0003", "node=cn[0001-0003,0007],job=12"],
 }
 # Texts near the grammars find more than texts of any characters.
 NEAR = st.text(alphabet="0123456789-:,+%[]_?=.KMGT afterokcnowplus'\"\\", max_size=40)
@@ -52,11 +81,13 @@ ANY = st.text(max_size=40) | NEAR
 
 
 def quietly(parse: Callable[[], Any]) -> Any:
-    """The value, or None after an OptionError of one line."""
+    """The value, or None after an OptionError of one line that names the value."""
     try:
         return parse()
     except OptionError as error:
         assert str(error).isprintable()
+        assert quoted(error.value) in str(error)
+        assert error.option and error.why
         return None
 
 
@@ -64,6 +95,90 @@ def quietly(parse: Callable[[], Any]) -> Any:
 @given(text=ANY)
 def test_parsers_raise_nothing_else(name: str, text: str) -> None:
     quietly(lambda: PARSERS[name](text))
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@given(data=st.data())
+def test_damaged_texts_raise_nothing_else(name: str, data: st.DataObject) -> None:
+    text = data.draw(damaged_texts(VALID[name]))
+    quietly(lambda: PARSERS[name](text))
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_valid_examples_are_valid(name: str) -> None:
+    for text in VALID[name]:
+        PARSERS[name](text)
+
+
+CPU_MAX_S = 4.0
+BYTES_MAX = 256 * 1024 * 1024
+BOMBS: list[tuple[str, str]] = [
+    ("nodelist", "cn[1-999999999]"),
+    ("nodelist", "cn[0-999999999999999999999999999999]"),
+    ("nodelist", "a" + "[0-9]" * 40),
+    ("nodelist", "[0-1]" * 10_000),
+    ("nodelist", "[" * 100_000),
+    ("nodelist", ",".join(["cn[0-99999]"] * 200)),
+    ("nodelist", "a" * 1_000_000),
+    ("nodelist", "[" + "0" * 200_000 + "-1]"),
+    ("nodelist", "n[" + ",".join(["1"] * 200_000) + "][0-9][0-9]"),
+    ("array", "0-2147483646"),
+    ("array", ",".join(["0-999999"] * 10_000)),
+    ("array", ",".join(["0-99:2"] * 10_000)),
+    ("array", ",".join(map(str, range(200_000)))),
+    ("array", "0-" + "9" * 100_000),
+    ("jobs", "1_[0-999999]"),
+    ("jobs", "9" * 100_000),
+    ("dependency", "afterok" + ":1" * 1_000_000),
+    ("dependency", "after:1+" + "9" * 100_000),
+    ("dependency", ",".join(f"afterok:{job}" for job in range(1, 100_000))),
+    ("time", "1:" * 100_000),
+    ("time", "9" * 100_000),
+    ("begin", "now+" + "9" * 100_000 + "weeks"),
+    ("begin", "1:" * 100_000),
+    ("begin", "2030-" * 100_000),
+    ("mem", "9" * 100_000 + "T"),
+    ("nodes", "1-" + "9" * 100_000 + "m"),
+    ("states", "r," * 200_000),
+    ("export", "A=," * 100_000),
+    ("format", "%" * 200_000),
+    ("format", "%" + "9" * 100_000 + "i"),
+    ("only", "job=" + "9" * 100_000),
+    ("only", "node=cn[1-999999999]"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), BOMBS, ids=lambda value: value[:24])
+def test_a_short_text_costs_little(name: str, text: str) -> None:
+    """Goal: nobody fills the memory or stops a daemon with a line. Method: CPU time and allocated bytes of one call."""
+    tracemalloc.start()
+    try:
+        began_s = time.process_time()
+        quietly(lambda: PARSERS[name](text))
+        took_s = time.process_time() - began_s
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert took_s < CPU_MAX_S
+    assert peak_bytes < BYTES_MAX
+
+
+SCRIPTS = [
+    b"#!/bin/sh\n#SBATCH -N 2 --time=1:00\n#ESLURM --mem '4 G'\necho x\n",
+    b'#!/bin/bash\n# a remark\n\n#SBATCH --job-name="a \\" b" # why\n#SBATCH --array=0-3%2\n',
+    "#!/bin/sh\n#SBATCH --comment=größer\n".encode(),
+]
+
+
+@given(damaged(SCRIPTS))
+@example(b"#!/bin/sh\n" + b"#SBATCH -n 1\n" * 20_000)
+@example(b"#!/bin/sh\n#SBATCH " + b'"' * 10_001)
+@example(b"#!/bin/sh\n#SBATCH " + b"\\" * 10_001)
+@example(b"#!/bin/sh\r\n#SBATCH \xff\xfe\n")
+def test_damaged_scripts_raise_nothing_else(script: bytes) -> None:
+    quietly(lambda: check_script(script, "run.sh"))
+    quietly(lambda: read_directives(script))
+    quietly(lambda: with_directives(Words(), script))
 
 
 @given(
@@ -125,6 +240,33 @@ def test_memory_can_be_read_again(mib: int) -> None:
     assert sizes.parse_memory(sizes.format_memory(mib)) == mib
 
 
+CONDITIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["afterany", "afterok", "afternotok", "aftercorr"]),
+        st.integers(1, 2**31 - 1),
+        st.just(0),
+    )
+    | st.tuples(
+        st.just("after"), st.integers(1, 2**31 - 1), st.integers(0, 1000).map(lambda minutes: minutes * 60)
+    )
+    | st.just(("singleton", 0, 0)),
+    min_size=1,
+    max_size=8,
+    unique=True,
+)
+
+
+@given(CONDITIONS)
+def test_dependencies_can_be_read_again(conditions: list[tuple[str, int, int]]) -> None:
+    shown = dependencies.format_dependencies(tuple(conditions))
+    assert dependencies.parse_dependencies(shown) == tuple(conditions)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=8))
+def test_words_quoted_as_for_a_shell_can_be_read_again(words: list[str]) -> None:
+    assert list(split_words(shlex.join(words), "line")) == words
+
+
 HOST = st.from_regex(r"[a-z]{0,3}[0-9]{0,4}(-[a-z]?[0-9]{0,3})?", fullmatch=True).filter(bool)
 
 
@@ -153,9 +295,19 @@ def test_array_ranges_are_ascending_and_disjoint(parts: list[tuple[int, int, int
     assert all((high - low) % step == 0 for low, high, step in ranges)
 
 
-@given(st.text(max_size=60))
+@given(st.text(max_size=60) | damaged_texts(["out-%j.%4t", "%A_%a.%N", "%x/%u/%%j", "a\\%j", "%010n"]))
+@example("%" * 10_000)
+@example("%" + "9" * 10_000 + "j")
 def test_file_names_never_fail(pattern: str) -> None:
-    expand_pattern(pattern, FileNameFields(7, job_name="n", user="u", node_name="h"))
+    name = expand_pattern(pattern, FileNameFields(7, job_name="n/../x", user="u", node_name="h"))
+    # What a name brings in opens no directory: every slash is the pattern's own.
+    assert name.count("/") == pattern.count("/")
+
+
+@given(st.binary(max_size=200))
+def test_environments_never_fail(blob: bytes) -> None:
+    variables = decode_environment(blob)
+    assert decode_environment(encode_environment(variables)) == variables
 
 
 @given(

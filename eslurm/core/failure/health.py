@@ -81,6 +81,6 @@ def _read(payload: bytes) -> tuple[str, ...]:
         return ()
     try:
         problems = _decoder.decode(payload).problems
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ()
     return tuple(sorted({word[:PROBLEM_CHARS_MAX] for word in problems[:PROBLEMS_MAX] if word}))

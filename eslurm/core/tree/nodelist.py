@@ -31,10 +31,15 @@ def encode(nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def decode(starts: Sequence[int], lengths: Sequence[int], limit: int = NODES_MAX) -> tuple[int, ...]:
-    """The list behind (starts, lengths). Linear in the number of nodes.
+    """The list behind (starts, lengths). Linear in the number of nodes. Raises ValueError as `check` does."""
+    check(starts, lengths, limit)
+    runs = (range(start, start + length) for start, length in zip(starts, lengths, strict=True))
+    return tuple(chain.from_iterable(runs))
 
-    Raises ValueError when the halves do not match, a length is below one, or the list would hold
-    more than `limit` nodes: runs come from the network and must not be able to fill the memory.
+
+def check(starts: Sequence[int], lengths: Sequence[int], limit: int = NODES_MAX) -> None:
+    """Raise ValueError when the halves do not match, a length is below one, or the list would hold more than
+    `limit` nodes: runs come from the network and must not be able to fill the memory.
     """
     if len(starts) != len(lengths):
         raise ValueError(f"{len(starts)} run starts but {len(lengths)} run lengths")
@@ -42,5 +47,3 @@ def decode(starts: Sequence[int], lengths: Sequence[int], limit: int = NODES_MAX
         raise ValueError(f"a run of {min(lengths)} nodes")
     if sum(lengths) > limit:
         raise ValueError(f"a list of {sum(lengths)} nodes, more than {limit}")
-    runs = (range(start, start + length) for start, length in zip(starts, lengths, strict=True))
-    return tuple(chain.from_iterable(runs))

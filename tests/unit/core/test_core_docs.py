@@ -50,7 +50,7 @@ def test_every_key_of_the_configuration_is_documented() -> None:
             (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")][:1]
             assert not line.endswith("|  |"), f"{section.__name__}.{name} has no text below it"
     assert "## `[[partition]]`" in page
-    assert "| `heartbeat_s` | number above 0 | `5.0` |" in page
+    assert "| `heartbeat_s` | number above 0 to 1e+09 | `5.0` |" in page
     assert "| `names` | text | *required* |" in page
 
 

@@ -91,6 +91,10 @@ class Process:
     endpoint: str
 
 
+_open: set[str] = set()
+"""The processes that a test has opened and not closed yet."""
+
+
 @asynccontextmanager
 async def process(
     name: str,
@@ -110,6 +114,7 @@ async def process(
     table = LinkTable(local, keyring, sink, random.Random(7), table_settings, link_settings=link_settings)
     server = LinkServer(local, keyring, table, link_settings, table.counters)
     rpc = RpcServer([server.handler()], Guard(), connections_max=connections_max) if listens else None
+    _open.add(name)
     if rpc is not None:
         local.endpoint = await rpc.listen(at)
         await rpc.start()
@@ -120,12 +125,14 @@ async def process(
         await server.close_links("the test is over")
         if rpc is not None:
             await rpc.stop(0.5)
-        await until(lambda: not calls_ending())
+        _open.discard(name)
+        # While another process lives its calls go on: the last one waits for all.
+        await until(lambda: bool(_open) or not calls_ending())
 
 
 def calls_ending() -> list[asyncio.Task[Any]]:
-    """gRPC's own tasks for calls that were cancelled; nothing public waits for them."""
-    return [task for task in asyncio.all_tasks() if "_handle_status_once_received" in repr(task.get_coro())]
+    """gRPC's own tasks for calls, which live or were cancelled; nothing public waits for them."""
+    return [task for task in asyncio.all_tasks() if "_handle_status_once_received" in repr(task)]
 
 
 @dataclass

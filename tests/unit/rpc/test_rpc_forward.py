@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from eslurm.core.job.model import Principal
-from eslurm.ports.door import Caller, Status
+from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc import methods
 from eslurm.rpc.forward import Forwarder, answer_door_call
 from eslurm.rpc.gate import Gate
@@ -114,5 +114,22 @@ def test_the_controller_keeps_the_deadline_and_its_own_rules() -> None:
             for name, value in changes.items():
                 setattr(changed, name, value)
             assert (await answer_door_call(changed, principal, gate)).status == status
+
+    run(scenario())
+
+
+def test_when_to_come_again_passes_through_a_node() -> None:
+    async def scenario() -> None:
+        def refuse() -> None:
+            raise DoorError(Status.RESOURCE_EXHAUSTED, "alice asks too much", 1.25)
+
+        link = FakeLink()
+        forwarder = Forwarder("agent-1", lambda: link, lambda: 17)
+        asked = asyncio.create_task(forwarder.answer(methods.SUBMIT, b"", CALLER))
+        await tick()
+        gate = Gate(Service(misbehave=[refuse]), anyone_operates)
+        forwarder.on_reply(await answer_door_call(link.sent[0].door_call, ALICE, gate))
+        answered = await asked
+        assert (answered.status, answered.retry_after_s) == (Status.RESOURCE_EXHAUSTED, 1.25)
 
     run(scenario())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import thread_time
 
 import pytest
 
@@ -12,6 +13,7 @@ from eslurm.core.messages import RefusalCode, Refused
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc import methods
 from eslurm.rpc.gate import Gate
+from eslurm.rpc.limits import LimitSettings, RequestLimits
 from eslurm.rpc.methods import BY_NAME, BY_NUMBER, BY_PATH, METHODS, Method
 from eslurm.rpc.status import STATUS_OF_REFUSAL
 from eslurm.v1 import controller_pb2 as pb
@@ -146,3 +148,36 @@ def test_a_cancelled_call_is_counted_out() -> None:
         assert running.cancelled() and service.cancelled == 1 and gate.in_flight == 0
 
     run(scenario())
+
+
+def test_a_refused_call_never_reaches_the_service_and_says_when_to_come_again() -> None:
+    async def scenario() -> None:
+        service = Service()
+        refused: list[str] = []
+        limits = RequestLimits(LimitSettings(changes_user_per_s=1.0), refused.append, lambda: 0.0)
+        gate = Gate(service, lambda principal: principal.uid == 0, limits)
+        answered = [await gate.answer(methods.SUBMIT, b"", caller()) for _ in range(7)]
+        assert [one.status for one in answered] == [Status.OK] * 5 + [Status.RESOURCE_EXHAUSTED] * 2
+        assert 0 < answered[5].retry_after_s < answered[6].retry_after_s
+        assert len(service.calls) == 5 and refused == ["changes_user"] * 2
+        operator = await gate.answer(methods.SUBMIT, b"", caller(principal=ROOT))
+        assert operator.status is Status.OK
+
+    run(scenario())
+
+
+def test_what_answering_costs_is_charged_also_when_it_fails() -> None:
+    async def scenario() -> None:
+        limits = RequestLimits(LimitSettings(read_share_user_percent=0.001), clock=lambda: 0.0)
+        gate = Gate(Service(misbehave=[_burn_and_fail]), lambda _principal: False, limits)
+        assert (await gate.answer(methods.JOBS, b"", caller())).status is Status.NOT_FOUND
+        assert (await gate.answer(methods.JOBS, b"", caller())).status is Status.RESOURCE_EXHAUSTED
+
+    run(scenario())
+
+
+def _burn_and_fail() -> None:
+    until_s = thread_time() + 0.001
+    while thread_time() < until_s:
+        pass
+    raise DoorError(Status.NOT_FOUND, "no such job")

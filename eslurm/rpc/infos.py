@@ -1,0 +1,184 @@
+"""From records of the core to the messages that commands show: by the controller of what is, by a replay of what was.
+
+Reads only; costs are per record.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.cluster import State
+from eslurm.core.config import Partition
+from eslurm.core.invariants import pending_reason
+from eslurm.core.job import ranges
+from eslurm.core.job.model import Job
+from eslurm.core.job.ranges import Ranges
+from eslurm.core.job.states import JobState
+from eslurm.core.node.hostlist import fold
+from eslurm.core.node.model import Node
+from eslurm.core.plan.explain import Why
+from eslurm.core.records import decode_accounted
+from eslurm.ports.store import AttemptRow
+from eslurm.v1 import controller_pb2 as pb
+
+REASONS = {
+    "priority": "Priority",
+    "resources": "Resources",
+    "nodes_unavailable": "ReqNodeNotAvail",
+    "partition_down": "PartitionDown",
+}
+
+
+def task_list(tasks: Ranges, limit: int) -> str:
+    """An array's waiting tasks as people write them: 0-15%4; empty when none waits."""
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in tasks)
+    return f"{text}%{limit}" if limit and text else text
+
+
+def job_info(state: State, job: Job, why: Why | None) -> pb.JobInfo:
+    """One job. `why` is what the last plan said of it, if it was looked at."""
+    spec = job.spec
+    request = spec.components[0]
+    info = pb.JobInfo(
+        job_id=job.job_id,
+        array_job_id=job.array_job_id,
+        name=spec.name,
+        user=spec.user.name,
+        uid=spec.user.uid,
+        account=spec.account,
+        partition=spec.partition,
+        state=job.state.value,
+        priority=job.priority,
+        submitted_us=job.submitted_us,
+        begin_us=spec.begin_us,
+        started_us=job.started_us,
+        ended_us=job.ended_us,
+        time_limit_s=spec.time_limit_s,
+        tasks=request.tasks,
+        exit_code=job.exit_code,
+        exit_signal=job.exit_signal,
+        exit_text=job.exit_text,
+        attempts=job.attempts,
+        work_dir=spec.work_dir,
+        output=spec.output,
+        error=spec.error,
+        dependencies=",".join(
+            dependency.kind + (f":{dependency.job_id}" if dependency.job_id else "")
+            for dependency in job.open
+        ),
+        requeue=spec.requeue,
+        comment=spec.comment,
+    )
+    if job.array_task >= 0:
+        info.array_task = job.array_task
+    if job.tasks_left is not None:
+        info.array_tasks_left = task_list(job.tasks_left, spec.array.limit if spec.array is not None else 0)
+        info.tasks_running = job.tasks_running
+        info.tasks_done = ranges.count(job.tasks_ok)
+        info.tasks_failed = ranges.count(job.tasks_failed)
+    attempt = job.attempt
+    if attempt is not None:
+        info.nodes = len(attempt.spans)
+        info.cpus = sum(span.amounts[0] for span in attempt.spans)
+        info.memory_mib = sum(span.amounts[1] for span in attempt.spans if len(span.amounts) > 1)
+        info.node_names = fold(state.node_names([span.node for span in attempt.spans]))
+    else:
+        info.nodes = max(request.nodes_min, 1)
+        info.cpus = request.tasks * request.cpus_per_task
+        info.memory_mib = request.memory_per_node_mib * info.nodes or request.memory_per_cpu_mib * info.cpus
+    if job.state is JobState.PENDING:
+        _explain(state, job, why, info)
+    return info
+
+
+def _explain(state: State, job: Job, why: Why | None, info: pb.JobInfo) -> None:
+    """A pending job always has a reason: its own, or what the plan says."""
+    reason = pending_reason(state, job)
+    if reason:
+        info.reason = reason
+        info.reason_text = job.reason_text
+        if reason == "BeginTime" and job.exit_text:
+            info.reason_text = job.exit_text
+    elif why is None:
+        info.reason = "Priority"
+        info.reason_text = "not looked at by a plan yet"
+    else:
+        info.reason = REASONS.get(why.kind.value, why.kind.value)
+        info.reason_text = why.text
+        info.planned_start_us = why.planned_start_us or 0
+
+
+def node_info(state: State, node: Node, partitions: list[str], jobs: list[int]) -> pb.NodeInfo:
+    """One node with what is used on it now."""
+    used = (0, 0)
+    if node.number in state.ledger.topology.positions:
+        free = state.ledger.free(node.number)
+        used = (node.total[0] - free[0], node.total[1] - free[1])
+    flags = ["DRAIN"] if node.drain else []
+    return pb.NodeInfo(
+        number=node.number,
+        name=node.name,
+        state=node.state.value,
+        flags=flags,
+        reason=node.reason,
+        cores=node.total[0],
+        cores_used=used[0],
+        memory_mib=node.total[1],
+        memory_used_mib=used[1],
+        partitions=partitions,
+        endpoint=node.endpoint,
+        incarnation=node.incarnation,
+        since_us=node.since_us,
+        jobs=jobs,
+        boot_id=node.boot_id,
+    )
+
+
+def partition_info(partition: Partition) -> pb.PartitionInfo:
+    """One partition as the configuration says."""
+    return pb.PartitionInfo(
+        name=partition.name,
+        is_default=partition.default,
+        up=partition.up,
+        time_limit_max_s=partition.time_limit_max_s,
+        time_limit_default_s=partition.time_limit_default_s,
+        nodes=len(partition.nodes),
+    )
+
+
+def partitions_of_nodes(state: State) -> dict[str, list[str]]:
+    """By node name the partitions it is in."""
+    inside: dict[str, list[str]] = {}
+    for partition in state.config.partitions:
+        for name in partition.nodes:
+            inside.setdefault(name, []).append(partition.name)
+    return inside
+
+
+def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
+    """One line of accounting."""
+    kept = decode_accounted(row.blob)
+    info = pb.AttemptInfo(
+        job_id=row.job_id,
+        array_job_id=kept.array_job_id,
+        attempt=row.attempt,
+        name=row.name,
+        user=row.user,
+        account=row.account,
+        partition=row.partition,
+        state=row.state,
+        submitted_us=row.submitted_us,
+        started_us=row.started_us,
+        ended_us=row.ended_us,
+        node_names=kept.node_names,
+        nodes=row.nodes,
+        cpus=row.cores,
+        exit_code=row.exit_code,
+        exit_signal=row.signal,
+        exit_text=kept.text,
+    )
+    if kept.array_task >= 0:
+        info.array_task = kept.array_task
+    if kept.end is not None:
+        info.user_cpu_us = kept.end.user_cpu_us
+        info.system_cpu_us = kept.end.system_cpu_us
+        info.max_rss_kib = kept.end.max_rss_kib
+    return info
