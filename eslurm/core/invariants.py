@@ -1,7 +1,7 @@
 """What must hold after every fact. Raises `InvariantViolation`; changes nothing.
 
-`check_job` and `check_node` look at single records (cheap: production checks what a batch touched); `check` walks
-everything, indexes included (tests and simulation after each fact, production in the background).
+`check_job` looks at one record; `check` walks everything, indexes included (tests, simulation and replay). A live
+controller is looked at piece by piece instead: see `core.doctor`.
 """
 
 from __future__ import annotations

@@ -355,4 +355,6 @@ def apply_finished(state: State, fact: facts.JobFinished) -> None:
 
 def apply_forgotten(state: State, fact: facts.JobsForgotten) -> None:
     for job_id in fact.job_ids:
-        state.drop_job(job_id)
+        # A state that began with rows never had the jobs that were finished then.
+        if job_id in state.jobs:
+            state.drop_job(job_id)

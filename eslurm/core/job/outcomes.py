@@ -14,6 +14,7 @@ from eslurm.core.effects import Owing, find_owing
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import AttemptPhase, JobState
 from eslurm.core.job.stopping import ended, outcome_of, stopped_outcome
+from eslurm.core.job.times import end_in_time, start_in_time
 from eslurm.core.messages import EffectDone
 from eslurm.core.wire import Gone, NodeGone, Started, StepEnded
 
@@ -46,7 +47,8 @@ def _on_started(
         if first not in outcome.nodes:
             continue
         if outcome.status == "ok":
-            started_us = _started.decode(outcome.payload).at_us if outcome.payload else now_us
+            said_us = _started.decode(outcome.payload).at_us if outcome.payload else now_us
+            started_us = start_in_time(attempt, said_us, now_us)
             return [facts.AttemptStarted(job.job_id, attempt.number, started_us)]
         if outcome.status == "failed":
             # The node vouches that the script has not run there and never will.
@@ -152,9 +154,8 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
         text = ""
         if attempt.stop is not None:
             text = f"{attempt.stop.cause.value} by {attempt.stop.by}"
-        return [
-            ended(state, job, attempt, now_us, outcome=outcome, end=report.end, released=released, text=text)
-        ]
+        end = end_in_time(attempt, report.end, now_us)
+        return [ended(state, job, attempt, now_us, outcome=outcome, end=end, released=released, text=text)]
     if report.gone:
         return on_node_gone(state, NodeGone(report.node, report.incarnation, report.job_id, report.attempt))
     return []

@@ -1,0 +1,167 @@
+"""Attempts that run where nobody knows of them, and attempts that are thought to run where nothing runs.
+
+`Watch` remembers what nodes said they hold when they registered, for the state keeps only what follows from it. It is
+told of every committed batch. Invariant: what it remembers is bounded: one inventory for each node, `ORPHANS_MAX`
+orphans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from eslurm.core import facts
+from eslurm.core.cluster import SECOND_US, State, attempts_of
+from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Sliced
+from eslurm.core.job.model import Attempt, Job
+from eslurm.core.job.states import AttemptPhase
+from eslurm.core.messages import EffectDone, Message, Reports
+from eslurm.core.node.hostlist import fold
+from eslurm.core.node.states import NodeState
+from eslurm.core.wire import NodeGone, Registration
+
+ORPHANS = "orphans"
+ENDINGS = "endings"
+ORPHANS_MAX = 10_000
+SETTLING_US = 60 * SECOND_US
+"""What is younger may be on its way: messages, retries, a skewed clock."""
+
+Key = tuple[int, int, int]
+"""(node, job, attempt)"""
+_NOTHING: frozenset[tuple[int, int]] = frozenset()
+
+
+class _Inventory(msgspec.Struct, frozen=True, gc=False):
+    """What a node held when it registered."""
+
+    at_us: int
+    held: frozenset[tuple[int, int]]
+
+
+class _Orphan(msgspec.Struct, frozen=True, gc=False):
+    """Since when it is known, and by which fact its end was ordered."""
+
+    since_us: int
+    revision: int
+
+
+class Watch:
+    """Call `on_committed` after each batch."""
+
+    def __init__(self) -> None:
+        self._inventories: dict[int, _Inventory] = {}
+        self._orphans: dict[Key, _Orphan] = {}
+
+    def on_committed(
+        self, messages: Iterable[Message], found: Sequence[facts.Fact], revision_first: int, now_us: int
+    ) -> None:
+        """A batch is durable: what nodes said in it, and what it made of that."""
+        offered: dict[str, Registration] = {}
+        for message in messages:
+            if isinstance(message, Reports):
+                for report in message.reports:
+                    if isinstance(report.body, Registration):
+                        offered[report.body.session] = report.body
+                    elif isinstance(report.body, NodeGone):
+                        self._orphans.pop((report.body.node, report.body.job_id, report.body.attempt), None)
+            elif isinstance(message, EffectDone) and self._orphans:
+                self._on_effect(message)
+        for revision, fact in enumerate(found, revision_first):
+            if isinstance(fact, facts.NodeRegistered):
+                self._on_registered(fact, offered.get(fact.session), now_us)
+            elif isinstance(fact, facts.OrphanFound):
+                if len(self._orphans) >= ORPHANS_MAX:
+                    del self._orphans[next(iter(self._orphans))]
+                self._orphans[fact.number, fact.job_id, fact.attempt] = _Orphan(now_us, revision)
+
+    def _on_registered(self, fact: facts.NodeRegistered, offered: Registration | None, now_us: int) -> None:
+        # What it does not hold any more is no orphan any more; what it still holds is found again.
+        for key in [key for key in self._orphans if key[0] == fact.number]:
+            del self._orphans[key]
+        entries = offered.held if offered is not None else ()
+        held = frozenset((one.job_id, one.attempt) for one in entries if one.stage != "tombstone")
+        self._inventories[fact.number] = _Inventory(now_us, held or _NOTHING)
+
+    def _on_effect(self, message: EffectDone) -> None:
+        """A node that answers with a payload has nothing left of the attempt."""
+        for outcome in message.outcomes:
+            if outcome.status == "ok" and outcome.payload:
+                for key, orphan in list(self._orphans.items()):
+                    if orphan.revision == message.revision and key[0] in outcome.nodes:
+                        del self._orphans[key]
+
+    def check(self, state: State, now_us: int) -> Sliced:
+        """What runs unknown, and what is known and does not run."""
+        for (number, job_id, attempt), orphan in list(self._orphans.items()):
+            yield None
+            yield self._orphan(state, number, f"{job_id}.{attempt}", orphan, now_us)
+        for job in list(state.jobs.values()):
+            yield None
+            if state.find_job(job.job_id) is job:
+                for attempt_held in attempts_of(job):
+                    yield from self._misplaced(state, job, attempt_held)
+
+    @staticmethod
+    def _orphan(state: State, number: int, what: str, orphan: _Orphan, now_us: int) -> Finding:
+        name = state.node_names([number])[0]
+        grace_us = int(state.config.kill_grace_s * SECOND_US) + SETTLING_US
+        age_us = now_us - orphan.since_us
+        text = f"attempt {what} runs there, no job explains it; told to end {age_us // SECOND_US} s ago"
+        severity = ERROR if age_us > grace_us else WARNING
+        advice = "the node is told again each time it registers; if it stays, look at its processes and restart its agent"
+        return Finding(ORPHANS, severity, f"node {name}", text, advice)
+
+    def _misplaced(self, state: State, job: Job, attempt: Attempt) -> Sliced:
+        """Nodes that registered without an attempt that was running there long before."""
+        if attempt.phase is not AttemptPhase.RUNNING or not attempt.started_us:
+            return
+        absent = []
+        for number in attempt.held:
+            inventory = self._inventories.get(number)
+            if (
+                inventory is not None
+                and (job.job_id, attempt.number) not in inventory.held
+                and attempt.started_us + SETTLING_US < inventory.at_us
+            ):
+                absent.append(number)
+        if absent:
+            text = (
+                f"attempt {attempt.number} is held on {fold(state.node_names(sorted(absent)))}, "
+                "registered without it since it started"
+            )
+            advice = f"requeue it: esctl requeue {job.job_id}"
+            yield Finding(ORPHANS, ERROR, f"job {job.job_id}", text, advice)
+
+
+def check_endings(state: State, now_us: int) -> Sliced:
+    """Attempts that should have ended by themselves, or whose nodes do not confirm that they have."""
+    grace_us = int(state.config.kill_grace_s * SECOND_US) + SETTLING_US
+    for job in list(state.jobs.values()):
+        yield None
+        if state.find_job(job.job_id) is job:
+            for attempt in attempts_of(job):
+                yield from _ending(state, job, attempt, now_us - grace_us)
+
+
+def _ending(state: State, job: Job, attempt: Attempt, before_us: int) -> Sliced:
+    what = f"job {job.job_id}"
+    by_state: dict[NodeState, list[int]] = {}
+    for number in attempt.held:
+        node = state.nodes.get(number)
+        if node is not None:
+            by_state.setdefault(node.state, []).append(number)
+    if NodeState.LOST in by_state:
+        names = fold(state.node_names(sorted(by_state[NodeState.LOST])))
+        text = f"attempt {attempt.number} still holds {names}, given up as lost"
+        advice = "declare the node lost again: esctl down NODE"
+        yield Finding(ENDINGS, ERROR, what, text, advice)
+    up = fold(state.node_names(sorted(by_state.get(NodeState.UP, ()))))
+    if not up:
+        return
+    if attempt.phase is AttemptPhase.RELEASING and 0 < attempt.ended_us < before_us:
+        text = f"attempt {attempt.number} has ended; {up} did not confirm that nothing is left"
+        yield Finding(ENDINGS, WARNING, what, text, "restart the agents of these nodes: they register anew")
+    if attempt.phase is AttemptPhase.RUNNING and job.spec.time_limit_s and attempt.until_us < before_us:
+        text = f"attempt {attempt.number} runs on {up} beyond its time limit of {job.spec.time_limit_s} s"
+        yield Finding(ENDINGS, WARNING, what, text, f"end it: escancel {job.job_id}")

@@ -1,0 +1,141 @@
+"""No name leaves the site, and the log without names is still the same story."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from eslurm.core.facts import decode_fact
+from eslurm.core.job.model import Principal
+from eslurm.core.job.request import Request
+from eslurm.core.messages import CancelJobs, CreateStep, JobRef, SatelliteSilent, UpdateNodes
+from eslurm.replay.anonymise import Anonymiser
+from eslurm.replay.base import pack_base, unpack_base
+from eslurm.replay.player import Player, find_violation
+from tests.support.seeds import Seeds
+from tests.unit.core.chaos import Chaos
+from tests.unit.core.world import ROOT, World
+from tests.unit.replay.kit import logged, write
+
+SECRETS = (
+    b"marie",
+    b"curie",
+    b"polonium",
+    b"radium",
+    b"/lab/",
+    b"pitchblende",
+    b"paris",
+    b"cn0",
+    b"cn3",
+    b"lamp",
+)
+MARIE = Principal("marie", 40_123, 40_124, (40_125,))
+
+
+def telling_world() -> World:
+    world = World(cluster="paris", restarts=False)
+    job = world.submit(
+        user=MARIE,
+        name="polonium",
+        request=Request(tasks=2, include=("cn3",)),
+        account="curie",
+        comment="pitchblende again",
+        output="/lab/out.%j",
+        arguments=("--radium",),
+    )
+    world.submit(user=MARIE, name="polonium", tasks=((0, 3),), limit=1)
+    world.start()
+    world.send(
+        CreateStep(MARIE, job, 1, 1, ("radium", "-x"), b"e" * 32, "/lab/x", "paris:1", b"c" * 16, 1, "lamp")
+    )
+    world.send(UpdateNodes(ROOT, ("cn0",), "drain", "the lamp in paris"))
+    world.send(SatelliteSilent("paris-sat"))
+    world.send(CancelJobs(MARIE, (JobRef(job),)))
+    world.deliver()
+    return world
+
+
+def raw_of(path: Path) -> bytes:
+    """Everything in the file, unpacked."""
+    from eslurm.replay.base import pieces_of
+    from eslurm.replay.logfile import LogFile
+
+    log = LogFile(path)
+    parts = [msgspec.msgpack.encode(log.header), *(fact.blob for fact in log.facts())]
+    if log.base:
+        parts += [blob for _, blobs in pieces_of(log.base) for blob in blobs]
+    return b"\n".join(parts)
+
+
+def test_no_name_is_left(tmp_path: Path) -> None:
+    world = telling_world()
+    log = logged(world)
+    plain = raw_of(write(tmp_path / "plain", log, pack_base(World().state)).path)
+    for secret in SECRETS:
+        assert secret in plain, f"{secret!r} is in no fact: the test has gone stale"
+    anonymiser = Anonymiser(b"secret")
+    cut = len(log) - 2
+    player = Player(write(tmp_path / "first", log))
+    player.play(until_revision=cut)
+    base = anonymiser.base(pack_base(player.state))
+    facts = [anonymiser.fact(fact) for fact in log]
+    cluster = anonymiser.word("cluster", "paris")
+    for hidden in (
+        raw_of(write(tmp_path / "hidden", facts, cluster=cluster).path),
+        raw_of(write(tmp_path / "hidden-base", facts[cut:], base, cluster=cluster).path),
+    ):
+        for secret in SECRETS:
+            assert secret not in hidden, secret
+        for number in (40_123, 40_124, 40_125):
+            assert msgspec.msgpack.encode(number) not in hidden
+
+
+def test_the_same_name_becomes_the_same_word_and_others_others() -> None:
+    anonymiser = Anonymiser(b"secret")
+    assert anonymiser.word("node", "cn1") == anonymiser.word("node", "cn1")
+    assert anonymiser.word("node", "cn1") != anonymiser.word("node", "cn2")
+    assert anonymiser.word("node", "cn1") != Anonymiser(b"other").word("node", "cn1")
+    assert anonymiser.word("node", "") == ""
+
+
+def test_the_story_stays_the_same(tmp_path: Path, seeds: Seeds) -> None:
+    for seed in seeds(3):
+        chaos = Chaos(seed, checked=False)
+        for _ in range(200):
+            chaos.act()
+        log = logged(chaos.world)
+        anonymiser = Anonymiser(b"secret")
+        verdict = find_violation(write(tmp_path / "log", [anonymiser.fact(fact) for fact in log]))
+        assert verdict.violation is None, verdict.violation
+        player = Player(write(tmp_path / "log", [anonymiser.fact(fact) for fact in log]))
+        player.play()
+        told, real = player.state, chaos.world.state
+        assert told.jobs.keys() >= {
+            job_id for job_id, job in real.jobs.items() if job.state.value not in ("COMPLETED", "CANCELLED")
+        }
+        for number, node in real.nodes.items():
+            assert (told.nodes[number].state, told.nodes[number].total) == (node.state, node.total)
+        for job_id, job in real.jobs.items():
+            assert (told.jobs[job_id].state, told.jobs[job_id].attempts) == (job.state, job.attempts)
+
+
+def test_a_base_without_names_is_the_state_without_names(tmp_path: Path) -> None:
+    world = telling_world()
+    anonymiser = Anonymiser(b"secret")
+    player = Player(write(tmp_path / "log", [anonymiser.fact(fact) for fact in logged(world)]))
+    player.play()
+    from_base = unpack_base("main", anonymiser.base(pack_base(world.state)))
+    assert from_base.jobs == player.state.jobs
+    assert from_base.nodes == player.state.nodes
+    assert from_base.config == player.state.config
+
+
+def test_root_and_what_the_controller_says_by_itself_stay() -> None:
+    world = World(restarts=False)
+    world.send(UpdateNodes(ROOT, ("cn3",), "lost"))
+    anonymiser = Anonymiser(b"secret")
+    facts = [anonymiser.fact(fact) for fact in logged(world)]
+    config = decode_fact(facts[0].kind, facts[0].version, facts[0].blob)
+    assert config.config.operators == (0,)  # type: ignore[union-attr]
+    assert config.config.partitions[0].name == "main"  # type: ignore[union-attr]
