@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -18,39 +19,65 @@ from eslurm.telemetry.process import (
     stop_on_signals,
 )
 
+EXIT_FENCED = 3
+"""Another controller leads: starting this one anew is safe, and makes it a standby."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
-@click.command(epilog="Example: esctld --config eslurm.toml --state-dir /var/lib/eslurm")
+
+@click.command(
+    epilog="Example: esctld --config eslurm.toml --state-dir /var/lib/eslurm --name c2 --listen 10.0.0.2:6820"
+)
 @click.option(
     "--config", "config_file", required=True, type=click.Path(path_type=Path), help="Configuration (TOML)."
 )
 @click.option(
     "--state-dir", required=True, type=click.Path(path_type=Path), help="Holds socket, store and key."
 )
+@click.option("--name", default="main", help="Of this controller; each one of a cluster has its own.")
+@click.option(
+    "--listen", default="", help="Address for links; default: the configuration's controller.listen."
+)
 @click.option("--ready-fd", type=int, help="Write `ready ENDPOINT` to this file descriptor when serving.")
 @click.option(
     "--loop", type=click.Choice(["uvloop", "asyncio"]), default="uvloop", help="Event loop to run on."
 )
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
-def main(config_file: Path, state_dir: Path, ready_fd: int | None, loop: str, log_level: str) -> None:
-    """The controller: decides, plans and remembers everything of one cluster."""
-    from esctld.daemon import CannotStart, Controller, ControllerOptions
+def main(
+    config_file: Path,
+    state_dir: Path,
+    name: str,
+    listen: str,
+    ready_fd: int | None,
+    loop: str,
+    log_level: str,
+) -> None:
+    """The controller: decides, plans and remembers everything of one cluster.
+
+    Of several on one store one leads; the others stand by and follow it.
+    """
+    from esctld.daemon import CannotStart, ControllerOptions
+    from esctld.roles import ControllerProcess
     from eslurm.config import ConfigError, read_config
-    from eslurm.ports.store import StoreError
+    from eslurm.ports.store import FenceLost, StoreError
+    from eslurm.store.engines import shown
     from eslurm.store.sql import SqlStore
 
     logging_to_stderr(log_level)
+    if not NAME.fullmatch(name):
+        _cannot_start(f"--name: '{name}' is no name: use up to 32 letters, digits, '-' and '_'")
     try:
         config = read_config(config_file)
     except ConfigError as error:
         _cannot_start(str(error))
     state_dir = state_dir.resolve()
-    options = ControllerOptions(config, state_dir, read_key(state_dir / config.cluster.key_file))
+    key = read_key(state_dir / config.cluster.key_file)
+    options = ControllerOptions(config, config_file.resolve(), state_dir, key, name, listen)
     url = config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"
 
     async def serve() -> None:
         store = SqlStore(url, config.cluster.name)
         try:
-            controller = Controller(options, store)
+            controller = ControllerProcess(options, store)
             stop_on_signals(controller.stop)
             ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             ready.add_done_callback(lambda done: announce(done.result(), ready_fd))
@@ -62,8 +89,11 @@ def main(config_file: Path, state_dir: Path, ready_fd: int | None, loop: str, lo
         run_daemon("esctld", serve, loop)
     except (CannotStart, ConfigError) as error:
         _cannot_start(f"{config_file}: {error}")
+    except FenceLost as error:
+        sys.stderr.write(f"esctld: another controller leads, this one has done nothing since: {error}\n")
+        raise SystemExit(EXIT_FENCED) from None
     except StoreError as error:
-        _cannot_start(f"the job store {url}: {error}")
+        _cannot_start(f"the job store {shown(url)}: {error}")
 
 
 def _cannot_start(text: str) -> NoReturn:

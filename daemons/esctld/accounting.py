@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from esctld.replies import attempt_info
 from eslurm.ports.store import AccountingQuery, Store
+from eslurm.rpc.infos import attempt_info
 from eslurm.v1 import controller_pb2 as pb
 
 PAGE_DEFAULT = 1000

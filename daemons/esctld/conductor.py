@@ -6,7 +6,6 @@ What to say, to whom, when again, and what silence means is `core.satellite.hera
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from esctld.cargo import BlobCargo
@@ -62,8 +61,8 @@ class Conductor:
     def attach(self, dispatcher: Dispatcher, links: Links) -> RelayDriver:
         """Where messages go in and over what they go out; the driver that links' items are for."""
         self._dispatcher = dispatcher
-        # The herald's times are of the wall, because commands expire by them, but they never jump.
-        origin_us = time.time_ns() // 1000 - int(asyncio.get_running_loop().time() * 1_000_000)
+        # The herald's times are the cluster's, because commands expire by them, but they never jump.
+        origin_us = dispatcher.now_us() - int(asyncio.get_running_loop().time() * 1_000_000)
         self.driver = RelayDriver(
             self.herald, links, self._find_endpoint, deliver=self._deliver, origin_us=origin_us
         )
@@ -125,6 +124,6 @@ class Conductor:
             due_us = next_timer_us(self._state)
             wait_s = TICK_MAX_S
             if due_us is not None:
-                wait_s = min(max((due_us - time.time_ns() // 1000) / 1_000_000, TICK_MIN_S), TICK_MAX_S)
+                wait_s = min(max((due_us - self._dispatcher.now_us()) / 1_000_000, TICK_MIN_S), TICK_MAX_S)
             await asyncio.sleep(wait_s)
             await self._dispatcher.decided(Tick())

@@ -1,14 +1,13 @@
-"""The controller's composition root: builds the parts, starts them in order, stops them in the opposite one.
+"""The leading controller: builds the parts, starts them in order, stops them in the opposite one.
 
-Start: store (epoch rises) -> state from rows -> configuration and epoch committed as facts -> links -> doors.
-Stop: doors refuse -> inbox drained and committed -> links -> store. A lost fence or a damaged store ends the process.
+Start: state at the log's end (a standby has won the lead) -> configuration and epoch committed as facts -> links -> door.
+Stop: door refuses -> inbox drained and committed -> lead let go -> links. A lost fence or a damaged store ends the process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import random
 import secrets
@@ -22,21 +21,28 @@ from prometheus_client import start_http_server
 
 from esctld import housekeeping
 from esctld.cargo import BlobCargo
+from esctld.clock import Clock
+from esctld.collector import spare_collector
 from esctld.conductor import Conductor
 from esctld.dispatcher import Dispatcher
+from esctld.doctor import Doctor, Surroundings
 from esctld.foresight import Foresight
+from esctld.leadership import NAME_FEATURE, Lead, Leadership, Lease, Standbys, give_up
 from esctld.links import ControllerLinks
+from esctld.logbook import Logbook, LogKeeper
 from esctld.planner import Planner
 from esctld.satellites import LinkedSatellites
 from esctld.service import ControllerService
 from esctld.trees import TreeQueries
 from esctld.views import Queries
 from eslurm import __version__
-from eslurm.config import Config, cluster_config
+from eslurm.config import Config, ConfigError, cluster_config, read_config
 from eslurm.core.cluster import State
+from eslurm.core.election import Election
 from eslurm.core.job.model import Principal
 from eslurm.core.messages import ConfigLoaded, EpochStarted, Message, Refused
-from eslurm.core.reactor import Reactor
+from eslurm.core.reactor import Batch, Reactor
+from eslurm.core.timekeeping import leap_bound_us
 from eslurm.ports.link import Link
 from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
@@ -45,6 +51,7 @@ from eslurm.rpc.gate import Gate
 from eslurm.rpc.grpc_door import door_handler
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.limits import LimitSettings, RequestLimits
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import socket_budget, split_endpoint
@@ -52,8 +59,6 @@ from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tokens import TokenAuthenticator
-from eslurm.rpc.unix_door import UnixDoor
-from eslurm.store.rows import load
 from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger("esctld")
@@ -63,8 +68,6 @@ BLOB_CACHE_BYTES_MAX = 4 * 1024 * 1024
 """Enough for what is launched as it comes; of a long queue the store brings each blob back when its turn comes."""
 SOCKETS_MAX = 96
 """Links to satellites, and to agents when there is none: beyond it agents have to wait."""
-COLLECT_EVERY = (10_000, 20, 20)
-"""The collector's thresholds: records form no cycles, so it is there for what asyncio and errors leave behind."""
 DRAIN_S = 5.0
 STOP_GRACE_S = 1.0
 
@@ -74,54 +77,100 @@ class CannotStart(Exception):
 
 
 class ControllerOptions(msgspec.Struct, frozen=True):
-    """What `esctld` has to be told besides its configuration file."""
+    """What `esctld` has to be told. `listen` overrides the configuration's; `config` is what `config_file` said last."""
 
     config: Config
+    config_file: Path
     state_dir: Path
     key: bytes
+    name: str = OWNER
+    listen: str = ""
 
     @property
     def socket(self) -> Path:
-        """The door for commands on this host."""
-        return self.state_dir / "esctld.sock"
+        """The door for commands on this host: each controller has its own."""
+        name = "esctld.sock" if self.name == OWNER else f"esctld-{self.name}.sock"
+        return self.state_dir / name
+
+    def read_again(self) -> ControllerOptions:
+        """With the configuration as its file is now: a standby may have waited for months.
+
+        A file that cannot be used any more is told of, and the last one that could be stays in force: better an old
+        configuration than no controller.
+        """
+        try:
+            return msgspec.structs.replace(self, config=read_config(self.config_file))
+        except ConfigError as error:
+            log.error("the former configuration stays in force: %s", error)
+            return self
+
+    @property
+    def lease_us(self) -> int:
+        """How long a leader may be silent before a standby follows it."""
+        return int(self.config.controller.lease_s * 1_000_000)
 
 
 class Controller:
-    """One controller process. Make it inside the running loop; `run` returns after `stop`, or raises what ends it."""
+    """One term as the leader. Make it inside the running loop; `run` returns when the lead was let go, or raises what
+    ends the process.
+    """
 
-    def __init__(self, options: ControllerOptions, store: Store) -> None:
+    def __init__(
+        self,
+        options: ControllerOptions,
+        store: Store,
+        lead: Lead,
+        principals: Principals,
+        metrics: ControllerMetrics,
+        stopped: asyncio.Event,
+    ) -> None:
         self._options = options
         self._store = store
-        self._stopped = asyncio.Event()
-        self.metrics = ControllerMetrics()
+        self._lead = lead
+        self._principals = principals
+        self.metrics = metrics
+        self._stopped = stopped
 
-    def stop(self) -> None:
-        """End `run` in good order."""
-        self._stopped.set()
-
-    async def run(self, ready: asyncio.Future[str]) -> None:
-        """Serve until stopped; `ready` gets the endpoint for satellites."""
-        epoch = await self._store.open(OWNER)
-        state = await load(self._store, OWNER)
-        log.info("epoch %d, revision %d, %d jobs not finished", epoch, state.revision, len(state.jobs))
-        self._build(state, epoch)
+    async def run(self, serving: Callable[[Gate], None]) -> None:
+        """Serve until stopped or told to hand over; `serving` is called once calls are answered."""
+        self._build(self._lead.state, self._lead.epoch)
         async with contextlib.AsyncExitStack() as stack:
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
-            stack.push_async_callback(self._end_dispatcher, dispatch)
-            await self._first(dispatch, ConfigLoaded(cluster_config(self._options.config)))
-            await self._first(dispatch, EpochStarted(epoch))
-            await self._serve(stack, dispatch, ready)
+            election = Election(self._lead.name, self._options.lease_us)
+            lease = asyncio.create_task(Lease(self._store, election).run(), name="lease")
+            stack.push_async_callback(_end_tasks, [lease, dispatch])
+            for message in (
+                ConfigLoaded(cluster_config(self._options.config)),
+                EpochStarted(self._lead.epoch),
+            ):
+                if not await self._first(dispatch, message):
+                    await _end_tasks([lease, dispatch])
+                    await give_up(self._store)
+                    return
+            await self._open(stack)
+            await self._serve(serving, [dispatch, lease])
+            if await self._drain(dispatch):
+                await _end_tasks([lease])
+                await self._leadership.let_go(self._store)
 
-    async def _first(self, dispatch: asyncio.Task[None], message: Message) -> None:
-        """One of the messages that come before all others. Raises what ends the dispatcher instead of answering."""
+    async def _first(self, dispatch: asyncio.Task[None], message: Message) -> bool:
+        """One of the messages that come before all others; false when stopped meanwhile (the store may be away).
+
+        Raises what ends the dispatcher instead of answering.
+        """
         request = self._dispatcher.request(message)
-        either: list[asyncio.Future[Any]] = [request, dispatch]
+        stopped = asyncio.create_task(self._stopped.wait(), name="stop")
+        either: list[asyncio.Future[Any]] = [request, dispatch, stopped]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not request.done():
+        await _end_tasks([stopped])
+        if dispatch.done():
             await dispatch
+        if not request.done():
+            return False
         answer = await request
         if isinstance(answer, Refused):
             raise CannotStart(answer.text)
+        return True
 
     # ---- building ----
 
@@ -132,20 +181,22 @@ class Controller:
         self._local = LocalPeer(
             cluster=cluster,
             role="controller",
-            process=f"{OWNER}.{secrets.token_hex(6)}",
-            endpoint=options.config.controller.listen,
+            process=f"{self._lead.name}.{secrets.token_hex(6)}",
+            endpoint=self._lead.endpoint,
             build=__version__,
+            features=(f"{NAME_FEATURE}{self._lead.name}",),
             owner=OWNER,
             epoch=epoch,
         )
         book = AddressBook(epoch)
-        self._principals = Principals()
+        standbys = Standbys()
+        self._leadership = Leadership(self._lead, standbys, time.time_ns() // 1000)
         self._planner = Planner(self.metrics)
         satellites = LinkedSatellites(state, [(one.name, one.listen) for one in options.config.satellite])
         self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
         self._cargo = BlobCargo(self._blobs, self.metrics)
         self._conductor = Conductor(state, book, self._local, self._planner, satellites, keyring, self._cargo)
-        self._links = ControllerLinks(state, book, satellites, self._principals, self._conductor)
+        self._links = ControllerLinks(state, book, satellites, standbys, self._principals, self._conductor)
         budget = socket_budget(SOCKETS_MAX)
         self._table = LinkTable(self._local, keyring, self._links, random.Random(), budget.table)
         self._link_server = LinkServer(self._local, keyring, self._table, budget.links, self._table.counters)
@@ -155,7 +206,8 @@ class Controller:
             self._store,
             self.metrics,
             inbox_max=options.config.controller.inbox_max,
-            on_committed=self._conductor.on_committed,
+            on_committed=self._on_committed,
+            clock=Clock(state.now_us, leap_bound_us(cluster_config(options.config))),
         )
         self._planner.attach(self._dispatcher)
         self._driver = self._conductor.attach(self._dispatcher, self._table)
@@ -167,15 +219,51 @@ class Controller:
         queries = Queries(state, self._dispatcher.view, self._planner, self._store, satellites.infos)
         trees = TreeQueries(state, herald, self._foresight, satellites.name)
         service = ControllerService(
-            self._dispatcher, self._planner, queries, trees, self._store, self._blobs.cache, OWNER
+            self._dispatcher,
+            self._planner,
+            queries,
+            trees,
+            self._store,
+            self._blobs.cache,
+            self._leadership,
+            OWNER,
         )
-        self._gate = Gate(service, lambda who: _is_operator(state, who))
+        service.offer("ExportLog", Logbook(self._store, OWNER, cluster).export)
+        self._doctor = Doctor(state, self._dispatcher.view, self._store, self._surroundings(satellites))
+        service.offer("Doctor", self._doctor.call)
+        self._log_keeper = LogKeeper(
+            self._store, OWNER, self._dispatcher, options.config.controller.log_kept_days
+        )
+        limits = RequestLimits(
+            msgspec.convert(options.config.controller, LimitSettings, from_attributes=True),
+            lambda limit: self.metrics.refused_limits.labels(limit).inc(),
+        )
+        self._gate = Gate(service, lambda who: _is_operator(state, who), limits)
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate)
-        self._door = UnixDoor(options.socket, self._gate, self._principals)
         self._rpc = RpcServer(
             [self._link_server.handler(), door_handler(self._gate)],
             Guard(TokenAuthenticator(keyring, cluster, lambda: time.time_ns() // 1000)),
         )
+
+    def _surroundings(self, satellites: LinkedSatellites) -> Surroundings:
+        """What the doctor looks at besides the state."""
+        options = self._options
+        return Surroundings(
+            name=self._lead.name,
+            epoch=self._lead.epoch,
+            owner=OWNER,
+            key_file=options.state_dir / options.config.cluster.key_file,
+            key=options.key,
+            disks=(options.state_dir,),
+            satellites=lambda: satellites.roster.satellites,
+            links=lambda: self._table.links,
+            problems=self._foresight.problems,
+        )
+
+    def _on_committed(self, messages: Sequence[Message], batch: Batch) -> None:
+        """A batch is durable."""
+        self._conductor.on_committed(messages, batch)
+        self._doctor.watch.on_committed(messages, batch.facts, batch.revision_first, batch.now_us)
 
     async def _load_blob(self, digest: bytes, _source: Link | None) -> bytes:
         try:
@@ -185,32 +273,29 @@ class Controller:
 
     # ---- serving and stopping ----
 
-    async def _serve(
-        self,
-        stack: contextlib.AsyncExitStack,
-        dispatch: asyncio.Task[None],
-        ready: asyncio.Future[str],
-    ) -> None:
-        endpoint = await self._rpc.listen(self._options.config.controller.listen)
-        self._local.endpoint = endpoint
+    async def _open(self, stack: contextlib.AsyncExitStack) -> None:
+        """Links and loops; what is opened here is closed when the stack ends."""
+        endpoint = await self._rpc.listen(self._lead.endpoint)
         await self._rpc.start()
         stack.push_async_callback(self._rpc.stop, STOP_GRACE_S)
         stack.push_async_callback(self._end_links)
-        await self._door.start()
-        stack.push_async_callback(self._door.stop)
-        stack.push_async_callback(self._stop_admitting)
         stack.push_async_callback(self._foresight.close)
         await self._foresight.start()
         self._conductor.lead()
         if self._options.config.controller.metrics_listen:
             stack.callback(self._serve_metrics(self._options.config.controller.metrics_listen))
-        _spare_collector()
+        stack.callback(self._gate.stop_admitting, "the controller stops: try again in a moment")
+        spare_collector()
+        log.info("cluster %s: %s leads at %s", self._local.cluster, self._lead.name, endpoint)
+
+    async def _serve(self, serving: Callable[[Gate], None], essential: Sequence[asyncio.Task[None]]) -> None:
+        """Until stopped or told to hand over. Raises what ends one of the loops."""
         tasks = [
             asyncio.create_task(work, name=name)
             for name, work in (
                 ("planner", self._planner.run()),
                 ("ticks", self._conductor.tick()),
-                ("pruning", housekeeping.prune(self._store, self._dispatcher.state)),
+                ("pruning", housekeeping.prune(self._store, self._dispatcher.state, self._log_keeper)),
                 ("foresight", self._foresight.run()),
                 (
                     "gauges",
@@ -218,17 +303,18 @@ class Controller:
                 ),
             )
         ]
-        stack.push_async_callback(_end_tasks, tasks)
-        ready.set_result(endpoint)
-        log.info("cluster %s: serving %s and %s", self._local.cluster, self._options.socket, endpoint)
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
-        stack.push_async_callback(_end_tasks, [stopped])
-        done, _ = await asyncio.wait({stopped, dispatch, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            if task is not stopped:
+        handing_over = asyncio.create_task(self._leadership.handing_over.wait(), name="hand over")
+        ends = {stopped, handing_over}
+        serving(self._gate)
+        try:
+            done, _ = await asyncio.wait({*ends, *essential, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - ends:
                 # A loop that ends by itself is broken: better no controller than half of one.
                 await task
                 raise RuntimeError(f"{task.get_name()} has ended")
+        finally:
+            await _end_tasks([*ends, *tasks])
 
     def _serve_metrics(self, listen: str) -> Callable[[], None]:
         """Prometheus' own little server on a thread of its own; returns how to end it."""
@@ -243,34 +329,34 @@ class Controller:
         log.info("metrics at http://%s/metrics", listen)
         return end
 
-    async def _stop_admitting(self) -> None:
-        self._gate.stop_admitting("the controller is stopping: try again in a moment")
-        self._link_server.stop_admitting("the controller is stopping")
+    async def _drain(self, dispatch: asyncio.Task[None]) -> bool:
+        """Refuse what comes, answer and commit what came. False when the store did not take it in time."""
+        why = "the lead passes to another controller" if self._handing_over else "the controller stops"
+        self._gate.stop_admitting(f"{why}: try again in a moment")
+        self._link_server.stop_admitting(why)
+        self._dispatcher.interrupt()
         await self._gate.drain(DRAIN_S)
+        self._dispatcher.stop()
+        done, _ = await asyncio.wait({dispatch}, timeout=DRAIN_S)
+        if not done:
+            log.error("the inbox could not be emptied in %g s", DRAIN_S)
+            return False
+        await dispatch
+        return True
+
+    @property
+    def _handing_over(self) -> bool:
+        return self._leadership.handing_over.is_set()
 
     async def _end_links(self) -> None:
+        await self._doctor.close()
         await self._links.close()
         await self._cargo.close()
         await self._driver.close()
         await self._blobs.close()
-        await self._table.close("the controller stops")
-        await self._link_server.close_links("the controller stops")
-
-    async def _end_dispatcher(self, dispatch: asyncio.Task[None]) -> None:
-        self._dispatcher.stop()
-        try:
-            async with asyncio.timeout(DRAIN_S):
-                await dispatch
-        except TimeoutError:
-            log.error("the inbox could not be emptied in %g s", DRAIN_S)
-        self._principals.close()
-
-
-def _spare_collector() -> None:
-    """What exists now lives as long as the process: walking it again and again would stall the loop."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_EVERY)
+        why = "another controller leads" if self._handing_over else "the controller stops"
+        await self._table.close(why)
+        await self._link_server.close_links(why)
 
 
 async def _end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eslurm.core.messages import Message, PlanMade, Refused, Reports, SubmitJobs
+from esctld.clock import Clock
+from eslurm.core.messages import Message, PlanMade, Refused, Reports, SubmitJobs, Tick
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.view import View
-from eslurm.ports.store import AnswerRow, BlobRow, Store, StoreUnavailable
+from eslurm.ports.store import AnswerRow, BlobRow, RowChange, Store, StoreUnavailable
 from eslurm.store.rows import to_store
 from eslurm.telemetry.metrics import ControllerMetrics
 
@@ -43,19 +44,25 @@ class InboxFull(Exception):
 
 
 class NotNow(Exception):
-    """The store does not take commits at present; nothing of the request has happened."""
+    """The store does not take commits at present, or the controller stops; nothing of the request has happened."""
 
 
 class _Entry:
-    __slots__ = ("blobs", "done", "message", "request_id")
+    __slots__ = ("blobs", "done", "message", "request_id", "rows")
 
     def __init__(
-        self, message: Message, done: Done | None, request_id: bytes, blobs: Sequence[BlobRow]
+        self,
+        message: Message,
+        done: Done | None,
+        request_id: bytes,
+        blobs: Sequence[BlobRow],
+        rows: Sequence[RowChange] = (),
     ) -> None:
         self.message = message
         self.done = done
         self.request_id = request_id
         self.blobs = blobs
+        self.rows = rows
 
 
 class Dispatcher:
@@ -69,6 +76,7 @@ class Dispatcher:
         *,
         inbox_max: int,
         on_committed: Callable[[Sequence[Message], Batch], None],
+        clock: Clock,
     ) -> None:
         self.state = reactor.state
         self.view = View(reactor.state)
@@ -77,6 +85,7 @@ class Dispatcher:
         self._metrics = metrics
         self._inbox_max = inbox_max
         self._on_committed = on_committed
+        self._clock = clock
         self._requests: deque[_Entry] = deque()
         self._events: deque[_Entry] = deque()
         self._wake = asyncio.Event()
@@ -89,12 +98,22 @@ class Dispatcher:
         self._recent: OrderedDict[bytes, BatchAnswer] = OrderedDict()
         self._available = True
         self._stopping = False
+        self._interrupted = False
         self._moved = asyncio.Event()
+
+    def now_us(self) -> int:
+        """The time that a batch would be decided at now."""
+        return max(self._clock.now_us(), self.state.now_us)
 
     # ---- in ----
 
     def post(self, message: Message, done: Done | None = None) -> None:
-        """An event of nodes, links, timers or the planner. Never refused; bounded by what the links admit."""
+        """An event of nodes, links, timers or the planner. Never refused; bounded by what the links admit.
+
+        After `stop` it is dropped: nobody acknowledges it, so it is told again to whoever leads next.
+        """
+        if self._stopping:
+            return
         self._events.append(_Entry(message, done, b"", ()))
         self._wake.set()
 
@@ -102,6 +121,18 @@ class Dispatcher:
         """Post an event and wait until it has been decided and committed."""
         done: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
         self.post(message, _setter(done))
+        await done
+
+    async def keep(self, rows: Sequence[RowChange], blobs: Sequence[BlobRow] = ()) -> None:
+        """Write rows that are no part of the state (what is known of the log itself) with the next commit.
+
+        Raises `NotNow` once the dispatcher stops.
+        """
+        if self._stopping:
+            raise NotNow
+        done: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
+        self._events.append(_Entry(Tick(), _setter(done), b"", blobs, rows))
+        self._wake.set()
         await done
 
     def request(
@@ -135,8 +166,16 @@ class Dispatcher:
         return answered
 
     async def moved(self) -> None:
-        """Wait until another batch has been committed."""
-        await self._moved.wait()
+        """Wait until another batch has been committed. Raises `NotNow` once `interrupt` was called."""
+        if not self._interrupted:
+            await self._moved.wait()
+        if self._interrupted:
+            raise NotNow
+
+    def interrupt(self) -> None:
+        """Whoever waits for things to happen here need not wait any longer."""
+        self._interrupted = True
+        self._moved.set()
 
     def stop(self) -> None:
         """Take no more requests; `run` returns once the inbox is empty and committed."""
@@ -162,8 +201,9 @@ class Dispatcher:
                 await asyncio.sleep(0)
             answers = self._answers(entries, batch)
             blobs = [blob for entry in entries for blob in entry.blobs]
-            if batch.facts or answers:
-                await self._commit(batch, answers, blobs)
+            rows = [row for entry in entries for row in entry.rows]
+            if batch.facts or answers or rows:
+                await self._commit(batch, answers, blobs, rows)
             self._release(entries, batch)
             # Let readers and writers of links have their turn between two batches.
             await asyncio.sleep(0)
@@ -196,7 +236,7 @@ class Dispatcher:
 
     def _decide(self, entries: list[_Entry]) -> Batch:
         started = time.perf_counter()
-        batch = self._reactor.process((entry.message for entry in entries), time.time_ns() // 1000)
+        batch = self._reactor.process((entry.message for entry in entries), self.now_us())
         self._metrics.stall.observe(time.perf_counter() - started)
         return batch
 
@@ -207,9 +247,13 @@ class Dispatcher:
             if entry.request_id and not isinstance(answer, Refused)
         ]
 
-    async def _commit(self, batch: Batch, answers: list[AnswerRow], blobs: list[BlobRow]) -> None:
+    async def _commit(
+        self, batch: Batch, answers: list[AnswerRow], blobs: list[BlobRow], rows: list[RowChange]
+    ) -> None:
         """One transaction; while the store is away the same batch is tried again and requests are refused."""
         durable = to_store(self.state, batch, answers, blobs)
+        if rows:
+            durable = msgspec.structs.replace(durable, rows=[*durable.rows, *rows])
         tries = 0
         started = time.perf_counter()
         while True:

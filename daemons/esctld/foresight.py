@@ -164,6 +164,10 @@ class Foresight:
         """By predictor `on`, or why it is off."""
         return self._predictors.states()
 
+    def problems(self) -> dict[int, tuple[str, ...]]:
+        """What nodes last reported to be wrong with their hosts."""
+        return self._health.problems()
+
     def predicted(self) -> dict[str, int]:
         """How many nodes each predictor and all together predict now."""
         now = self._recent[-1][1]

@@ -1,27 +1,31 @@
-"""The controller's ends of links: relay items to the driver, reports into the inbox, acknowledgements after the commit."""
+"""The controller's ends of links: relay items to the driver, reports into the inbox, acknowledgements after the commit;
+standbys, whose doors are as good as our own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from esctld.dispatcher import Dispatcher
+from esctld.leadership import Standbys
 from esctld.satellites import LinkedSatellites, status_from_pb
 from eslurm.core.cluster import State
 from eslurm.core.messages import Reports
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.satellite.roster import SatelliteStatus
 from eslurm.core.wire import Report, ReportAck
-from eslurm.ports.door import Answerer, Status
+from eslurm.ports.door import Answerer, DoorError, Status
 from eslurm.ports.link import Link
 from eslurm.relay.blobs import BlobExchange
 from eslurm.relay.book import AddressBook
 from eslurm.relay.driver import RelayDriver
 from eslurm.relay.envelopes import EnvelopeError
 from eslurm.rpc.codec import CodecError, report_ack_to_pb, report_from_pb
-from eslurm.rpc.forward import answer_door_call
+from eslurm.rpc.forward import CallParts, answer_door_call, send_reply
 from eslurm.rpc.principals import Principals
 from eslurm.v1 import link_pb2
 
@@ -50,15 +54,18 @@ class ControllerLinks:
         state: State,
         book: AddressBook,
         satellites: LinkedSatellites,
+        standbys: Standbys,
         principals: Principals,
         caller: Caller,
     ) -> None:
         self._state = state
         self._book = book
         self._satellites = satellites
+        self._standbys = standbys
         self._principals = principals
         self._caller = caller
         self._reports: list[tuple[Link, Report]] = []
+        self._parts: dict[Link, CallParts] = {}
         self._calls: set[asyncio.Task[None]] = set()
 
     def attach(
@@ -73,7 +80,12 @@ class ControllerLinks:
     # ---- LinkSink ----
 
     def on_up(self, link: Link) -> None:
-        """A satellite, or an agent that found none, is there."""
+        """A satellite, a standby, or an agent that found no satellite, is there."""
+        if link.peer.role == "controller":
+            self._parts[link] = CallParts()
+            standby = self._standbys.add(link, time.time_ns() // 1000)
+            log.info("standby %s is linked", standby.name)
+            return
         if link.peer.role != "satellite":
             # Not a reason to call all nodes: with no satellite left, hundreds come within seconds.
             self._driver.on_up(link)
@@ -88,6 +100,11 @@ class ControllerLinks:
 
     def on_down(self, link: Link, reason: str) -> None:
         """It is gone; what it relayed is adopted."""
+        standby = self._standbys.remove(link)
+        if standby is not None:
+            del self._parts[link]
+            log.info("standby %s is gone: %s", standby.name, reason)
+            return
         number = self._satellites.remove(link)
         if number is not None:
             # First: what it had to do must not be given back to it.
@@ -139,11 +156,21 @@ class ControllerLinks:
 
         self._dispatcher.post(Reports(tuple(report for _, report in came)), acknowledge)
 
-    # ---- calls that came through an agent's door ----
+    # ---- calls that came through an agent's or a standby's door ----
 
-    def _call(self, link: Link, call: link_pb2.DoorCall) -> None:
+    def _call(self, link: Link, part: link_pb2.DoorCall) -> None:
+        call: link_pb2.DoorCall | None = part
+        parts = self._parts.get(link)
+        if parts is not None:
+            try:
+                call = parts.join(part, asyncio.get_running_loop().time())
+            except DoorError as error:
+                self._refuse(link, part, error.status, error.text)
+                return
+        if call is None:
+            return
         if len(self._calls) >= DOOR_CALLS_MAX:
-            text = "too many calls through nodes at once: try again in a moment"
+            text = "too many calls through other doors at once: try again in a moment"
             self._refuse(link, call, Status.RESOURCE_EXHAUSTED, text)
             return
         task = asyncio.get_running_loop().create_task(self._answer(link, call), name="door call")
@@ -151,13 +178,14 @@ class ControllerLinks:
         task.add_done_callback(self._calls.discard)
 
     async def _answer(self, link: Link, call: link_pb2.DoorCall) -> None:
-        if not self._may_call(call.uid, call.node):
+        trusted = link.peer.role == "controller"
+        if not trusted and not self._may_call(call.uid, call.node):
             text = f"uid {call.uid} has no job on this node: use a login host"
             self._refuse(link, call, Status.PERMISSION_DENIED, text)
             return
         principal = await self._principals.resolve(call.uid, call.gid)
-        reply = await answer_door_call(call, principal, self._answerer)
-        link.send(link_pb2.Item(door_reply=reply))
+        reply = await answer_door_call(call, principal, self._answerer, "socket" if trusted else "agent")
+        await send_reply(link, reply, in_parts=trusted)
 
     def _may_call(self, uid: int, number: int) -> bool:
         """Only who holds an allocation on the node now; its agent process may serve several nodes."""

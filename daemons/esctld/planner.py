@@ -59,7 +59,7 @@ class Planner:
     def earliest_us(self, spec: JobSpec) -> int | None:
         """When such a job could start if it were alone in the queue; None if not with the nodes in service."""
         assert self._dispatcher is not None
-        return earliest_start_us(self._dispatcher.state, spec, time.time_ns() // 1000)
+        return earliest_start_us(self._dispatcher.state, spec, self._dispatcher.now_us())
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -80,7 +80,7 @@ class Planner:
 
     async def _cycle(self, dispatcher: Dispatcher) -> Plan:
         state = dispatcher.state
-        now_us = max(time.time_ns() // 1000, state.now_us)
+        now_us = dispatcher.now_us()
         slices = plan_slices(state, now_us, self.promises, LIMITS)
         spent = 0.0
         while True:

@@ -17,6 +17,7 @@ import msgspec
 from esctld import requests
 from esctld.accounting import account
 from esctld.dispatcher import Dispatcher, InboxFull, NotNow
+from esctld.leadership import Leadership
 from esctld.planner import Planner
 from esctld.trees import TreeQueries
 from esctld.views import Queries
@@ -38,12 +39,17 @@ from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.step.model import StepState
 from eslurm.ports.door import Caller, DoorError, Status
-from eslurm.ports.store import BlobRow, Store
+from eslurm.ports.store import BlobRow, Store, StoreUnavailable
 from eslurm.relay.blobs import BlobCache
 from eslurm.v1 import controller_pb2 as pb
 
 WAIT_MAX_S = 60
 SPECS_PER_SLICE = 100
+FULL_RETRY_S = 0.25
+WAITING_FEW = 16
+LOOK_S = 0.0005
+"""Every commit wakes all who wait. Beyond a few, each looks only so often that all together look 2,000 times a second."""
+STORE_AWAY = "the job store does not answer at present: try again in a moment"
 
 _answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
 
@@ -59,6 +65,7 @@ class ControllerService:
         trees: TreeQueries,
         store: Store,
         blobs: BlobCache,
+        leadership: Leadership,
         owner: str,
     ) -> None:
         self._dispatcher = dispatcher
@@ -67,8 +74,10 @@ class ControllerService:
         self._trees = trees
         self._store = store
         self._blobs = blobs
+        self._leadership = leadership
         self._owner = owner
         self._started_us = time.time_ns() // 1000
+        self._waiting = 0
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
             "Ping": self._ping,
             "Submit": self._submit,
@@ -89,14 +98,23 @@ class ControllerService:
             "Config": self._config,
             "CreateStep": self._create_step,
             "WaitStep": self._wait_step,
+            "Controllers": self._controllers,
+            "Takeover": self._takeover,
         }
+
+    def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
+        """One more call, answered by a part of its own."""
+        self._handlers[name] = handler
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
         """Answer one call of the method table. Raises `Refused` or `DoorError`."""
         handler = self._handlers.get(method.name)
         if handler is None:
             raise DoorError(Status.UNIMPLEMENTED, f"{method.name} is not known to this controller")
-        return await handler(request, caller)
+        try:
+            return await handler(request, caller)
+        except StoreUnavailable:
+            raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
 
     # ---- changing ----
 
@@ -111,12 +129,12 @@ class ControllerService:
             answer = await asyncio.shield(self._dispatcher.request(message, caller.request_id, blobs))
         except InboxFull:
             raise DoorError(
-                Status.RESOURCE_EXHAUSTED, "too many requests are waiting: try again in a moment"
+                Status.RESOURCE_EXHAUSTED,
+                "too many requests are waiting: try again in a moment",
+                FULL_RETRY_S,
             ) from None
         except NotNow:
-            raise DoorError(
-                Status.UNAVAILABLE, "the job store does not answer at present: try again in a moment"
-            ) from None
+            raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
         if isinstance(answer, Refused):
             raise answer
         return answer
@@ -196,6 +214,14 @@ class ControllerService:
             layout=[pb.StepNode(name=name, tasks=tasks) for name, tasks in answer.layout],
         )
 
+    async def _takeover(self, request: pb.TakeoverRequest, caller: Caller) -> pb.TakeoverReply | bytes:
+        """A retry gets its first answer, from the new leader, too."""
+        if caller.retry and caller.request_id:
+            stored = await self._store.lookup_request(caller.request_id)
+            if stored is not None:
+                return stored
+        return self._leadership.hand_over(request.to, caller.request_id)
+
     # ---- reading ----
 
     async def _ping(self, request: pb.PingRequest, caller: Caller) -> pb.PingReply:
@@ -221,12 +247,25 @@ class ControllerService:
         """Answers when every named job has ended, or after `timeout_s` with how they stand."""
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
         while not self._all_ended(request) and asyncio.get_running_loop().time() < deadline:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._dispatcher.moved()
-            except TimeoutError:
+            if not await self._moved_by(deadline):
                 break
         return await self._queries.jobs(pb.JobsRequest(jobs=request.jobs, finished_too=True))
+
+    async def _moved_by(self, deadline: float) -> bool:
+        """Wait until something was committed; false when nothing was before the deadline (of the loop's clock)."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._dispatcher.moved()
+                if self._waiting > WAITING_FEW:
+                    await asyncio.sleep(self._waiting * LOOK_S)
+        except TimeoutError:
+            return False
+        except NotNow:
+            raise DoorError(Status.UNAVAILABLE, "the controller stops: try again in a moment") from None
+        finally:
+            self._waiting -= 1
+        return True
 
     def _all_ended(self, request: pb.WaitJobsRequest) -> bool:
         jobs = self._dispatcher.view.jobs
@@ -257,6 +296,9 @@ class ControllerService:
         shown = json.dumps(msgspec.to_builtins(_named(state.config)))
         return pb.ConfigReply(revision=state.config_revision, json=shown)
 
+    async def _controllers(self, request: pb.ControllersRequest, caller: Caller) -> pb.ControllersReply:
+        return pb.ControllersReply(controllers=self._leadership.controllers(), now_us=time.time_ns() // 1000)
+
     async def _accounting(self, request: pb.AccountingRequest, caller: Caller) -> pb.AccountingReply:
         return await account(self._store, self._owner, request)
 
@@ -275,10 +317,7 @@ class ControllerService:
                     for node, text in step.failed
                 ]
                 return pb.StepReply(state=step.state.value, failed=failed)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._dispatcher.moved()
-            except TimeoutError:
+            if not await self._moved_by(deadline):
                 return pb.StepReply(state=step.state.value)
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 
 from esctld.planner import Planner
-from esctld.replies import job_info, node_info
 from eslurm.core.cluster import State
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL, JobState
@@ -20,6 +19,7 @@ from eslurm.core.records import decode_job
 from eslurm.core.view import View
 from eslurm.ports.store import QUERY_VALUES_MAX, Store
 from eslurm.rpc.codec import varint
+from eslurm.rpc.infos import job_info, node_info, partition_info, partitions_of_nodes
 from eslurm.v1 import controller_pb2 as pb
 
 LINES_PER_SLICE = 100
@@ -112,10 +112,7 @@ class Queries:
     def nodes(self, request: pb.NodesRequest) -> pb.NodesReply:
         """Nodes and partitions, in configured order."""
         state = self._state
-        inside: dict[str, list[str]] = {}
-        for partition in state.config.partitions:
-            for name in partition.nodes:
-                inside.setdefault(name, []).append(partition.name)
+        inside = partitions_of_nodes(state)
         wanted = set(request.names)
         reply = pb.NodesReply(revision=self._view.revision, now_us=time.time_ns() // 1000)
         for number in sorted(self._view.nodes):
@@ -129,17 +126,7 @@ class Queries:
                 continue
             jobs = sorted(state.jobs_on.get(number, ()))
             reply.nodes.append(node_info(state, node, partitions, jobs))
-        for partition in state.config.partitions:
-            reply.partitions.append(
-                pb.PartitionInfo(
-                    name=partition.name,
-                    is_default=partition.default,
-                    up=partition.up,
-                    time_limit_max_s=partition.time_limit_max_s,
-                    time_limit_default_s=partition.time_limit_default_s,
-                    nodes=len(partition.nodes),
-                )
-            )
+        reply.partitions.extend(map(partition_info, state.config.partitions))
         return reply
 
     def satellites(self) -> pb.SatellitesReply:

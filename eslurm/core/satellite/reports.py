@@ -1,8 +1,8 @@
 """Reports on their way through a satellite: gathered upwards, their acknowledgements routed back (E-05).
 
 A satellite keeps no state: everything here may be lost at any moment, and the agents send again. Invariants:
-a report waits here at most once however often it was sent, at most `queued_max` wait, and a route is
-forgotten with its link.
+a report waits here at most once however often it was sent, at most `queued_max` wait (and as many more have gone up
+without an acknowledgement yet), and a route is forgotten with its link.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ class ForProcess(Protocol):
     @property
     def process(self) -> str: ...
 
+    @property
+    def seqs(self) -> Iterable[int]: ...
+
 
 ReportT = TypeVar("ReportT", bound=Numbered)
 AckT = TypeVar("AckT", bound=ForProcess)
@@ -48,6 +51,8 @@ class ReportRouter(Generic[ReportT]):
         self._batch_max = batch_max
         self._queued_max = queued_max
         self._queued: dict[tuple[str, int], ReportT] = {}
+        self._sent: dict[str, dict[int, ReportT]] = {}
+        self._sent_count = 0
         self._routes: dict[str, Peer] = {}
         self._due_us: int | None = None
         self._is_up = False
@@ -68,19 +73,31 @@ class ReportRouter(Generic[ReportT]):
         """Acknowledgements from the controller, each with the link it goes to; unknown processes' are dropped."""
         routed = []
         for ack in acks:
+            self._settle(ack)
             peer = self._routes.get(ack.process)
             if peer is not None:
                 routed.append((peer, ack))
         return routed
 
     def on_controller(self, is_up: bool) -> None:
-        """The way up is there, or is not; what waits goes out with the next `take`."""
+        """There is a way up, perhaps to another controller, or there is none; what waits goes out with the next `take`.
+
+        What the one before did not acknowledge goes again: it may never have been committed.
+        """
         self._is_up = is_up
+        if is_up and self._sent:
+            again = {(name, seq): report for name, sent in self._sent.items() for seq, report in sent.items()}
+            self._queued = again | self._queued
+            self._sent = {}
+            self._sent_count = 0
+            self._due_us = 0
 
     def on_link_down(self, peer: Peer) -> None:
         """The link to an agent process ended: it finds another way, and nothing can be said to it here."""
         for process in [process for process, source in self._routes.items() if source == peer]:
             del self._routes[process]
+            # It sends again itself, on its new way.
+            self._sent_count -= len(self._sent.pop(process, ()))
 
     def take(self, now_us: int) -> tuple[ReportT, ...]:
         """The next batch to send up, oldest first; empty while it is not due or there is no way up."""
@@ -88,8 +105,26 @@ class ReportRouter(Generic[ReportT]):
             return ()
         keys = [key for key, _ in zip(self._queued, range(self._batch_max), strict=False)]
         batch = tuple(self._queued.pop(key) for key in keys)
+        for report in batch:
+            self._remember(report)
         self._due_us = now_us if self._queued else None
         return batch
+
+    def _remember(self, report: ReportT) -> None:
+        # One more than there is room for is left to its agent, which sends again.
+        if report.process in self._routes and self._sent_count < self._queued_max:
+            sent = self._sent.setdefault(report.process, {})
+            self._sent_count += report.seq not in sent
+            sent[report.seq] = report
+
+    def _settle(self, ack: AckT) -> None:
+        sent = self._sent.get(ack.process)
+        if sent is None:
+            return
+        for seq in ack.seqs:
+            self._sent_count -= sent.pop(seq, None) is not None
+        if not sent:
+            del self._sent[ack.process]
 
     def next_due_us(self) -> int | None:
         """When `take` has something; None while there is nothing or no way up."""

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from esctld.clock import Clock
 from esctld.dispatcher import Dispatcher, InboxFull, NotNow
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
@@ -66,6 +67,7 @@ class Bench:
             ControllerMetrics(),
             inbox_max=inbox_max,
             on_committed=lambda messages, batch: self.committed.append(batch),
+            clock=Clock(),
         )
 
     async def __aenter__(self) -> Bench:

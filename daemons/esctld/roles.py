@@ -1,0 +1,144 @@
+"""One controller process and its roles: standby until it leads, standby again when it has handed over.
+
+Invariant: the door for commands is open in every role and between two of them; what it cannot answer it refuses as
+UNAVAILABLE, so commands try again. A process has one role at a time, and nothing of a former role runs beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+from esctld.collector import give_back_to_collector
+from esctld.daemon import OWNER, Controller, ControllerOptions
+from esctld.leaderlink import NOBODY, LeaderLink
+from esctld.leadership import Lead, give_up
+from esctld.standby import Standby
+from eslurm.ports.door import Answered, Answerer, Caller, Status
+from eslurm.ports.store import FenceLost, Store
+from eslurm.rpc.gate import Gate
+from eslurm.rpc.methods import Method
+from eslurm.rpc.options import split_endpoint
+from eslurm.rpc.principals import Principals
+from eslurm.rpc.unix_door import UnixDoor
+from eslurm.telemetry.metrics import ControllerMetrics
+
+log = logging.getLogger("esctld")
+
+
+class DoorSwitch:
+    """The `Answerer` of the process' door: whoever answers in its present role."""
+
+    def __init__(self) -> None:
+        self._answerer: Answerer | None = None
+
+    def lead_to(self, answerer: Answerer | None) -> None:
+        """From now on calls go here; None: they are refused for the moment."""
+        self._answerer = answerer
+
+    async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
+        """See `ports.door.Answerer`."""
+        if self._answerer is None:
+            return Answered(Status.UNAVAILABLE, NOBODY, b"")
+        return await self._answerer.answer(method, payload, caller)
+
+
+class ControllerProcess:
+    """Make it inside the running loop; `run` returns after `stop`, or raises what ends the process."""
+
+    def __init__(self, options: ControllerOptions, store: Store) -> None:
+        self._options = options
+        self._store = store
+        self._stopped = asyncio.Event()
+        self._principals = Principals()
+        self._metrics = ControllerMetrics()
+        self._switch = DoorSwitch()
+        self._door = UnixDoor(options.socket, self._switch, self._principals)
+
+    def stop(self) -> None:
+        """End `run` in good order."""
+        self._stopped.set()
+
+    async def run(self, ready: asyncio.Future[str]) -> None:
+        """Stand by, lead, stand by again ... `ready` gets the endpoint once it leads or could lead at any moment."""
+        endpoint = with_port(self._options.listen or self._options.config.controller.listen)
+
+        def announce() -> None:
+            if not ready.done():
+                ready.set_result(endpoint)
+
+        try:
+            # First: two processes of one name would push each other out for ever.
+            await self._door.start()
+            while (lead := await self._stand_by(endpoint, announce)) is not None:
+                await self._lead(lead, announce)
+                if self._stopped.is_set():
+                    return
+                give_back_to_collector()
+        finally:
+            await self._door.stop()
+            self._principals.close()
+
+    async def _stand_by(self, endpoint: str, announce: Any) -> Lead | None:
+        """Until it leads; None when it is stopped before."""
+        options = self._options
+
+        def link(on_lost: Any) -> LeaderLink:
+            return LeaderLink(
+                options.config.cluster.name, OWNER, options.name, endpoint, options.key, on_lost
+            )
+
+        standby = Standby(
+            self._store, OWNER, options.name, endpoint, options.lease_us, link, on_warm=announce
+        )
+        self._switch.lead_to(standby.door)
+        won = asyncio.create_task(standby.run(), name="standby")
+        stopped = asyncio.create_task(self._stopped.wait(), name="stop")
+        try:
+            await asyncio.wait({won, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return won.result() if won.done() else None
+        finally:
+            self._switch.lead_to(None)
+            for task in (won, stopped):
+                task.cancel()
+            await asyncio.gather(won, stopped, return_exceptions=True)
+
+    async def _lead(self, lead: Lead, announce: Any) -> None:
+        controller = Controller(
+            self._options.read_again(), self._store, lead, self._principals, self._metrics, self._stopped
+        )
+
+        def serving(gate: Gate) -> None:
+            self._switch.lead_to(gate)
+            log.info("serving %s", self._options.socket)
+            announce()
+
+        try:
+            await controller.run(serving)
+        except FenceLost:
+            raise
+        except Exception:
+            await give_up(self._store)
+            raise
+        finally:
+            self._switch.lead_to(None)
+
+
+def with_port(endpoint: str) -> str:
+    """The endpoint with a port that is free now, if any will do: others are to know it before it is listened at.
+
+    Raises OSError that names the endpoint, ValueError when it is malformed.
+    """
+    host, port = split_endpoint(endpoint)
+    if port:
+        return endpoint
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen at {endpoint}: {error.strerror}") from None
+        port = probe.getsockname()[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

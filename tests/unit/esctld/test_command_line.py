@@ -1,0 +1,44 @@
+"""What `esctld` refuses before it touches anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from esctld.__main__ import main
+from esctld.daemon import ControllerOptions
+from eslurm.config import parse_config
+
+CONFIG = b"""
+[cluster]
+name = "test"
+[controller]
+listen = "127.0.0.1:6820"
+lease_s = 1.5
+[[nodes]]
+names = "cn1"
+cores = 1
+memory_mib = 100
+[[partition]]
+name = "main"
+"""
+
+
+@pytest.mark.parametrize("name", ["", "../main", "a b", "x" * 33, "-c2"])
+def test_a_name_that_cannot_be_part_of_a_file_name_is_refused(name: str, tmp_path: Path) -> None:
+    words = ["--config", str(tmp_path / "none.toml"), "--state-dir", str(tmp_path), f"--name={name}"]
+    ran = CliRunner().invoke(main, words)
+    assert ran.exit_code == 2
+    assert f"--name: '{name}' is no name" in ran.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "socket"), [("main", "esctld.sock"), ("c2", "esctld-c2.sock")])
+def test_each_controller_has_its_own_socket(name: str, socket: str) -> None:
+    options = ControllerOptions(
+        parse_config(CONFIG, "test"), Path("/eslurm.toml"), Path("/state"), b"key", name
+    )
+    assert options.socket == Path("/state") / socket
+    assert options.lease_us == 1_500_000

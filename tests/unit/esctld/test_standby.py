@@ -1,0 +1,246 @@
+"""A standby leads when it may, from exactly where the log stands, and never otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from esctld.leadership import Lead
+from esctld.roles import DoorSwitch, with_port
+from esctld.standby import Standby
+from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.store import Claim, FenceLost, Leader, StoreUnavailable
+from eslurm.rpc import methods
+from eslurm.store.image import StoreImage
+from eslurm.store.memory import MemoryStore
+from tests.support.loops import run
+from tests.unit.core.mirror import picture
+from tests.unit.esctld.leading import CLUSTER, LEASE_US, OWNER, LeadingController
+from tests.unit.esctld.test_dispatcher import ALICE, submission
+from tests.unit.rpc.kit import until
+
+LEASE_S = LEASE_US / 1e6
+PATIENCE_S = 20.0
+
+
+class NoLink:
+    """Where a standby's calls would go."""
+
+    def __init__(self) -> None:
+        self.followed: list[Leader] = []
+        self.closed = False
+
+    def follow(self, leader: Leader) -> None:
+        self.followed.append(leader)
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def answer(self, method: Any, payload: bytes, caller: Caller) -> Answered:
+        return Answered(Status.OK, "", b"leader")
+
+
+class Watching:
+    """One standby on an image, as a task."""
+
+    def __init__(self, image: StoreImage, name: str, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore(image, CLUSTER)
+        self.link = NoLink()
+        self.warm = asyncio.Event()
+        self.look: Callable[[], None] = lambda: None
+
+        def link(on_lost: Callable[[], None]) -> Any:
+            self.look = on_lost
+            return self.link
+
+        self.standby = Standby(self.store, OWNER, name, f"{name}:1", LEASE_US, link, self.warm.set)
+        self.task = asyncio.create_task(self.standby.run())
+
+    async def lead(self) -> Lead:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.task
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def beat(image: StoreImage, epoch: int, leases: float) -> None:
+    """A living leader for so many leases."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + leases * LEASE_S
+    while loop.time() < until_s:
+        image.renew(OWNER, epoch)
+        await asyncio.sleep(LEASE_S / 16)
+
+
+def test_an_empty_store_is_led_at_once() -> None:
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        lead = await Watching(image, "c1").lead()
+        assert (lead.epoch, lead.state.revision) == (1, 0)
+        assert image.leader(OWNER).holder == "c1" and image.leader(OWNER).endpoint == "c1:1"
+
+    run(main())
+
+
+def test_a_standby_follows_and_leaves_a_living_leader_alone() -> None:
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image) as leader:
+            watching = Watching(image, "c2")
+            for number in range(5):
+                await leader.dispatcher.request(submission(f"job{number}"))
+            await beat(image, leader.epoch, 3)
+            assert watching.warm.is_set() and not watching.task.done()
+            await leader.store.release("c2")
+            watching.look()
+            lead = await watching.lead()
+            assert lead.epoch == leader.epoch + 1
+            assert picture(lead.state) == picture(leader.state)
+            assert watching.link.closed
+
+    run(main())
+
+
+def test_a_silent_leader_is_followed_after_its_lease() -> None:
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image) as leader:
+            began_s = asyncio.get_running_loop().time()
+            lead = await Watching(image, "c2").lead()
+            assert asyncio.get_running_loop().time() - began_s >= LEASE_S
+            assert picture(lead.state) == picture(leader.state)
+            with pytest.raises(FenceLost):
+                await leader.store.renew()
+
+    run(main())
+
+
+def test_of_two_standbys_one_leads() -> None:
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image) as leader:
+            both = [Watching(image, name) for name in ("c2", "c3")]
+            await asyncio.wait([one.task for one in both], return_when=asyncio.FIRST_COMPLETED)
+            [winner] = [one for one in both if one.task.done()]
+            [other] = [one for one in both if one is not winner]
+            await beat(image, leader.epoch + 1, 2)
+            assert not other.task.done()
+            assert (await winner.lead()).epoch == leader.epoch + 1
+            await other.end()
+
+    run(main())
+
+
+class SlowStore(MemoryStore):
+    """The log cannot be read for some time; meanwhile another controller may lead."""
+
+    fails = 0
+    usurper: MemoryStore | None = None
+
+    def load_unfinished(self, owner: str, chunk_rows: int = 1000):  # type: ignore[no-untyped-def]
+        if self.fails:
+            self.fails -= 1
+            raise StoreUnavailable("away")
+        return super().load_unfinished(owner, chunk_rows)
+
+    async def open(self, owner: str, claim: Claim | None = None) -> int:
+        epoch = await super().open(owner, claim)
+        if self.usurper is not None:
+            await self.usurper.open(owner)
+        return epoch
+
+
+def test_the_lease_is_renewed_while_the_state_is_being_read() -> None:
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image, "c2") as leader:
+            store = SlowStore(image, CLUSTER)
+            store.fails = 2
+            # Its own name in the row: it claims at once and has still to load everything.
+            lead = await Watching(image, "c2", store).lead()
+            assert lead.epoch == leader.epoch + 1
+            assert image.leader(OWNER).beat > 0
+
+    run(main())
+
+
+def test_a_lead_that_was_lost_while_preparing_is_none() -> None:
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image, "c2"):
+            store = SlowStore(image, CLUSTER)
+            store.usurper = MemoryStore(image, CLUSTER)
+            with pytest.raises(FenceLost):
+                await Watching(image, "c2", store).lead()
+            assert not image.leader(OWNER).released
+
+    run(main())
+
+
+class AwayStore(MemoryStore):
+    """Not there until told."""
+
+    away = True
+
+    async def leader(self, owner: str) -> Leader:
+        if self.away:
+            raise StoreUnavailable("away")
+        return await super().leader(owner)
+
+
+def test_a_store_that_was_away_gives_the_leader_its_lease_anew() -> None:
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image) as leader:
+            store = AwayStore(image, CLUSTER)
+            watching = Watching(image, "c2", store)
+            await asyncio.sleep(2 * LEASE_S)
+            assert not watching.task.done()
+            store.away = False
+            await beat(image, leader.epoch, 2)
+            assert not watching.task.done()
+            await watching.end()
+
+    run(main())
+
+
+def test_a_standby_that_is_stopped_while_it_prepares_lets_go() -> None:
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image, "c2"):
+            store = SlowStore(image, CLUSTER)
+            store.fails = 1_000
+            watching = Watching(image, "c2", store)
+            await until(lambda: store.fails < 1_000)
+            await watching.end()
+            assert image.leader(OWNER).released
+
+    run(main())
+
+
+def test_the_door_answers_by_role_and_never_hangs_between_two() -> None:
+    async def main() -> None:
+        switch = DoorSwitch()
+        caller = Caller(ALICE, b"", False, 1_000_000, "socket")
+        refused = await switch.answer(methods.PING, b"", caller)
+        assert refused.status is Status.UNAVAILABLE and "no controller leads" in refused.text
+        switch.lead_to(NoLink())
+        assert (await switch.answer(methods.PING, b"", caller)).reply == b"leader"
+
+    run(main())
+
+
+def test_an_endpoint_is_known_before_anybody_listens_there() -> None:
+    assert with_port("127.0.0.1:6820") == "127.0.0.1:6820"
+    host, _, port = with_port("127.0.0.1:0").rpartition(":")
+    assert host == "127.0.0.1" and int(port) > 0
+    with pytest.raises(OSError, match=r"192\.0\.2\.1"):
+        with_port("192.0.2.1:0")
