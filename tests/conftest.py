@@ -20,6 +20,12 @@ pytest_plugins = (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--upgrade-from", metavar="DIRECTORY", help="sources of the release that a cluster is upgraded from"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not config.pluginmanager.hasplugin("timeout") or float(config.getini("timeout") or 0) <= 0:
         raise pytest.UsageError(

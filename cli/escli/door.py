@@ -1,4 +1,4 @@
-"""The way from a command to the controller: which socket, and what its failures mean to a person.
+"""The way from a command to the controllers: which sockets, and what their failures mean to a person.
 
 Imports nothing at start but what every command needs; the client is imported when it is called.
 """
@@ -13,39 +13,65 @@ from escli.program import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from escli.options import Words
     from eslurm.rpc.unix_client import Client
 
+SOCKET = "esctld.sock"
+"""The first controller's; those of others are called `esctld-NAME.sock`."""
 SYSTEM_SOCKET = "/run/eslurm/esctld.sock"
 TIMEOUT_S = 30.0
+GIVE_UP_S = 600.0
+"""How long a command that waits for something goes on while no controller answers."""
 _DEADLINE_EXCEEDED = 4
 _UNAVAILABLE = 14
 _PATIENCE_FIRST_S = 1.0
 _PATIENCE_S = 10.0
+_OTHERS_BEGIN = "esctld-"
+_OTHERS_END = ".sock"
 
 
-def find_socket(option: str, environ: Mapping[str, str]) -> str:
-    """The socket to talk to: `--socket`, ESLURM_SOCKET, this user's own cluster, or the machine's.
+def find_sockets(option: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The sockets to talk to: `--socket`, ESLURM_SOCKET (several as `a:b`), this user's own cluster, or the machine's.
 
-    Raises CommandFailed (unreachable) when there is none.
+    Of a cluster's own directory only as many as are needed to find one that is there: see `sockets_in`. Raises
+    CommandFailed (unreachable) when there is none.
     """
     named = option or environ.get("ESLURM_SOCKET", "")
     if named:
-        if not os.path.exists(named):
+        paths = tuple(path for path in named.split(":") if path)
+        # Within a job whoever made the socket is only being restarted: the client waits for it.
+        in_job = not option and "SLURM_JOB_ID" in environ
+        if not in_job and not any(map(os.path.exists, paths)):
             where = "--socket" if option else "ESLURM_SOCKET"
             raise CommandFailed(
                 exits.UNREACHABLE, f"there is no socket {named} ({where}): is its cluster up?"
             )
-        return named
-    own = os.path.join(state_dir(environ), "esctld.sock")
+        return paths
+    own = os.path.join(state_dir(environ), SOCKET)
     for path in (own, SYSTEM_SOCKET):
         if os.path.exists(path):
-            return path
+            return (path,)
+        others = sockets_in(os.path.dirname(path))
+        if others:
+            return (path, *others)
     raise CommandFailed(
         exits.UNREACHABLE, f"no cluster here (no {own}): start one with `eslurm up`, or name its --socket"
+    )
+
+
+def sockets_in(directory: str) -> tuple[str, ...]:
+    """The sockets of the controllers beside the first one, by their names in this directory."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return ()
+    return tuple(
+        os.path.join(directory, name)
+        for name in sorted(names)
+        if name.startswith(_OTHERS_BEGIN) and name.endswith(_OTHERS_END)
     )
 
 
@@ -56,7 +82,10 @@ def state_dir(environ: Mapping[str, str]) -> str:
 
 def open_door(given: Words, command: str) -> Door:
     """The door that a command's options and its process's environment name."""
-    return Door(find_socket(given.text("socket"), os.environ), command)
+    option = given.text("socket")
+    paths = find_sockets(option, os.environ)
+    is_named = bool(option or os.environ.get("ESLURM_SOCKET"))
+    return Door(paths, command, "" if is_named else os.path.dirname(paths[0]))
 
 
 class Raw:
@@ -92,12 +121,26 @@ SUBMIT = RawMethod("Submit", 2, True)
 
 
 class Door:
-    """Calls of one command. Each raises CommandFailed with the text and exit code to end with."""
+    """Calls of one command. Each raises CommandFailed with the text and exit code to end with.
 
-    def __init__(self, path: str, command: str) -> None:
-        self.path = path
+    `directory`: where more sockets are looked for when none of `paths` answers; empty: nowhere.
+    """
+
+    def __init__(self, paths: Sequence[str], command: str, directory: str = "") -> None:
+        self._paths = tuple(paths)
+        self._directory = directory
         self._command = command
         self._client: Client | None = None
+        self._told = False
+
+    @property
+    def path(self) -> str:
+        """The socket in use, or to be tried first."""
+        return self._client.path if self._client is not None else self._paths[0]
+
+    def another(self) -> Door:
+        """A door to the same cluster with a connection of its own, for another thread."""
+        return Door(self._paths, self._command, self._directory)
 
     def __enter__(self) -> Door:
         return self
@@ -140,23 +183,34 @@ class Door:
             raise CommandFailed(exits.UNREACHABLE, text) from None
 
     def _patiently(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
-        """Call; when nobody is there at first, say so once and go on trying: a controller starts in seconds."""
+        """Call; when nobody is there, say so once and go on trying: a controller starts in seconds."""
         from eslurm.ports.door import DoorUnreachable
-        from eslurm.rpc.unix_client import Client
 
         if request_id is None and method.mutating:
             request_id = os.urandom(16)
-        first = self._client is None
-        client = self._client = self._client or Client(self.path, _PATIENCE_FIRST_S)
+        self._client = self._client or self._new_client(_PATIENCE_FIRST_S)
         try:
-            return client.call(method, request, timeout_s, request_id)
+            return self._client.call(method, request, timeout_s, request_id)
         except DoorUnreachable as silence:
-            if not first or silence.maybe_done:
+            if silence.maybe_done:
                 raise
-        warn(self._command, "the controller does not answer (is it starting?); trying again")
-        client.close()
-        client = self._client = Client(self.path, min(timeout_s, _PATIENCE_S))
-        return client.call(method, request, timeout_s, request_id)
+        if not self._told:
+            self._told = True
+            warn(self._command, "the controller does not answer (is it starting?); trying again")
+        self._client.close()
+        self._client = self._new_client(min(timeout_s, _PATIENCE_S))
+        return self._client.call(method, request, timeout_s, request_id)
+
+    def _new_client(self, patience_s: float) -> Client:
+        from eslurm.rpc.unix_client import Client
+
+        directory = self._directory
+        return Client(self._paths, patience_s, (lambda: sockets_in(directory)) if directory else None)
+
+
+def is_away(failure: CommandFailed) -> bool:
+    """Whether a call failed because no controller answered in time: one may be back, or another lead, in a moment."""
+    return failure.code in (exits.UNREACHABLE, exits.UNKNOWN_OUTCOME)
 
 
 def _unknown_outcome(method: Any, why: str) -> CommandFailed:

@@ -1,11 +1,22 @@
-"""`esctl`: look closely at jobs, nodes, partitions, satellites and the configuration, and change them."""
+"""`esctl`: look closely at jobs, nodes, partitions, satellites and the configuration, and change them; hand over."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from escli import broadcasts, changes, exits, program, satellites, show, tree_report
+from escli import (
+    broadcasts,
+    changes,
+    controllers,
+    doctor,
+    exits,
+    log_export,
+    program,
+    satellites,
+    show,
+    tree_report,
+)
 from escli.as_json import to_json
 from escli.door import Door, open_door
 from escli.esqueue import job_refs, split_jobs
@@ -149,7 +160,10 @@ ACTIONS: Mapping[str, Action] = {
     "resume": _resume,
     "down": _down,
     "satellite": satellites.control,
+    "takeover": controllers.takeover,
     "broadcast": broadcasts.broadcast,
     "tree": tree_report.tree,
+    "log": log_export.control,
+    "doctor": doctor.check,
     "ping": _ping,
 }

@@ -1,10 +1,10 @@
-"""`esinfo`: partitions and nodes by state, nodes out of service, satellites."""
+"""`esinfo`: partitions and nodes by state, nodes out of service, satellites, controllers."""
 
 from __future__ import annotations
 
 import sys
 
-from escli import clock, exits, program, satellites
+from escli import clock, controllers, exits, program, satellites
 from escli.door import open_door
 from escli.tables import Column, render
 from eslurm.compat.durations import format_time_limit
@@ -38,6 +38,9 @@ def _info(given: Words) -> int:
     with open_door(given, COMMAND) as door:
         if given.has("satellites"):
             satellites.print_table(door, given)
+            return exits.OK
+        if given.has("controllers"):
+            controllers.print_table(door, given)
             return exits.OK
         reply = door.call("Nodes", pb.NodesRequest(names=names, partition=given.text("partition")))
     if given.has("json"):
@@ -74,11 +77,12 @@ def _table(given: Words, nodes: Sequence[Any], partitions: Sequence[Any]) -> str
     if given.has("list-reasons"):
         return _reasons(nodes, header)
     if given.has("Node"):
-        return _by_node(nodes, header, is_long=given.has("long"))
-    return _by_partition(nodes, partitions, header, is_long=given.has("long"))
+        return by_node(nodes, header, is_long=given.has("long"))
+    return by_partition(nodes, partitions, header, is_long=given.has("long"))
 
 
-def _by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, *, is_long: bool) -> str:
+def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, *, is_long: bool) -> str:
+    """One line for each partition and state of its nodes."""
     columns = [
         Column("PARTITION"),
         Column("AVAIL"),
@@ -120,7 +124,8 @@ def _capacity(group: Sequence[Any]) -> list[str]:
     return [f"{used}/{total}", format_memory(smallest) + more]
 
 
-def _by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
+def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
+    """One line for each node."""
     columns = [Column("NODE"), Column("PARTITION"), Column("STATE"), Column("CORES(A/T)", right=True)]
     if is_long:
         columns += [Column("MEMORY(A/T)", right=True), Column("JOBS"), Column("SINCE"), Column("REASON")]

@@ -7,15 +7,16 @@ import sys
 import time
 
 from escli import exits, program
-from escli.door import open_door
+from escli.door import GIVE_UP_S, is_away, open_door
+from escli.failures import CommandFailed
 from eslurm.compat.errors import OptionError
 from eslurm.compat.jobrefs import NO_TASK, parse_job_refs
 from eslurm.compat.states import parse_states
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
 
     from escli.options import Words
 
@@ -34,13 +35,27 @@ def _queue(given: Words) -> int:
     shape = _shape(given)
     request = _request(given)
     with open_door(given, COMMAND) as door:
-        while True:
-            text = _render(door.call("Jobs", request), given, shape)
-            if not pause_s:
-                sys.stdout.write(text)
-                return exits.OK
-            _redraw(text, pause_s)
-            time.sleep(pause_s)
+        text = _render(door.call("Jobs", request), given, shape)
+        if pause_s:
+            _watch(lambda: _render(door.call("Jobs", request), given, shape), text, pause_s)
+        sys.stdout.write(text)
+        return exits.OK
+
+
+def _watch(look: Callable[[], str], text: str, pause_s: float) -> NoReturn:
+    """Show what there is, again and again. A controller that is away for a while ends nothing."""
+    heard_s = time.monotonic()
+    while True:
+        _redraw(text, pause_s)
+        time.sleep(pause_s)
+        try:
+            text = look()
+        except CommandFailed as failure:
+            if not is_away(failure) or time.monotonic() - heard_s > GIVE_UP_S:
+                raise
+            text = f"{failure.text}; trying again\n"
+        else:
+            heard_s = time.monotonic()
 
 
 def _redraw(text: str, pause_s: float) -> None:

@@ -16,7 +16,7 @@ import time
 from types import FrameType
 
 from escli import exits, program
-from escli.door import Door, open_door
+from escli.door import GIVE_UP_S, Door, is_away, open_door
 from escli.failures import CommandFailed
 from escli.step_output import LineWriter, StepOutput
 from eslurm.compat.environment import describes_a_job, encode_environment
@@ -155,12 +155,12 @@ def _tasks_by_node(layout: Sequence[Any]) -> dict[str, int]:
 class _Launch:
     """Asks in a thread of its own what became of the launch: the answer may take as long as the slowest node."""
 
-    def __init__(self, path: str, step: Any) -> None:
+    def __init__(self, door: Door, step: Any) -> None:
         self.heard, self._tell = socket.socketpair()
         self.failed: list[tuple[str, str]] = []
         self.state = "LAUNCHING"
         self.error = ""
-        self._path = path
+        self._door = door.another()
         self._step = step
         self._thread = threading.Thread(target=self._ask, name="launch", daemon=True)
         self._thread.start()
@@ -176,7 +176,7 @@ class _Launch:
 
     def _ask(self) -> None:
         try:
-            with Door(self._path, COMMAND) as door:
+            with self._door as door:
                 self._ask_until_launched(door)
         except CommandFailed as failure:
             self.error = failure.text
@@ -187,15 +187,23 @@ class _Launch:
         from eslurm.v1 import controller_pb2 as pb
 
         request = pb.WaitStepRequest(job_id=self._step.job_id, step=self._step.step, timeout_s=_LAUNCH_POLL_S)
+        heard_s = time.monotonic()
         while self.state == "LAUNCHING":
-            reply = door.call("WaitStep", request, _LAUNCH_POLL_S + _CALL_MARGIN_S)
+            try:
+                reply = door.call("WaitStep", request, _LAUNCH_POLL_S + _CALL_MARGIN_S)
+            except CommandFailed as failure:
+                # Another controller takes over, and the launch goes on meanwhile.
+                if not is_away(failure) or time.monotonic() - heard_s > GIVE_UP_S:
+                    raise
+                continue
+            heard_s = time.monotonic()
             self.failed = [(problem.what, problem.text) for problem in reply.failed]
             self.state = reply.state
 
 
 def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
     interrupts = _Interrupts()
-    launch = _Launch(door.path, step)
+    launch = _Launch(door, step)
     nodes = frozenset(node.name for node in step.layout)
     output.watch(launch.heard)
     output.watch(interrupts.heard)

@@ -65,6 +65,7 @@ COMMANDS: dict[str, About] = {
             ("esinfo -N -l", "one line for each node"),
             ("esinfo -R", "which nodes are out of service, and why"),
             ("esinfo --satellites", "the satellites"),
+            ("esinfo --controllers", "which controller leads, and which stand by"),
         ),
     ),
     "esacct": About(
@@ -89,11 +90,14 @@ COMMANDS: dict[str, About] = {
             ("esctl resume cn[001-004]", "back into service"),
             ("esctl down cn007", "declare a node lost: you vouch that nothing runs there any more"),
             ("esctl satellite down sat1 reason='new disk'", "no more broadcasts through it (also: resume)"),
+            ("esctl takeover c2", "let controller c2 lead, and wait until it does (no name: any standby)"),
             (
                 "esctl broadcast last --tree",
                 "the newest traced broadcast: who was slow, who adopted whom (also: list)",
             ),
             ("esctl tree report", "how well failing nodes are predicted, against random places"),
+            ("esctl log export --since now-2hours", "what happened, as a file for `eslurm replay`"),
+            ("esctl doctor", "is anything wrong? 0: healthy, 1: warnings, 2: errors, 3: not reachable"),
             ("esctl ping", "is the controller there?"),
         ),
         "What can be updated: name, partition, time, priority, begin, comment, nodes, arraylimit.",

@@ -293,6 +293,7 @@ ROWS: tuple[Option, ...] = (
     Option("esinfo", "long", "l", "", "more columns", group=_SHAPE),
     Option("esinfo", "list-reasons", "R", "", "nodes out of service, since when and why", group=_SHAPE),
     Option("esinfo", "satellites", "", "", "the satellites and their states", group=_SHAPE),
+    Option("esinfo", "controllers", "", "", "the controllers: which leads, which stand by", group=_SHAPE),
     # ---- esacct ----
     Option(
         "esacct", "state", "s", "STATES", "runs that ended in these states", group=_CHOICE, example="-s F,TO"
@@ -331,6 +332,32 @@ ROWS: tuple[Option, ...] = (
     Option("esacct", "parsable2", "P", "", "columns separated by |", group=_SHAPE),
     # ---- esctl ----
     Option("esctl", "tree", "", "", "with `broadcast`: show its tree", group=_SHAPE),
+    Option(
+        "esctl",
+        "since",
+        "",
+        "WHEN",
+        "with `log export`: facts from then on, what was before as a base (all)",
+        group=_CHOICE,
+        example="--since now-2hours",
+    ),
+    Option(
+        "esctl",
+        "output",
+        "",
+        "FILE",
+        "with `log export`: the file to write (eslurm-log-DATE.eslog)",
+        group=_SHAPE,
+        example="--output incident.eslog",
+    ),
+    Option(
+        "esctl",
+        "anonymise",
+        "",
+        "",
+        "with `log export`: replace the names of users, jobs, nodes and files",
+        group=_SHAPE,
+    ),
     # ---- several ----
     Option("esqueue esinfo esacct", "noheader", "h", "", "no header line", group=_SHAPE),
     Option("essubmit esqueue escancel esinfo esacct esctl", "json", "", "", "print JSON", group=_COMMAND),
@@ -339,7 +366,7 @@ ROWS: tuple[Option, ...] = (
         "socket",
         "",
         "PATH",
-        "the controller's or the agent's socket",
+        "the controller's or the agent's socket; several controllers' as A:B",
         group=_COMMAND,
         example="--socket /run/eslurm/esctld.sock",
     ),

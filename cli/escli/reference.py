@@ -22,6 +22,10 @@ beginning; `--` ends the options. `eslurm up`, `status`, `down` and `chaos` are 
 A command talks to the socket named by `--socket`, else by `ESLURM_SOCKET`, else to `esctld.sock` in
 `ESLURM_STATE_DIR` (or `~/.local/state/eslurm`), else to `/run/eslurm/esctld.sock`. Inside a job `ESLURM_SOCKET` is set.
 
+Of several controllers any socket will do: whoever stands by passes calls on to the one that leads. `--socket` and
+`ESLURM_SOCKET` may name several, as `A:B`; in a directory the others are called `esctld-NAME.sock`. A command tries the
+next one when one does not answer, with the same request id, so that nothing is done twice.
+
 Times of day are in the zone of the host the command runs on (`TZ` changes it).
 """
 

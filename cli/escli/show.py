@@ -66,10 +66,11 @@ def _jobs(door: Door, words: Sequence[str], as_json: bool) -> str:
         )
     if as_json:
         return to_json(reply)
-    return "\n\n".join(_job(info, reply.now_us) for info in reply.jobs) or "no jobs"
+    return "\n\n".join(job_block(info, reply.now_us) for info in reply.jobs) or "no jobs"
 
 
-def _job(info: Any, now_us: int) -> str:
+def job_block(info: Any, now_us: int) -> str:
+    """All that is known of a job, in scontrol's form."""
     run_s = ((info.ended_us or now_us) - info.started_us) // 1_000_000 if info.started_us else 0
     ended_tasks = info.tasks_done + info.tasks_failed
     is_array = bool(info.array_tasks_left or ended_tasks or info.tasks_running)

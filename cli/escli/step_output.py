@@ -168,7 +168,7 @@ class StepOutput:
         connection.buffer += data
         try:
             self._frames(connection)
-        except (msgspec.MsgspecError, _BadConnectionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _BadConnectionError):
             self._ended(connection)
 
     def _frames(self, connection: _Connection) -> None:

@@ -1,6 +1,6 @@
 """`essubmit --wait`: watch one job until it has ended, tell its progress, give its exit code.
 
-The controller may restart meanwhile: the job goes on, and so does the waiting.
+The controller may restart meanwhile, or another one take over: the job goes on, and so does the waiting.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import sys
 import time
 
 from escli import exits, program
+from escli.door import GIVE_UP_S, is_away
 from escli.failures import CommandFailed
 from eslurm.compat.durations import format_duration
 from eslurm.compat.states import FINAL_STATES, reason_name
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _POLL_S = 2
 _CALL_MARGIN_S = 10.0
 _PAUSE_S = 0.2
-_GIVE_UP_S = 600.0
 
 
 class Progress:
@@ -89,10 +89,10 @@ def _watch(door: Door, job_id: int, progress: Progress, sleep: Callable[[float],
         try:
             reply = door.call("WaitJobs", request, _POLL_S + _CALL_MARGIN_S)
         except CommandFailed as failure:
-            if failure.code not in (exits.UNREACHABLE, exits.UNKNOWN_OUTCOME):
+            if not is_away(failure):
                 raise
             silent_since = silent_since or asked_at
-            if asked_at - silent_since > _GIVE_UP_S:
+            if asked_at - silent_since > GIVE_UP_S:
                 raise
             progress.show(f"job {job_id}: the controller does not answer; still waiting")
             sleep(_POLL_S)

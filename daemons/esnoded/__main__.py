@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> None:
         nodes=nodes,
         total=(arguments.cores, arguments.memory_mib),
         satellites=tuple(endpoint for endpoint in arguments.satellites.split(",") if endpoint),
-        controller=arguments.controller,
+        controllers=tuple(endpoint for endpoint in arguments.controller.split(",") if endpoint),
         key=key,
         state_dir=state_dir.resolve(),
         listen=arguments.listen,
@@ -101,7 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cluster", required=True, help="name of the cluster")
     parser.add_argument("--satellites", default="", help="host:port of the satellites, comma-separated")
-    parser.add_argument("--controller", default="", help="host:port of the controller, the last resort")
+    parser.add_argument(
+        "--controller", default="", help="host:port of the controllers, comma-separated, the last resort"
+    )
     parser.add_argument("--key-file", required=True, type=Path, help="file with the cluster's secret")
     parser.add_argument("--state-dir", required=True, type=Path, help="where spool, scripts and sockets are")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port to listen at; port 0 takes any")
@@ -109,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "--controller-socket",
         type=Path,
         default=None,
-        help="the controller's socket on this host, for commands inside jobs; default: this agent's own",
+        help="the controllers' sockets on this host (a:b), for commands inside jobs; default: this agent's own",
     )
     parser.add_argument(
         "--allow-chaos", action="store_true", help="let the own user make nodes fail (see `eslurm chaos`)"

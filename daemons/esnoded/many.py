@@ -51,7 +51,7 @@ def one_each(options: AgentOptions) -> list[AgentOptions]:
             nodes=(name,),
             total=options.total,
             satellites=options.satellites,
-            controller=options.controller,
+            controllers=options.controllers,
             key=options.key,
             state_dir=options.state_dir / name,
             listen=f"{text}:{port + at if port else 0}",

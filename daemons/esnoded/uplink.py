@@ -1,4 +1,4 @@
-"""The agent's way up, opened when there is something to say: one satellite, the controller as the last resort (E-16).
+"""The agent's way up, opened when there is something to say: one satellite, a controller as the last resort (E-16).
 
 Invariant: a way that was closed because nobody needed it (parked) is no loss: it is found again when somebody wants
 it, or when nothing has come down for so long that the cluster may have lost sight of this process. Any satellite that
@@ -45,18 +45,19 @@ class Uplink:
         self,
         links: Links,
         satellites: Sequence[str],
-        controller: str,
+        controllers: Sequence[str],
         first: int,
         on_change: Callable[[Link | None], None],
         rng: Rng,
     ) -> None:
         turn = first % len(satellites) if satellites else 0
         self._satellites = (*satellites[turn:], *satellites[:turn])
-        self._controller = controller
+        self._controllers = tuple(controllers)
         self._links = links
         self._on_change = on_change
         self._rng = rng
         self._next = 0
+        self._next_controller = 0
         self._told: dict[str, str] = {}
         self._wanted = asyncio.Event()
         self._found = asyncio.Event()
@@ -145,8 +146,8 @@ class Uplink:
             link, busy_s = await self._ask_satellites()
             if link is not None:
                 return link, False
-            if self._controller and (busy_s is None or loop.time() > lost_hope_s):
-                link, busy_s = await self._dial(self._controller)
+            if self._controllers and (busy_s is None or loop.time() > lost_hope_s):
+                link, busy_s = await self._ask_controllers()
                 if link is not None:
                     return link, True
             if busy_s is None:
@@ -171,6 +172,18 @@ class Uplink:
                 if busy_s <= LINE_S:
                     break
             self._next = (self._next + 1) % len(self._satellites)
+        return None, shortest_s
+
+    async def _ask_controllers(self) -> tuple[Link | None, float | None]:
+        """As `_ask_satellites`. One that stands by does not listen, so whichever answers leads."""
+        shortest_s: float | None = None
+        for _ in self._controllers:
+            link, busy_s = await self._dial(self._controllers[self._next_controller])
+            if link is not None:
+                return link, None
+            if busy_s is not None:
+                shortest_s = busy_s if shortest_s is None else min(busy_s, shortest_s)
+            self._next_controller = (self._next_controller + 1) % len(self._controllers)
         return None, shortest_s
 
     async def _dial(self, endpoint: str) -> tuple[Link | None, float | None]:

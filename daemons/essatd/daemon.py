@@ -1,7 +1,8 @@
 """The satellite's shell: relays broadcasts down, gathers reports up, keeps no state worth keeping.
 
 It may be killed at any moment (E-01, E-02): agents turn to another satellite and send again what was not
-acknowledged; the controller adopts the nodes of a broadcast under way.
+acknowledged; the controller adopts the nodes of a broadcast under way. Of several controllers the one with the highest
+epoch leads: reports and calls go to it alone, whatever else is still linked.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import random
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -41,8 +43,12 @@ log = logging.getLogger("essatd")
 
 CACHE_BYTES_MAX = 32 * 1024 * 1024
 REDIAL_S = 0.25
+REDIAL_STANDBY_S = 1.0
+"""The longest pause before another look for a controller: one that stands by does not listen until it leads."""
 REDIAL_MAX_S = 5.0
 SHORT_LINK_S = 1.0
+LEADER_WAIT_S = 5.0
+"""How long what an agent asks for waits while no controller leads."""
 STOP_GRACE_S = 1.0
 
 
@@ -75,9 +81,13 @@ class Satellite:
         )
         keyring = Keyring({1: options.key})
         self._budget = socket_budget(options.sockets_max)
-        self._table = LinkTable(self._local, keyring, self, random.Random(), self._budget.table)
+        # The table would leave alone for longer whoever did not answer for a while.
+        table = msgspec.structs.replace(self._budget.table, backoff_max_s=REDIAL_STANDBY_S)
+        self._table = LinkTable(self._local, keyring, self, random.Random(), table)
         self._server = LinkServer(self._local, keyring, self._table, self._budget.links, self._table.counters)
         self._controllers: dict[str, Link] = {}
+        self._leader: Link | None = None
+        self._led = asyncio.Event()
         # Nothing is gained by waiting for more: the link gathers what one tick brings.
         self._router: ReportRouter[link_pb2.Report] = ReportRouter(flush_us=0)
         self._flushing = False
@@ -91,7 +101,7 @@ class Satellite:
         self._gate = Gate(self._driver, self._take_all, self._on_healed)
         self._pulled = 0
         self._loader = LinkLoader(self._controller)
-        self._blobs = BlobExchange(CACHE_BYTES_MAX, self._loader.load)
+        self._blobs = BlobExchange(CACHE_BYTES_MAX, self._load_blob)
         self._lag = LoopLag()
 
     # ---- life ----
@@ -133,20 +143,26 @@ class Satellite:
         self._stopped.set()
 
     async def _keep(self, endpoint: str) -> None:
-        """Stay linked to one controller. One that sends us away again is asked less and less often."""
+        """Stay linked to one controller. One that sends us away again is asked less and less often.
+
+        One that does not answer while another leads is looked for a little less often, and told of once.
+        """
         told = ""
-        wait_s = REDIAL_S
+        wait_s = look_s = REDIAL_S
         loop = asyncio.get_running_loop()
         while True:
             try:
                 link = await self._table.get(endpoint)
             except LinkError as error:
-                if str(error) != told:
+                is_led = self._leader is not None
+                if not told if is_led else str(error) != told:
                     told = str(error)
                     log.warning("no link to controller %s: %s", endpoint, error)
-                await asyncio.sleep(REDIAL_S)
+                look_s = min(2 * look_s, REDIAL_STANDBY_S) if is_led else REDIAL_S
+                await asyncio.sleep(look_s)
                 continue
             told = ""
+            look_s = REDIAL_S
             linked_s = loop.time()
             await link.closed.wait()
             if loop.time() - linked_s >= SHORT_LINK_S:
@@ -162,18 +178,15 @@ class Satellite:
         self._driver.on_up(link)
         if link.peer.role == "controller":
             self._controllers[link.peer.process] = link
-            # A pull that was under way went with the link before.
-            self._pulled = 0
             log.info("linked to controller %s", link.peer.endpoint or link.peer.process)
-            self._router.on_controller(True)
-            self._flush_soon()
+            self._follow()
 
     def on_down(self, link: Link, reason: str) -> None:
         """It is gone."""
         if self._controllers.get(link.peer.process) is link:
             del self._controllers[link.peer.process]
-            self._router.on_controller(self._controller() is not None)
-            log.warning("the link to the controller has ended: %s", reason)
+            log.warning("the link to controller %s has ended: %s", link.peer.endpoint, reason)
+            self._follow()
         if self._table.find_process(link.peer.process) is None:
             self._router.on_link_down(link.peer.process)
         self._driver.on_down(link)
@@ -285,15 +298,51 @@ class Satellite:
         else:
             link.send(link_pb2.Item(door_reply=_nobody_answers(item.door_call)))
 
+    async def _load_blob(self, digest: bytes, source: Link | None) -> bytes:
+        """From whoever has said that it has it; when that link ends, from the controller that leads by then."""
+        link = source if source is not None and not source.closed.is_set() else self._controller()
+        if link is not None:
+            loading = asyncio.create_task(self._loader.load(digest, link))
+            ended = asyncio.create_task(link.closed.wait())
+            try:
+                await asyncio.wait({loading, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if loading.done():
+                    return loading.result()
+            finally:
+                loading.cancel()
+                ended.cancel()
+                await asyncio.gather(loading, ended, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEADER_WAIT_S):
+                await self._led.wait()
+        return await self._loader.load(digest, None)
+
     def _down(self, process: str, item: link_pb2.Item) -> None:
         link = self._table.find_process(process)
         if link is not None:
             link.send(item)
 
     def _controller(self) -> Link | None:
-        """The controller with the highest epoch that is linked now."""
-        alive = [link for link in self._controllers.values() if not link.closed.is_set()]
+        """The controller with the highest epoch that is linked now; one without an epoch only stands by."""
+        alive = [link for link in self._controllers.values() if link.peer.epoch and not link.closed.is_set()]
         return max(alive, key=lambda link: link.peer.epoch, default=None)
+
+    def _follow(self) -> None:
+        """Controllers have come or gone: if another one leads now, everything goes to it from here on."""
+        leader = self._controller()
+        if leader is self._leader:
+            return
+        self._leader = leader
+        if leader is None:
+            self._led.clear()
+        else:
+            self._led.set()
+        # A pull that was under way went with the link before.
+        self._pulled = 0
+        self._router.on_controller(leader is not None)
+        if leader is not None:
+            log.info("controller %s leads, epoch %d", leader.peer.endpoint, leader.peer.epoch)
+            self._flush_soon()
 
 
 def _nobody_answers(call: link_pb2.DoorCall) -> link_pb2.DoorReply:

@@ -8,8 +8,8 @@ scripts write are looked at until a deadline.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
+import json
 import os
 import secrets
 import select
@@ -20,9 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from eslurm.compat.hostlist import expand
 from eslurm.rpc.methods import BY_NAME
@@ -30,34 +30,26 @@ from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.stepd import procfs
 from esnoded.stepd.place import Place
+from tests.integration.commands import Ran, become_user, environment, main_of, path_with_commands, preload
 from tests.support.leaks import kept_children
 from tests.unit.stepd.kit import end_process
 
 ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
 PATIENCE_S = 30.0
 POLL_S = 0.02
 LOG_TAIL_LINES = 40
-NOBODY = 65534
 CLUSTER = "live"
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 T = TypeVar("T")
 
 
-class Ran(NamedTuple):
-    """How a command ended and what it said."""
-
-    code: int
-    out: str
-    err: str
-
-
 class Daemon:
     """One daemon's command line, and its process while it runs."""
 
-    def __init__(self, name: str, words: Sequence[str], log: Path) -> None:
+    def __init__(self, name: str, words: Sequence[str], log: Path, source: Path = ROOT) -> None:
         self.name = name
+        self.source = source
         self.words = list(words)
         self.log = log
         self.process: subprocess.Popen[bytes] | None = None
@@ -67,7 +59,7 @@ class Daemon:
         """Start the process; `wait_ready` says when it serves."""
         assert self.process is None, f"{self.name} runs"
         reader, writer = os.pipe()
-        path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons", "cli"))
+        path = os.pathsep.join(str(self.source / part) for part in (".", "daemons", "cli"))
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *self.words, "--ready-fd", str(writer)],
@@ -75,6 +67,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                cwd=self.source,
                 env=os.environ | {"PYTHONPATH": path},
             )
         kept_children.add(self.process.pid)
@@ -114,7 +107,9 @@ class Daemon:
 class LiveCluster:
     """Nodes cn[0001-NODES] shared evenly by `agents` processes.
 
-    `policy` goes into the configuration's [policy], `sections` are put after it as they are.
+    `policy` goes into the configuration's [policy], `controller` into its [controller]; `sections` are put after it as
+    they are. The first of several `controllers` is called main (its daemon esctld), the others c2, c3 (esctld-c2, ...);
+    they share the store at `store_url`, or the SQLite file in the directory. Daemons are of the release in `source`.
     """
 
     def __init__(
@@ -124,29 +119,39 @@ class LiveCluster:
         nodes: int = 16,
         agents: int = 2,
         satellites: int = 2,
+        controllers: int = 1,
+        store_url: str = "",
         policy: Mapping[str, object] | None = None,
+        controller: Mapping[str, object] | None = None,
         sections: str = "",
+        source: Path = ROOT,
     ) -> None:
         self.directory = directory
+        self._source = source
         self.work = directory / "work"
         self.work.mkdir()
         # Jobs of other users write here, too, when the cluster runs as root.
         self.work.chmod(0o777)
-        self.socket = directory / "esctld.sock"
+        self.controllers = ["main", *(f"c{number}" for number in range(2, controllers + 1))]
+        self.sockets = [directory / daemon_socket(name) for name in self.controllers]
+        self.socket = self.sockets[0]
         self.node_names = [f"cn{number:04d}" for number in range(1, nodes + 1)]
         self.daemons: dict[str, Daemon] = {}
-        self._client = Client(self.socket, PATIENCE_S)
+        self._client = Client([str(path) for path in self.sockets], PATIENCE_S)
         self._key = self.write_key("cluster.key")
-        self.endpoint = f"127.0.0.1:{free_port()}"
+        self.endpoints = [f"127.0.0.1:{free_port()}" for _ in self.controllers]
+        self.endpoint = self.endpoints[0]
         self._satellites = [f"127.0.0.1:{free_port()}" for _ in range(satellites)]
-        self._write_config(policy or {}, sections)
-        self._add(
-            "esctld", "esctld", "--config", str(directory / "eslurm.toml"), "--state-dir", str(directory)
-        )
+        keys = dict(controller or {}) | ({"store_url": store_url} if store_url else {})
+        self._write_config(policy or {}, keys, sections)
+        for name, endpoint in zip(self.controllers, self.endpoints, strict=True):
+            words = ["esctld", "--config", str(directory / "eslurm.toml"), "--state-dir", str(directory)]
+            if controllers > 1:
+                words += ["--name", name, "--listen", endpoint]
+            self._add(daemon_of(name), *words)
         for at, endpoint in enumerate(self._satellites):
-            self._add(
-                f"sat{at}", "essatd", *self._common(), "--listen", endpoint, "--controllers", self.endpoint
-            )
+            words = [*self._common(), "--listen", endpoint, "--controllers", ",".join(self.endpoints)]
+            self._add(f"sat{at}", "essatd", *words)
         share = nodes // agents
         for at in range(agents):
             names = self.node_names[at * share : (at + 1) * share]
@@ -154,12 +159,15 @@ class LiveCluster:
 
     # ---- building ----
 
-    def _write_config(self, policy: Mapping[str, object], sections: str) -> None:
+    def _write_config(
+        self, policy: Mapping[str, object], controller: Mapping[str, object], sections: str
+    ) -> None:
         first, last = self.node_names[0][2:], self.node_names[-1][2:]
         numbers = {"heartbeat_s": 0.3, "kill_grace_s": 0.5, "requeue_delay_s": 0.1} | dict(policy)
         lines = [
             f'[cluster]\nname = "{CLUSTER}"\noperators = [{os.getuid()}]',
             f'[controller]\nlisten = "{self.endpoint}"',
+            *(f"{key} = {json.dumps(value)}" for key, value in controller.items()),
             *(
                 f'[[satellite]]\nname = "sat{at}"\nlisten = "{endpoint}"'
                 for at, endpoint in enumerate(self._satellites)
@@ -183,13 +191,14 @@ class LiveCluster:
         return ["--cluster", cluster, "--key-file", str(key or self._key)]
 
     def _add(self, name: str, *words: str) -> None:
-        self.daemons[name] = Daemon(name, words, self.directory / f"{name}.log")
+        self.daemons[name] = Daemon(name, words, self.directory / f"{name}.log", self._source)
 
     def add_agent(
         self, name: str, nodes: str, *, cluster: str = CLUSTER, key: Path | None = None, cores: int = 4
     ) -> None:
         """An agent's command line; it is not started."""
-        words = ["--nodes", nodes, "--satellites", ",".join(self._satellites), "--controller", self.endpoint]
+        words = ["--nodes", nodes, "--satellites", ",".join(self._satellites)]
+        words += ["--controller", ",".join(self.endpoints)]
         words += ["--state-dir", str(self.agent_dir(name)), "--cores", str(cores), "--memory-mib", "4000"]
         self._add(name, "esnoded", *self._common(cluster, key), *words)
 
@@ -202,6 +211,9 @@ class LiveCluster:
     def start(self) -> None:
         """Start what does not run and wait until every node of the configuration is up."""
         fresh = [daemon for daemon in self.daemons.values() if daemon.process is None]
+        if len(self.controllers) > 1 and fresh and fresh[0] is self.daemons["esctld"]:
+            # Whoever comes first leads.
+            self.launch(fresh.pop(0).name)
         for daemon in fresh:
             daemon.spawn()
         for daemon in fresh:
@@ -270,9 +282,9 @@ class LiveCluster:
 
     def run(self, command: str, *words: str, socket: Path | None = None) -> Ran:
         """A command as its users type it, within this process."""
-        main = _main_of(command)
+        main = main_of(command)
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _path_with_commands():
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), path_with_commands():
             code = main(["--socket", str(socket or self.socket), *words])
         return Ran(code, out.getvalue(), err.getvalue())
 
@@ -282,15 +294,15 @@ class LiveCluster:
         The child is a copy of this process, because an interpreter in root's home cannot be started by others.
         """
         if os.getuid() != 0:
-            with _environment(environ):
+            with environment(environ):
                 return self.run(command, *words, socket=socket)
         preload()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             pid = os.fork()
             if not pid:
-                _become_user(self.work, out, err)
-                with _environment(environ):
-                    os._exit(_main_of(command)(["--socket", str(socket or self.socket), *words]) & 0xFF)
+                become_user(self.work, out, err)
+                with environment(environ):
+                    os._exit(main_of(command)(["--socket", str(socket or self.socket), *words]) & 0xFF)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             out.seek(0)
             err.seek(0)
@@ -324,6 +336,23 @@ class LiveCluster:
         assert ran.code == 0, ran
 
     # ---- what the controller says ----
+
+    def leader(self) -> str:
+        """The name of the controller that leads now."""
+        found = [one.name for one in self.controller_infos() if one.role == "leader"]
+        assert len(found) == 1, found
+        return str(found[0])
+
+    def controller_infos(self) -> list[Any]:
+        """The controllers as the one that leads knows them."""
+        return list(self.call("Controllers", pb.ControllersRequest()).controllers)
+
+    def wait_standbys(self) -> None:
+        """Wait until the leader is linked with every other controller."""
+        names = set(self.controllers)
+        self.until(
+            lambda: {one.name for one in self.controller_infos()} == names, f"{sorted(names)} know each other"
+        )
 
     def call(self, method: str, request: Any, timeout_s: float = PATIENCE_S) -> Any:
         """One call through the controller's door; tried again while it restarts."""
@@ -424,6 +453,16 @@ class LiveCluster:
             time.sleep(POLL_S)
 
 
+def daemon_of(controller: str) -> str:
+    """The name of a controller's daemon."""
+    return "esctld" if controller == "main" else f"esctld-{controller}"
+
+
+def daemon_socket(controller: str) -> str:
+    """The name of a controller's socket."""
+    return f"{daemon_of(controller)}.sock"
+
+
 def free_port() -> int:
     """A port below those that the kernel gives to outgoing connections, so that it is still free when it is used."""
     while True:
@@ -460,48 +499,3 @@ def _if_many(lines: list[str], count: int) -> list[str] | None:
 
 def _belongs_to(process: procfs.Process, instances: set[str]) -> bool:
     return process.state not in "ZX" and procfs.marker_of(process.pid).partition("/")[0] in instances
-
-
-def preload() -> None:
-    """Import what commands import only when they need it: a child without root's rights may not be able to."""
-    for name in ("essubmit", "esrun", "escancel", "esqueue", "esctl", "door", "waiting", "step_output"):
-        importlib.import_module(f"escli.{name}")
-    for name in ("compat.arrays", "compat.moments", "compat.states", "ports.door", "rpc.unix_client"):
-        importlib.import_module(f"eslurm.{name}")
-
-
-def _main_of(command: str) -> Callable[[Sequence[str]], int]:
-    main: Callable[[Sequence[str]], int] = importlib.import_module(f"escli.{command}").main
-    return main
-
-
-def _become_user(directory: Path, out: BinaryIO, err: BinaryIO) -> None:
-    os.dup2(out.fileno(), 1)
-    os.dup2(err.fileno(), 2)
-    sys.stdout = io.TextIOWrapper(io.FileIO(1, "wb", closefd=False), write_through=True)
-    sys.stderr = io.TextIOWrapper(io.FileIO(2, "wb", closefd=False), write_through=True)
-    os.chdir(directory)
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-@contextlib.contextmanager
-def _path_with_commands() -> Iterator[None]:
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = f"{BIN}{os.pathsep}{before}"
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import LiveCluster
+from tests.integration.cluster import ROOT, LiveCluster
 
 _DIRECTORY_MODE = 0o755
 
@@ -32,6 +32,12 @@ def running(**options: Any) -> Iterator[LiveCluster]:
     finally:
         cluster.stop()
         shutil.rmtree(directory)
+
+
+@pytest.fixture
+def upgrade_from(request: pytest.FixtureRequest) -> Path:
+    """The sources of the daemons that are replaced: the release before when `make verify-upgrade` says so, else this."""
+    return Path(request.config.getoption("--upgrade-from") or ROOT)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support import process
+from tests.support.leaks import kept_children
 
 COMMAND_TIMEOUT_S = 50.0
 
@@ -101,7 +102,7 @@ def reap(before: frozenset[int] = frozenset()) -> list[process.Child]:
     """Reap the ended among the adopted processes; the others, except those that were there `before`."""
     left = []
     for child in process.children():
-        if child.pid in before:
+        if child.pid in before or child.pid in kept_children:
             continue
         if child.ended:
             os.waitpid(child.pid, 0)

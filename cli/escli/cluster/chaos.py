@@ -1,8 +1,8 @@
-"""`eslurm chaos`: let nodes and satellites of a personal cluster fail, and heal them.
+"""`eslurm chaos`: let nodes, satellites and controllers of a personal cluster fail, and heal them.
 
 Nodes that share a process are struck inside it, through its private socket, which also keeps the time of `--for`. A
-satellite, or an agent with a single node, is killed or stopped as a process. Invariant: everything is checked before
-anything is struck, and what this command has to undo itself it undoes also when it is interrupted.
+controller, a satellite, or an agent with a single node, is killed or stopped as a process. Invariant: everything is
+checked before anything is struck, and what this command has to undo itself it undoes also when it is interrupted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from escli.cluster import processes
 from escli.cluster.chaos_client import ask
 from escli.cluster.errors import ClusterError, Interrupted, unusable
 from escli.cluster.interrupts import Interrupts
-from escli.cluster.layout import Layout, is_supervised, locked
+from escli.cluster.layout import MAIN, Layout, controller_daemon, is_supervised, locked
 from escli.cluster.plan import Programs, daemons_of
 from escli.cluster.record import AgentRecord, ClusterRecord, DaemonRecord
 from escli.cluster.settings import load_config
@@ -33,6 +33,7 @@ DELAY_DEFAULT_US = 500_000
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
 _STOP_POLL_S = 0.005
+_FENCED_S = 2.0
 _SEEDS = 1_000_000
 _TEXT_MAX = 60
 
@@ -40,7 +41,7 @@ Tell = Callable[[str], None]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What the command line asks for. `share` is a part of the nodes, 0 to 1."""
+    """What the command line asks for. `share` is a part of the nodes, 0 to 1; `names` are controllers and satellites."""
 
     action: str
     nodes: str = ""
@@ -49,15 +50,24 @@ class Request(msgspec.Struct, frozen=True):
     for_us: int | None = None
     delay_us: int | None = None
     seed: int | None = None
+    names: tuple[str, ...] = ()
 
     @property
     def names_something(self) -> bool:
-        """Whether it is about some nodes or satellites, not about all."""
-        return bool(self.nodes or self.satellites or self.share is not None)
+        """Whether it is about some nodes or daemons, not about all."""
+        return bool(self.nodes or self.names_daemons or self.share is not None)
+
+    @property
+    def names_daemons(self) -> bool:
+        """Whether it names satellites or controllers."""
+        return bool(self.satellites or self.names)
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """One kind of failure that holds now. `satellite` is empty for nodes, `left_s` None for one without an end."""
+    """One kind of failure that holds now. For nodes `satellite` and `controller` are empty.
+
+    `left_s` is None for one without an end.
+    """
 
     mode: str
     nodes: str = ""
@@ -65,6 +75,7 @@ class Failed(msgspec.Struct, frozen=True):
     satellite: str = ""
     left_s: float | None = None
     delay_ms: float = 0.0
+    controller: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -75,6 +86,7 @@ class Outcome(msgspec.Struct, frozen=True):
     satellites: tuple[str, ...] = ()
     seed: int | None = None
     failed: tuple[Failed, ...] = ()
+    controllers: tuple[str, ...] = ()
 
 
 class _Targets(msgspec.Struct, frozen=True):
@@ -103,6 +115,8 @@ class Chaos:
         config = load_config(layout, record.cluster)
         # The daemon is named by position, the satellite as its configuration says.
         self._satellites = {one.name: f"sat{at}" for at, one in enumerate(config.satellite, 1)}
+        names = [MAIN, *(one.name for one in record.standbys)]
+        self._controllers = {name: controller_daemon(name) for name in names}
 
     def do(self, request: Request) -> Outcome:
         """Carry out a request and look at what holds afterwards."""
@@ -113,7 +127,8 @@ class Chaos:
         elif request.action != "show":
             self._strike(request, targets)
         satellites = tuple(name for name, daemon in self._satellites.items() if daemon in targets.satellites)
-        return Outcome(request.action, targets.nodes, satellites, targets.seed, self.look())
+        controllers = tuple(name for name, daemon in self._controllers.items() if daemon in targets.whole)
+        return Outcome(request.action, targets.nodes, satellites, targets.seed, self.look(), controllers)
 
     # ---- who is meant ----
 
@@ -130,14 +145,17 @@ class Chaos:
                 whole.append(agent.name)
             if names and (agent.name not in whole or request.action == "heal"):
                 inside[agent.name] = fold(names)
-        satellites = tuple(self._satellite(name) for name in request.satellites)
+        controllers, satellites = self._daemons(request)
         if request.action == "heal" and not request.names_something:
-            satellites = tuple(self._satellites.values())
-        return _Targets(inside, tuple(whole), satellites, len(chosen), seed)
+            controllers, satellites = list(self._controllers.values()), list(self._satellites.values())
+        whole += controllers
+        return _Targets(inside, tuple(whole), tuple(satellites), len(chosen), seed)
 
     def _nodes(self, request: Request, seed: int | None) -> Sequence[str]:
         known = [name for agent in self._record.agents for name in _names(agent)]
-        if request.action == "show" or (request.satellites and not request.nodes and request.share is None):
+        if request.action == "show" or (
+            request.names_daemons and not request.nodes and request.share is None
+        ):
             return ()
         names = known
         if request.nodes:
@@ -151,6 +169,24 @@ class Chaos:
         if request.share is None:
             return names
         return random.Random(seed).sample(names, round(request.share * len(names)))
+
+    def _daemons(self, request: Request) -> tuple[list[str], list[str]]:
+        """Daemons of the controllers and satellites that are named."""
+        satellites = [self._satellite(name) for name in request.satellites]
+        controllers = []
+        for name in request.names:
+            if name in self._controllers:
+                controllers.append(self._controllers[name])
+            elif name in self._satellites:
+                satellites.append(self._satellites[name])
+            else:
+                known = ", ".join((*self._controllers, *self._satellites))
+                raise unusable(f"NAME: there is no {name}: use some of {known}, or --nodes for nodes")
+        if controllers and request.action in ("slow", "partition"):
+            raise unusable(
+                f"eslurm chaos {request.action}: a controller can be killed or hung: use kill or hang"
+            )
+        return controllers, satellites
 
     def _satellite(self, name: str) -> str:
         daemon = self._satellites.get(name)
@@ -224,13 +260,22 @@ class Chaos:
         dead = []
         for name in names:
             daemon = self._record.find(name)
-            if daemon is not None and processes.is_alive(daemon.identity):
-                self._signal(daemon, signal.SIGCONT)
-            else:
+            if daemon is None or not processes.is_alive(daemon.identity):
+                dead.append(name)
+                continue
+            was_stopped = processes.is_stopped(daemon.identity)
+            self._signal(daemon, signal.SIGCONT)
+            if was_stopped and self._ends_fenced(daemon):
                 dead.append(name)
         if dead:
             self._start(dead)
         self._killed.difference_update(names)
+
+    def _ends_fenced(self, daemon: DaemonRecord) -> bool:
+        """Whether it was a leader that finds, now that it goes on, that another one has taken over: it ends."""
+        if daemon.kind != "esctld" or not self._record.standbys:
+            return False
+        return not processes.wait_all([daemon.identity], _FENCED_S)
 
     def _start(self, names: Collection[str]) -> None:
         with locked(self._layout):
@@ -239,7 +284,7 @@ class Chaos:
             # Whoever watches the cluster may have been faster.
             missing = [
                 planned
-                for planned in daemons_of(self._layout, config, record.agents)
+                for planned in daemons_of(self._layout, config, record)
                 if planned.name in names and not _runs(record.find(planned.name))
             ]
             self._record = start_all(
@@ -264,6 +309,10 @@ class Chaos:
                 continue
             for struck in ask(self._layout, agent.name, ChaosRequest("show")).struck:
                 _add(found, _failed(struck), expand(struck.nodes, "nodes"))
+        for name, daemon in self._controllers.items():
+            process_mode = self._process_mode(daemon)
+            if process_mode:
+                found.append(Failed(process_mode, controller=name))
         for name, daemon in self._satellites.items():
             process_mode = self._process_mode(daemon)
             if process_mode:
@@ -311,7 +360,7 @@ def _check(request: Request) -> None:
     if strikes and not request.names_something:
         raise unusable(
             f"eslurm chaos {request.action}: whom? name nodes (--nodes cn[01-04]), a part of them (--share 30%), "
-            "or a satellite (--satellite sat1)"
+            "a satellite or a controller (sat1, main)"
         )
     for option, value in (("--for", request.for_us), ("--delay", request.delay_us)):
         if value is not None and not strikes:
@@ -321,7 +370,9 @@ def _check(request: Request) -> None:
     if request.seed is not None and request.share is None:
         raise unusable("--seed: goes with --share")
     if request.action == "show" and request.names_something:
-        raise unusable("eslurm chaos show: shows everything: leave --nodes, --share and --satellite out")
+        raise unusable(
+            "eslurm chaos show: shows everything: leave names, --nodes, --share and --satellite out"
+        )
 
 
 def _names(agent: AgentRecord) -> list[str]:

@@ -54,6 +54,8 @@ def _count(nodes: int) -> str:
 
 
 def _what(one: Failed) -> str:
+    if one.controller:
+        return f"controller {one.controller}"
     if one.satellite:
         return f"satellite {one.satellite}"
     return one.nodes if len(one.nodes) <= _NODES_SHOWN else f"{one.nodes[:_NODES_SHOWN]}..."

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from escli.cluster import controller
 from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.layout import Layout, check, foreign_names, locked
+from escli.cluster.record import ClusterRecord
 from escli.cluster.stop import Stopped, alive_daemons, leftovers, stop_all
 
 
@@ -30,7 +31,7 @@ def take_down(
         if purge:
             _check_purgeable(layout)
         if alive_daemons(record):
-            _tell_jobs(layout, keep_jobs, tell)
+            _tell_jobs(layout, record, keep_jobs, tell)
         stopped = stop_all(layout, record, keep_jobs=keep_jobs, hurry=hurry)
         if purge:
             if leftovers(layout, layout.get_record()):
@@ -41,8 +42,8 @@ def take_down(
     return stopped
 
 
-def _tell_jobs(layout: Layout, keep_jobs: bool, tell: Callable[[str], None]) -> None:
-    reply = controller.ping(layout.socket)
+def _tell_jobs(layout: Layout, record: ClusterRecord, keep_jobs: bool, tell: Callable[[str], None]) -> None:
+    reply = controller.ping(layout.sockets(record))
     count = 0 if reply is None else reply.jobs_running
     if not count:
         return

@@ -16,15 +16,17 @@ from pathlib import Path
 
 from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.record import ClusterRecord, read_record, write_record
-from escli.door import state_dir
+from escli.door import SOCKET, state_dir
 from eslurm import __version__
 
 SOCKET_BYTES_MAX = 107
 """The longest path a Unix socket may have on Linux."""
+MAIN = "main"
+"""What the first controller is called."""
 LONGEST_SOCKET = "agent999/esstepd.socket"
 _LOCK_INTERVAL_S = 0.1
 _OWN_NAMES = re.compile(
-    r"cluster\.json(\.new)?|cluster\.key|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld\..*|agent\d+|sat\d+"
+    r"cluster\.json(\.new)?|cluster\.key|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld(-c\d+)?\..*|agent\d+|sat\d+"
 )
 
 
@@ -38,8 +40,13 @@ class Layout:
         self.key_file = directory / "cluster.key"
         self.lock_file = directory / "lock"
         self.supervisor_lock_file = directory / "supervisor.lock"
-        self.socket = directory / "esctld.sock"
+        self.socket = directory / SOCKET
         self.logs = directory / "log"
+
+    def sockets(self, record: ClusterRecord) -> list[str]:
+        """The doors of all controllers, the first one's first; each leads to the one that leads."""
+        others = [str(self.directory / f"{controller_daemon(one.name)}.sock") for one in record.standbys]
+        return [str(self.socket), *others]
 
     def log_of(self, name: str) -> Path:
         """Where a daemon's output goes."""
@@ -63,6 +70,11 @@ class Layout:
     def save(self, record: ClusterRecord) -> None:
         """Write the record. Only under `locked`."""
         write_record(self.record_file, record)
+
+
+def controller_daemon(name: str) -> str:
+    """The name of a controller's daemon, and of its files: esctld for the first one, esctld-c2 for c2."""
+    return "esctld" if name == MAIN else f"esctld-{name}"
 
 
 def choose(option: str | None, environ: Mapping[str, str]) -> Layout:

@@ -6,8 +6,10 @@ Only parsing and rendering: what the commands do is in `up`, `supervise`, `statu
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,7 +21,7 @@ from escli.cluster.chaos import ACTIONS, Chaos, Request
 from escli.cluster.down import take_down
 from escli.cluster.errors import ClusterError
 from escli.cluster.interrupts import Interrupts
-from escli.cluster.layout import Layout, check, choose, locked, supervising
+from escli.cluster.layout import MAIN, Layout, check, choose, locked, supervising
 from escli.cluster.plan import KINDS, PROGRAMS, Programs
 from escli.cluster.processes import usage_of
 from escli.cluster.settings import Wishes
@@ -31,6 +33,7 @@ from eslurm import __version__
 
 COMMAND = "eslurm"
 _MANY_NODES = 100
+_STORE = r"(postgresql|sqlite)(\+\w+)?://."
 
 
 def main(argv: Sequence[str] | None = None, programs: Programs = PROGRAMS) -> int:
@@ -127,6 +130,10 @@ def _count(option: str, short: str, highest: int, lowest: int, text: str) -> Cal
     "A big cluster in a few processes: N virtual nodes of 4 cores, satellites and processes to match.",
 )
 @_count("--hosts", "", settings.PROCESSES_MAX, 1, "With --emulate: processes that serve the nodes.")
+@_count("--controllers", "", settings.CONTROLLERS_MAX, 1, "Controllers: one leads, the others stand by.")
+@click.option(
+    "--store", metavar="URL", help="Where jobs are kept: postgresql://... (default: a file in DIR)."
+)
 @_count("--port-base", "", 65535, 1024, "Use the ports from N on (default: free ones, remembered).")
 @click.option(
     "--timeout",
@@ -145,6 +152,8 @@ def up(
     agents: int | None,
     emulate: int | None,
     hosts: int | None,
+    controllers: int | None,
+    store: str | None,
     port_base: int | None,
     timeout: float | None,
     detach: bool,
@@ -159,16 +168,27 @@ def up(
     \b
     eslurm up -d                              4 nodes
     eslurm up -d --emulate 20480 --hosts 8    a supercomputer in 13 processes, to see how eslurm behaves there
+    eslurm up -d --controllers 2              with a hot standby: see `esinfo --controllers`, `esctl takeover`
     """
     layout = choose(state_dir, os.environ)
     if emulate is None and hosts is not None:
         raise click.UsageError("--hosts: goes with --emulate; without it: --agents")
     if emulate is not None and (nodes is not None or agents is not None):
         raise click.UsageError("--emulate: cannot go with --nodes or --agents: use --emulate N --hosts M")
-    if emulate is None:
-        wishes = Wishes(nodes, cores, satellites, agents, port_base)
-    else:
-        wishes = Wishes(emulate, cores, satellites, hosts, port_base, emulated=True)
+    if store is not None and not re.match(_STORE, store):
+        raise click.UsageError(
+            "--store: is not a URL of a store: use postgresql://user@host/database or sqlite:///FILE"
+        )
+    wishes = Wishes(
+        nodes if emulate is None else emulate,
+        cores,
+        satellites,
+        agents if emulate is None else hosts,
+        port_base,
+        emulated=emulate is not None,
+        controllers=controllers,
+        store=store,
+    )
     with Interrupts() as interrupts:
         running = bring_up(layout, wishes, programs, interrupts, tell, timeout)
         say(to_json(_summary(running)) if as_json else _greeting(running, detach))
@@ -193,6 +213,7 @@ def _summary(running: Running) -> dict[str, Any]:
         "cluster": running.record.cluster,
         "state_dir": str(running.layout.directory),
         "socket": str(running.layout.socket),
+        "sockets": running.layout.sockets(running.record),
         "already_running": not running.started,
         "started": running.started,
         "daemons": [
@@ -216,10 +237,13 @@ def _greeting(running: Running, detach: bool) -> str:
         f"Cluster {running.record.cluster} is up: nodes {nodes} with {each} each.",
         f"  {settings.count_nodes(config)} nodes in {_processes(running)}",
     ]
+    if running.record.standbys:
+        others = ", ".join(one.name for one in running.record.standbys)
+        lines.append(f"  controller {MAIN}, and {others} to take over (esinfo --controllers, esctl takeover)")
     if choose(None, os.environ).directory != layout.directory:
         lines.append(f"  export ESLURM_STATE_DIR={layout.directory}   # first, so that the commands find it")
     named = os.environ.get("ESLURM_SOCKET", "")
-    if named and named != str(layout.socket):
+    if named and not set(named.split(":")) <= set(layout.sockets(running.record)):
         lines.append(f"  unset ESLURM_SOCKET   # it names another cluster: {named}")
     lines += _hints(settings.count_nodes(config))
     if not detach:
@@ -307,8 +331,9 @@ def _stopped_text(stopped: Stopped, layout: Layout, purged: bool = False) -> str
     return f"The cluster is down ({', '.join(parts)} ended); its jobs are kept in {layout.directory}."
 
 
-@commands.command(short_help="Let nodes or satellites fail, and heal them.")
+@commands.command(short_help="Let nodes, satellites or controllers fail, and heal them.")
 @click.argument("action", type=click.Choice(ACTIONS), metavar="kill|hang|slow|partition|heal|show")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--nodes", "-w", metavar="LIST", default="", help="These nodes: cn[01-16].")
 @click.option("--satellite", metavar="NAME", multiple=True, help="This satellite; may be repeated.")
 @click.option("--share", metavar="30%", help="So many of the nodes (of --nodes, or of all), drawn by lot.")
@@ -322,6 +347,7 @@ def _stopped_text(stopped: Stopped, layout: Layout, purged: bool = False) -> str
 def chaos(
     programs: Programs,
     action: str,
+    names: tuple[str, ...],
     nodes: str,
     satellite: tuple[str, ...],
     share: str | None,
@@ -331,7 +357,9 @@ def chaos(
     state_dir: str | None,
     as_json: bool,
 ) -> int:
-    """Let agents and satellites of this cluster fail, to see it survive. Jobs that run on the nodes go on.
+    """Let agents, satellites and controllers of this cluster fail, to see it survive. Jobs that run on the nodes go on.
+
+    NAME is a controller or a satellite; nodes are named with --nodes.
 
     \b
     kill        dead: connections are refused
@@ -345,10 +373,11 @@ def chaos(
     eslurm chaos kill --share 30% --for 30s
     eslurm chaos hang --nodes cn[01-02]
     eslurm chaos slow --satellite sat1 --delay 2s --for 1m
+    eslurm chaos kill main
     eslurm chaos heal
 
-    Nodes of a process of their own, and satellites with kill and hang, are struck by a signal to the process;
-    --for then keeps this command waiting.
+    Controllers, nodes of a process of their own, and satellites with kill and hang, are struck by a signal to the
+    process; --for then keeps this command waiting.
     """
     from escli.cluster import chaos_words as words
 
@@ -366,6 +395,7 @@ def chaos(
         None if for_ is None else words.parse_duration("--for", for_),
         None if delay is None else words.parse_duration("--delay", delay),
         seed,
+        names,
     )
     with Interrupts() as interrupts:
         outcome = Chaos(layout, record, programs, interrupts, tell).do(request)
@@ -398,6 +428,48 @@ def sim(words: tuple[str, ...]) -> int:
         return command.main(words)
     except SystemExit as ended:  # Its parser has said all there is to say.
         return ended.code if isinstance(ended.code, int) else exits.USAGE
+
+
+@commands.command(short_help="An exported log, played to a moment: queue and nodes as they were.")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--at", metavar="TIME", default="", help="The moment (default: the end): 03:14, 2026-03-01T08:00."
+)
+@click.option("--queue", is_flag=True, help="Only the queue.")
+@click.option("--nodes", is_flag=True, help="The nodes, one line each.")
+@click.option("--job", type=click.IntRange(1), metavar="N", help="All that was known of this job.")
+@click.option("--facts", metavar="FROM-TO", default="", help="The facts with these revisions, one line each.")
+@click.option(
+    "--until-violation",
+    is_flag=True,
+    help="Check the invariants after each fact; stop at the first violation.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def replay(
+    file: Path,
+    at: str,
+    queue: bool,
+    nodes: bool,
+    job: int | None,
+    facts: str,
+    until_violation: bool,
+    as_json: bool,
+) -> int:
+    """Show what a cluster was like, from a file of `esctl log export`. Facts are applied, nothing is decided anew.
+
+    \b
+    eslurm replay incident.eslog --at 03:14             queue and nodes at that time
+    eslurm replay incident.eslog --at 03:14 --job 17    one job
+    eslurm replay incident.eslog --facts 100-200        what was decided
+    eslurm replay incident.eslog --until-violation      exit code 5: the cluster contradicted itself
+    """
+    from escli import replay as replays
+
+    wanted = replays.Wanted(at, queue, nodes, job or 0, facts, until_violation, as_json)
+    try:
+        return replays.run(file, wanted, say)
+    except replays.CannotReplay as error:
+        raise ClusterError(error.text, error.code) from None
 
 
 if __name__ == "__main__":

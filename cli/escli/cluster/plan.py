@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from escli.cluster import ports
 from escli.cluster.errors import unusable
-from escli.cluster.layout import Layout
-from escli.cluster.record import AgentRecord
+from escli.cluster.layout import MAIN, Layout, controller_daemon
+from escli.cluster.record import AgentRecord, ClusterRecord, StandbyRecord
 from eslurm.compat.hostlist import expand, fold
 from eslurm.config import Config
 
 KINDS = ("esctld", "essatd", "esnoded")
 """In the order of their start."""
+
+Listener = TypeVar("Listener", AgentRecord, StandbyRecord)
 
 Programs = Mapping[str, Sequence[str]]
 """How each kind of daemon is called: the first words of its command line."""
@@ -44,20 +47,14 @@ class Planned(msgspec.Struct, frozen=True):
     state_dir: Path | None = None
 
 
-def daemons_of(layout: Layout, config: Config, agents: Sequence[AgentRecord]) -> list[Planned]:
+def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Planned]:
     """All daemons of the cluster, in the order of their start."""
-    controller = config.controller.listen
+    controllers = ",".join([config.controller.listen, *(one.listen for one in record.standbys)])
+    sockets = ":".join(layout.sockets(record))
     satellites = [satellite.listen for satellite in config.satellite]
     arguments: tuple[str, ...]
     common = ("--cluster", config.cluster.name, "--key-file", str(_key_file(layout, config)))
-    planned = [
-        Planned(
-            "esctld",
-            "esctld",
-            controller,
-            ("--config", str(layout.config_file), "--state-dir", str(layout.directory)),
-        )
-    ]
+    planned = _controllers(layout, config, record)
     width = config.policy.satellite_width or config.policy.relay_width or WIDTH_AUTOMATIC
     for number, satellite in enumerate(config.satellite, 1):
         # Named by position: what a satellite is called in the configuration need not be fit for a file.
@@ -66,22 +63,40 @@ def daemons_of(layout: Layout, config: Config, agents: Sequence[AgentRecord]) ->
         arguments = (
             *common,
             *("--name", satellite.name, "--listen", satellite.listen),
-            *("--controllers", controller, "--sockets-max", str(4 * max(width, WIDTH_MIN))),
+            *("--controllers", controllers, "--sockets-max", str(4 * max(width, WIDTH_MIN))),
             *("--state-dir", str(home), "--allow-chaos"),
         )
         planned.append(Planned(name, "essatd", satellite.listen, arguments, home))
-    for agent in agents:
+    for agent in record.agents:
         home = layout.state_of(agent.name)
         cores, memory_mib = _size_of(config, agent)
         arguments = (
             *common,
             *("--nodes", agent.nodes, "--satellites", ",".join(satellites)),
-            *("--controller", controller, "--controller-socket", str(layout.socket)),
+            *("--controller", controllers, "--controller-socket", sockets),
             *("--listen", agent.listen, "--state-dir", str(home)),
             *("--cores", str(cores), "--memory-mib", str(memory_mib), "--allow-chaos"),
         )
         planned.append(Planned(agent.name, "esnoded", agent.listen, arguments, home))
     return planned
+
+
+def _controllers(layout: Layout, config: Config, record: ClusterRecord) -> list[Planned]:
+    """The first one, which leads unless it has been away, and those that stand by."""
+    arguments = ("--config", str(layout.config_file), "--state-dir", str(layout.directory))
+    first = controller_daemon(MAIN)
+    planned = [Planned(first, "esctld", config.controller.listen, arguments)]
+    for one in record.standbys:
+        words = (*arguments, "--name", one.name, "--listen", one.listen)
+        planned.append(Planned(controller_daemon(one.name), "esctld", one.listen, words))
+    return planned
+
+
+def standbys_of(known: Sequence[StandbyRecord], controllers: int) -> tuple[StandbyRecord, ...]:
+    """The controllers beside the first one when there are so many in all; new ones have no port yet."""
+    kept = known[: controllers - 1]
+    fresh = range(len(kept) + 2, controllers + 1)
+    return (*kept, *(StandbyRecord(f"c{number}", "") for number in fresh))
 
 
 def _key_file(layout: Layout, config: Config) -> Path:
@@ -144,10 +159,10 @@ def _blocks(group_of: Mapping[str, int], wanted: int) -> list[list[str]]:
     return blocks
 
 
-def with_ports(agents: Sequence[AgentRecord], fresh: Sequence[int]) -> tuple[AgentRecord, ...]:
-    """The agents with `fresh` ports for those that have none."""
+def with_ports(records: Sequence[Listener], fresh: Iterable[int]) -> tuple[Listener, ...]:
+    """The records with `fresh` ports for those that have none."""
     left = iter(fresh)
     return tuple(
-        agent if agent.listen else AgentRecord(agent.name, agent.nodes, ports.address(next(left)))
-        for agent in agents
+        one if one.listen else msgspec.structs.replace(one, listen=ports.address(next(left)))
+        for one in records
     )

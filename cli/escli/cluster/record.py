@@ -26,6 +26,13 @@ class AgentRecord(msgspec.Struct, frozen=True):
     listen: str
 
 
+class StandbyRecord(msgspec.Struct, frozen=True):
+    """A controller beside the first one, which is called main and listens where the configuration says."""
+
+    name: str
+    listen: str
+
+
 class DaemonRecord(msgspec.Struct, frozen=True):
     """A daemon that was started."""
 
@@ -47,6 +54,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     agents_wanted: int
     agents: tuple[AgentRecord, ...] = ()
     daemons: tuple[DaemonRecord, ...] = ()
+    standbys: tuple[StandbyRecord, ...] = ()
 
     def find(self, name: str) -> DaemonRecord | None:
         """The daemon of this name, if it was started."""

@@ -6,6 +6,7 @@ that contradicts it is refused. The key is readable by its owner only, from its 
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
@@ -27,6 +28,7 @@ AGENTS_DEFAULT = 2
 NODES_MAX = 4096
 EMULATED_MAX = 65_536
 PROCESSES_MAX = 64
+CONTROLLERS_MAX = 9
 NODES_PER_SATELLITE = 5_000
 """One satellite for every so many nodes (E-69)."""
 NODES_PER_HOST = 2_560
@@ -45,7 +47,7 @@ operators = [{uid}]
 
 [controller]
 listen = "{controller}"
-{satellites}
+{store}{satellites}
 [[nodes]]
 names = "{nodes}"
 cores = {cores}
@@ -69,6 +71,8 @@ class Wishes(msgspec.Struct, frozen=True):
     agents: int | None = None
     port_base: int | None = None
     emulated: bool = False
+    controllers: int | None = None
+    store: str | None = None
 
     @property
     def satellites_wanted(self) -> int:
@@ -120,6 +124,7 @@ def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> st
         cluster=cluster,
         uid=uid,
         controller=ports.address(chosen[0]),
+        store=f"store_url = {json.dumps(wishes.store)}\n" if wishes.store else "",
         satellites="".join(sections),
         nodes=node_names(nodes),
         cores=wishes.cores or cores,
@@ -171,6 +176,12 @@ def check_agreement(layout: Layout, config: Config, agents: int, wishes: Wishes)
                 f"{option}: {wanted} is not what the cluster in {layout.directory} has ({has}): leave the option out, "
                 f"{_way_to_change(option, layout)}, or begin anew elsewhere (--state-dir) or here (eslurm down --purge)"
             )
+    if wishes.store is not None and wishes.store != config.controller.store_url:
+        # Without the URLs: they may hold a password.
+        raise unusable(
+            f"--store: the cluster in {layout.directory} keeps its jobs in another store: leave the option out, or "
+            "begin anew elsewhere (--state-dir) or here (eslurm down --purge)"
+        )
 
 
 def _way_to_change(option: str, layout: Layout) -> str:

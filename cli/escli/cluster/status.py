@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from escli.cluster import controller, processes
 from escli.cluster.errors import ClusterError
-from escli.cluster.layout import Layout
+from escli.cluster.layout import Layout, controller_daemon
 from escli.cluster.plan import daemons_of
 from escli.cluster.record import ClusterRecord, DaemonRecord
 from escli.cluster.settings import load_config
@@ -19,7 +20,10 @@ State = Literal["up", "degraded", "down"]
 
 
 class DaemonStatus(msgspec.Struct, frozen=True):
-    """One daemon. `pid`, `uptime_s` and `rss_mib` are 0 when it does not run."""
+    """One daemon. `pid`, `uptime_s` and `rss_mib` are 0 when it does not run.
+
+    `role`: of one of several controllers, leader or standby; empty when the leader does not know it.
+    """
 
     name: str
     kind: str
@@ -29,6 +33,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
     rss_mib: float
     listen: str
     log: str
+    role: str = ""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -42,6 +47,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     daemons: tuple[DaemonStatus, ...]
     step_supervisors: int
     controller: dict[str, Any] | None
+    sockets: tuple[str, ...] = ()
 
 
 def look(layout: Layout, record: ClusterRecord) -> ClusterStatus:
@@ -49,7 +55,11 @@ def look(layout: Layout, record: ClusterRecord) -> ClusterStatus:
     daemons = tuple(_look_at(layout, daemon) for daemon in record.daemons) + _missing(layout, record)
     reply = None
     if any(daemon.kind == "esctld" and daemon.running for daemon in daemons):
-        reply = controller.ping(layout.socket)
+        if record.standbys:
+            reply, roles = controller.ping_and_roles(layout.sockets(record))
+            daemons = tuple(_with_role(daemon, roles) for daemon in daemons)
+        else:
+            reply = controller.ping(layout.socket)
     return ClusterStatus(
         state=_state(daemons, reply),
         cluster=record.cluster,
@@ -59,7 +69,15 @@ def look(layout: Layout, record: ClusterRecord) -> ClusterStatus:
         daemons=daemons,
         step_supervisors=len(supervisors_of(layout)),
         controller=None if reply is None else _fields(reply),
+        sockets=tuple(layout.sockets(record)),
     )
+
+
+def _with_role(daemon: DaemonStatus, roles: Mapping[str, str]) -> DaemonStatus:
+    for name, role in roles.items():
+        if daemon.running and daemon.name == controller_daemon(name):
+            return msgspec.structs.replace(daemon, role=role)
+    return daemon
 
 
 def _fields(reply: Any) -> dict[str, Any]:
@@ -87,7 +105,7 @@ def _missing(layout: Layout, record: ClusterRecord) -> tuple[DaemonStatus, ...]:
     if not record.daemons:
         return ()
     try:
-        planned = daemons_of(layout, load_config(layout, record.cluster), record.agents)
+        planned = daemons_of(layout, load_config(layout, record.cluster), record)
     except ClusterError:
         return ()  # The configuration is being edited; `eslurm up` will say what is wrong with it.
     return tuple(
@@ -127,6 +145,9 @@ def _table(status: ClusterStatus) -> str:
         Column("LISTENS"),
         Column("LOG"),
     ]
+    has_roles = any(daemon.role for daemon in status.daemons)
+    if has_roles:
+        columns.insert(2, Column("ROLE"))
     rows = []
     for daemon in status.daemons:
         name = daemon.name if daemon.name == daemon.kind else f"{daemon.name} ({daemon.kind})"
@@ -139,6 +160,8 @@ def _table(status: ClusterStatus) -> str:
             ]
         else:
             life = ["dead", "-", "-", "-"]
+        if has_roles:
+            life.insert(1, daemon.role or "-")
         rows.append([name, *life, daemon.listen, daemon.log])
     return render(columns, rows)
 

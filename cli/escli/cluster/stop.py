@@ -58,7 +58,7 @@ def stop_all(
 ) -> Stopped:
     """End the daemons, and the jobs unless they are kept. Idempotent. Hold the directory's lock.
 
-    1. the controller, so that it does not take the rest for lost nodes 2. satellites and agents 3. supervisors
+    1. the controllers, so that they do not take the rest for lost nodes 2. satellites and agents 3. supervisors
     and jobs 4. what else carries the cluster's mark. Raises `ClusterError` when something does not end at all.
     """
     ended: set[str] = set()

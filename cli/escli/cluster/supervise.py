@@ -99,7 +99,7 @@ class Watch:
         self._tell(f"{name} (pid {daemon.identity.pid}) died; starting it again; the end of its log:")
         self._tell_log(name)
         config = load_config(self._layout, record.cluster)
-        planned = [one for one in daemons_of(self._layout, config, record.agents) if one.name == name]
+        planned = [one for one in daemons_of(self._layout, config, record) if one.name == name]
         try:
             return start_all(
                 self._layout,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -16,9 +16,17 @@ from escli import exits
 from escli.cluster import controller, ports, settings
 from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.interrupts import Interrupts
-from escli.cluster.layout import Layout, check, locked, make
-from escli.cluster.plan import KINDS, Planned, Programs, assign_nodes, daemons_of, with_ports
-from escli.cluster.record import FORMAT, AgentRecord, ClusterRecord
+from escli.cluster.layout import MAIN, Layout, check, controller_daemon, locked, make
+from escli.cluster.plan import (
+    KINDS,
+    Planned,
+    Programs,
+    assign_nodes,
+    daemons_of,
+    standbys_of,
+    with_ports,
+)
+from escli.cluster.record import FORMAT, AgentRecord, ClusterRecord, StandbyRecord
 from escli.cluster.settings import Wishes
 from escli.cluster.start import log_tail, start_all
 from escli.cluster.stop import alive_daemons, take_back
@@ -68,7 +76,7 @@ def bring_up(
             record, config = _create(layout, wishes)
         else:
             record, config = _reopen(layout, record, wishes)
-        planned = daemons_of(layout, config, record.agents)
+        planned = daemons_of(layout, config, record)
         alive = {daemon.name for daemon in alive_daemons(record)}
         missing = [daemon for daemon in planned if daemon.name not in alive]
         if not missing:
@@ -92,15 +100,17 @@ def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clu
     nodes = wishes.nodes or settings.NODES_DEFAULT
     satellites = wishes.satellites_wanted
     agents = min(nodes, record.agents_wanted)
-    chosen = ports.choose(1 + satellites + agents, wishes.port_base)
+    standbys = standbys_of((), wishes.controllers or 1)
+    chosen = ports.choose(1 + satellites + agents + len(standbys), wishes.port_base)
     text = settings.compose(record.cluster, wishes, record.owner_uid, chosen[: 1 + satellites])
     config = parse_config(text.encode(), str(layout.config_file))
-    assigned = with_ports(assign_nodes(config, (), agents), chosen[1 + satellites :])
+    left = iter(chosen[1 + satellites :])
+    assigned = with_ports(assign_nodes(config, (), agents), left)
     # The record first: from here on the directory is known to be a cluster's.
     layout.save(record)
     settings.write_key(layout.key_file)
     settings.replace_file(layout.config_file, text)
-    record = msgspec.structs.replace(record, agents=assigned)
+    record = msgspec.structs.replace(record, agents=assigned, standbys=with_ports(standbys, left))
     layout.save(record)
     return record, config
 
@@ -119,27 +129,45 @@ def _reopen(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clus
     if not config.nodes:
         raise unusable(f"{layout.config_file}: nodes: there are none: add a [[nodes]] section")
     agents = assign_nodes(config, record.agents, record.agents_wanted)
+    standbys = _standbys(layout, record, wishes, is_up=bool(alive))
     base = wishes.port_base
     if base is not None and base != ports.port_of(config.controller.listen):
         if alive:
             raise unusable("--port-base: the cluster is up: stop it first (eslurm down)")
         count = 1 + len(config.satellite)
-        chosen = ports.choose(count + len(agents), base)
+        chosen = ports.choose(count + len(agents) + len(standbys), base)
         config = settings.move_ports(layout, config, chosen[:count])
-        agents = with_ports([AgentRecord(agent.name, agent.nodes, "") for agent in agents], chosen[count:])
-    agents = _with_free_ports(config, agents)
-    changed = msgspec.structs.replace(record, version=__version__, agents=agents)
+        left = iter(chosen[count:])
+        agents = with_ports([AgentRecord(agent.name, agent.nodes, "") for agent in agents], left)
+        standbys = with_ports([StandbyRecord(one.name, "") for one in standbys], left)
+    agents, standbys = _with_free_ports(config, agents, standbys)
+    changed = msgspec.structs.replace(record, version=__version__, agents=agents, standbys=standbys)
     if changed != record:
         layout.save(changed)
     return changed, config
 
 
-def _with_free_ports(config: Config, agents: tuple[AgentRecord, ...]) -> tuple[AgentRecord, ...]:
-    """The agents, new ones with ports that nobody here has."""
-    known = [agent.listen for agent in agents]
+def _standbys(
+    layout: Layout, record: ClusterRecord, wishes: Wishes, *, is_up: bool
+) -> tuple[StandbyRecord, ...]:
+    here = 1 + len(record.standbys)
+    wanted = wishes.controllers or here
+    if is_up and wanted != here:
+        raise unusable(
+            f"--controllers: {wanted} is not what the cluster in {layout.directory} has ({here}): leave the option out, "
+            "or stop it first (eslurm down)"
+        )
+    return standbys_of(record.standbys, wanted)
+
+
+def _with_free_ports(
+    config: Config, agents: tuple[AgentRecord, ...], standbys: tuple[StandbyRecord, ...]
+) -> tuple[tuple[AgentRecord, ...], tuple[StandbyRecord, ...]]:
+    """The agents and controllers, new ones with ports that nobody here has."""
+    known = [agent.listen for agent in agents] + [standby.listen for standby in standbys]
     known += [config.controller.listen, *(satellite.listen for satellite in config.satellite)]
-    fresh = ports.choose(known.count(""), None, [ports.port_of(listen) for listen in known])
-    return with_ports(agents, fresh)
+    fresh = iter(ports.choose(known.count(""), None, [ports.port_of(listen) for listen in known]))
+    return with_ports(agents, fresh), with_ports(standbys, fresh)
 
 
 def _is_edited(layout: Layout, record: ClusterRecord) -> bool:
@@ -168,8 +196,7 @@ def _start(
 ) -> ClusterRecord:
     names = {daemon.name for daemon in missing}
     try:
-        for kind in KINDS:
-            group = [daemon for daemon in missing if daemon.kind == kind]
+        for group in _stages(missing):
             record = start_all(
                 layout,
                 record,
@@ -187,6 +214,14 @@ def _start(
     return record
 
 
+def _stages(missing: Sequence[Planned]) -> Iterator[list[Planned]]:
+    """What is started together: the first controller alone, so that it leads, then kind by kind."""
+    first = [daemon for daemon in missing if daemon.name == controller_daemon(MAIN)]
+    yield first
+    for kind in KINDS:
+        yield [daemon for daemon in missing if daemon.kind == kind and daemon not in first]
+
+
 def _await_nodes(
     layout: Layout, record: ClusterRecord, interrupts: Interrupts, tell: Tell, timeout_s: float
 ) -> None:
@@ -195,7 +230,7 @@ def _await_nodes(
     deadline_s = tell_at_s + timeout_s
     told = -1
     while True:
-        reply = controller.ping(layout.socket)
+        reply = controller.ping(layout.sockets(record))
         if reply is not None:
             all_up = reply.nodes_up >= reply.nodes > 0
             if reply.nodes_up != told and reply.nodes and (all_up or time.monotonic() >= tell_at_s):

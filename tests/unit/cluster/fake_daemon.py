@@ -1,6 +1,6 @@
 """A stand-in for every kind of daemon: `fake_daemon.py MODE KIND ARGUMENTS...`.
 
-MODE `works`: says that it is ready and waits for SIGTERM; as the controller it answers Ping on its socket.
+MODE `works`: says that it is ready and waits for SIGTERM; as a controller it answers Ping and Controllers on its socket.
 `dies`: ends at once with a message. `sleeps`: never gets ready. `deaf`: works, but ignores SIGTERM.
 """
 
@@ -20,6 +20,7 @@ def main(mode: str, kind: str, arguments: list[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ready-fd", type=int, required=True)
     parser.add_argument("--state-dir", type=Path)
+    parser.add_argument("--name", default="main")
     options, _ = parser.parse_known_args(arguments)
     if mode == "dies":
         sys.exit(f"{kind}: the dog ate my spool")
@@ -29,7 +30,8 @@ def main(mode: str, kind: str, arguments: list[str]) -> None:
         stopped.wait()
         return
     if kind == "esctld":
-        serve(options.state_dir / "esctld.sock", stopped, options.ready_fd)
+        daemon = "esctld" if options.name == "main" else f"esctld-{options.name}"
+        serve(options.state_dir / f"{daemon}.sock", stopped, options.ready_fd)
         return
     say_ready(options.ready_fd)
     stopped.wait()
@@ -46,7 +48,13 @@ def serve(path: Path, stopped: threading.Event, ready_fd: int) -> None:
 
     path.unlink(missing_ok=True)
     reply = pb.PingReply(nodes=NODES, nodes_up=NODES, jobs_pending=1)
-    with FakeDoor(path, Ping=lambda _request: reply):
+    controllers = pb.ControllersReply(
+        controllers=[
+            pb.ControllerInfo(name="main", role="leader", epoch=1),
+            pb.ControllerInfo(name="c2", role="standby"),
+        ]
+    )
+    with FakeDoor(path, Ping=lambda _request: reply, Controllers=lambda _request: controllers):
         say_ready(ready_fd)
         stopped.wait()
 

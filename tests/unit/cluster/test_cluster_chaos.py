@@ -56,6 +56,9 @@ def test_what_is_no_share_is_named(text: str) -> None:
         (["kill", "--nodes", "cn01", "--seed", "3"], "--seed: goes with --share"),
         (["show", "--nodes", "cn01"], "shows everything"),
         (["explode"], "explode"),
+        (["kill", "c2"], "there is no c2: use some of main, sat1, sat2"),
+        (["slow", "main"], "a controller can be killed or hung"),
+        (["show", "main"], "leave names"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(fakes: Fakes, words: list[str], told: str) -> None:
@@ -122,6 +125,31 @@ def test_a_killed_satellite_is_started_by_heal(fakes: Fakes) -> None:
     answer = fakes("chaos", "heal", "--satellite", "sat2")
     assert "sat2 is ready again" in answer.err
     assert state_of(fakes, "sat2") == "runs"
+
+
+def test_controllers_and_satellites_are_struck_by_name(fakes: Fakes) -> None:
+    fakes.up("--controllers", "2")
+    fakes("chaos", "hang", "main", "sat2")
+    assert [state_of(fakes, name) for name in ("esctld", "esctld-c2", "sat1", "sat2")] == [
+        "stopped",
+        "runs",
+        "runs",
+        "stopped",
+    ]
+    fakes("chaos", "heal", "main", "sat2")
+    assert [state_of(fakes, name) for name in ("esctld", "sat2")] == ["runs", "runs"]
+
+
+def test_a_killed_controller_is_started_by_heal(fakes: Fakes) -> None:
+    fakes.up("--controllers", "2")
+    pid = fakes.pids()["esctld"]
+    fakes("chaos", "kill", "main")
+    # Whose child it is after its starter ended depends on who adopts orphans here.
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    assert state_of(fakes, "esctld") == "dead"
+    assert "esctld is ready again" in fakes("chaos", "heal", "main").err
+    assert state_of(fakes, "esctld") == "runs"
 
 
 def test_the_only_node_of_a_process_is_struck_with_it(fakes: Fakes) -> None:

@@ -44,6 +44,70 @@ def test_what_up_makes_is_closed_to_others_and_valid(fakes: Fakes) -> None:
     assert sorted(fakes.pids()) == ["agent1", "esctld", "sat1"]
 
 
+def test_up_with_a_standby(fakes: Fakes) -> None:
+    answer = fakes.up("--controllers", "2")
+
+    assert answer.code == 0, answer.err
+    assert sorted(fakes.pids()) == [*EVERYONE[:3], "esctld-c2", *EVERYONE[3:]]
+    assert "controller main, and c2 to take over" in answer.out
+    assert answer.err.index("esctld is ready") < answer.err.index("esctld-c2 is ready")
+    started = json.loads(fakes.up("--controllers", "2", "--json").out)
+    directory = fakes.layout.directory
+    assert started["sockets"] == [str(directory / "esctld.sock"), str(directory / "esctld-c2.sock")]
+    daemons = json.loads(fakes("status", "--json").out)["daemons"]
+    roles = {daemon["name"]: daemon["role"] for daemon in daemons}
+    assert (roles["esctld"], roles["esctld-c2"], roles["sat1"]) == ("leader", "standby", "")
+    table = fakes("status").out.splitlines()
+    assert [line.split()[:4] for line in table[2:5]] == [
+        ["DAEMON", "STATE", "ROLE", "PID"],
+        ["esctld", "running", "leader", str(fakes.pids()["esctld"])],
+        ["esctld-c2", "(esctld)", "running", "standby"],
+    ]
+
+
+def test_a_dead_controller_is_no_reason_not_to_answer(fakes: Fakes) -> None:
+    fakes.up("--controllers", "2")
+    fakes.kill("esctld")
+
+    status = json.loads(fakes("status", "--json").out)
+
+    assert status["state"] == "degraded"
+    assert status["controller"]["nodes_up"] == 4
+    assert fakes.up().code == 0
+    assert json.loads(fakes("status", "--json").out)["state"] == "up"
+
+
+def test_controllers_come_and_go_while_the_cluster_is_down(fakes: Fakes) -> None:
+    fakes.up()
+    answer = fakes.up("--controllers", "2")
+    assert answer.code == 2
+    assert "--controllers: 2 is not what the cluster" in answer.err
+    assert "eslurm down" in answer.err
+    fakes("down")
+
+    assert fakes.up("--controllers", "3").code == 0
+    listens = {one.name: one.listen for one in fakes.record().standbys}
+    assert sorted(listens) == ["c2", "c3"]
+    fakes("down")
+    assert fakes.up("--controllers", "2").code == 0
+    assert {one.name: one.listen for one in fakes.record().standbys} == {"c2": listens["c2"]}
+    assert fakes.up().code == 0
+    assert fakes("down", "--purge").code == 0
+
+
+def test_the_store_is_chosen_once_and_its_password_not_shown(fakes: Fakes) -> None:
+    url = "postgresql://ada:secret@db/eslurm"
+    assert fakes.up("--store", url).code == 0
+    assert read_config(fakes.layout.config_file).controller.store_url == url
+    assert fakes.up("--store", url).code == 0
+
+    answer = fakes.up("--store", "postgresql://ada:secret@elsewhere/eslurm")
+    assert answer.code == 2
+    assert "--store: the cluster in" in answer.err
+    assert "secret" not in answer.err
+    assert "--store: is not a URL" in fakes.up("--store", "my-database").err
+
+
 def test_up_twice_says_already_running_and_touches_nothing(fakes: Fakes) -> None:
     fakes.up()
     before, pids = fakes.files(), fakes.pids()
@@ -191,6 +255,12 @@ def test_port_base_moves_a_cluster_that_is_down(fakes: Fakes) -> None:
     listens = {ports.port_of(daemon.listen) for daemon in fakes.record().daemons}
     assert listens == set(range(base, base + 5))
     assert fakes.up("--port-base", str(base)).code == 0
+    fakes("down")
+
+    base = free_run(6, 22_000)
+    assert fakes.up("--port-base", str(base), "--controllers", "2").code == 0
+    listens = {ports.port_of(daemon.listen) for daemon in fakes.record().daemons}
+    assert listens == set(range(base, base + 6))
 
 
 def test_a_taken_port_base_leaves_nothing_behind(fakes: Fakes) -> None:
@@ -203,9 +273,9 @@ def test_a_taken_port_base_leaves_nothing_behind(fakes: Fakes) -> None:
     assert fakes.files() == {}
 
 
-def free_run(count: int) -> int:
+def free_run(count: int, lowest: int = 21_000) -> int:
     """The first of `count` neighbouring ports that are free."""
-    for base in range(21_000, 32_000, count):
+    for base in range(lowest, 32_000, count):
         if all(ports.is_free(ports.address(port)) for port in range(base, base + count)):
             return base
     raise AssertionError("no free ports")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from escli.cluster import ports, settings
 from escli.cluster.errors import ClusterError
 from escli.cluster.layout import Layout
-from escli.cluster.plan import assign_nodes, daemons_of, with_ports
-from escli.cluster.record import AgentRecord, version_key
+from escli.cluster.plan import assign_nodes, daemons_of, standbys_of, with_ports
+from escli.cluster.record import AgentRecord, ClusterRecord, StandbyRecord, version_key
 from escli.cluster.settings import Wishes
 from eslurm.compat.hostlist import expand
 from eslurm.config import Config, parse_config
@@ -31,6 +31,11 @@ def config_of(*groups: tuple[str, int], satellites: int = 2) -> Config:
     for names, cores in groups:
         text += f'[[nodes]]\nnames = "{names}"\ncores = {cores}\nmemory_mib = 100\n'
     return parse_config(text.encode(), "test")
+
+
+def record_of(*standbys: StandbyRecord) -> ClusterRecord:
+    agents = (AgentRecord("agent1", "cn[1-2]", "127.0.0.1:9"),)
+    return ClusterRecord(1, "1", "c", 0, 0, 1, agents, standbys=standbys)
 
 
 def nodes_of(agents: tuple[AgentRecord, ...]) -> list[str]:
@@ -76,7 +81,7 @@ def test_nodes_of_one_agent_must_stay_alike() -> None:
 
 def test_command_lines() -> None:
     config = config_of(("cn[1-2]", 3))
-    controller, first, _, agent = daemons_of(HERE, config, (AgentRecord("agent1", "cn[1-2]", "127.0.0.1:9"),))
+    controller, first, _, agent = daemons_of(HERE, config, record_of())
     assert controller.arguments == ("--config", "/tmp/es-plan/eslurm.toml", "--state-dir", "/tmp/es-plan")
     assert first.arguments[-1] == agent.arguments[-1] == "--allow-chaos"
     words = dict(zip(first.arguments[:-1:2], first.arguments[1::2], strict=True))
@@ -92,6 +97,31 @@ def test_command_lines() -> None:
     words = dict(zip(agent.arguments[:-1:2], agent.arguments[1::2], strict=True))
     assert words["--satellites"] == "127.0.0.1:5001,127.0.0.1:5002"
     assert (words["--nodes"], words["--cores"], words["--memory-mib"]) == ("cn[1-2]", "3", "100")
+
+
+def test_everybody_knows_all_controllers() -> None:
+    standby = StandbyRecord("c2", "127.0.0.1:8")
+    main, second, satellite, _, agent = daemons_of(HERE, config_of(("cn[1-2]", 3)), record_of(standby))
+    assert (main.name, main.arguments) == (
+        "esctld",
+        ("--config", "/tmp/es-plan/eslurm.toml", "--state-dir", "/tmp/es-plan"),
+    )
+    assert (second.name, second.kind, second.listen) == ("esctld-c2", "esctld", "127.0.0.1:8")
+    assert second.arguments == (*main.arguments, "--name", "c2", "--listen", "127.0.0.1:8")
+    for daemon, option, told in (
+        (satellite, "--controllers", "127.0.0.1:5000,127.0.0.1:8"),
+        (agent, "--controller", "127.0.0.1:5000,127.0.0.1:8"),
+        (agent, "--controller-socket", "/tmp/es-plan/esctld.sock:/tmp/es-plan/esctld-c2.sock"),
+    ):
+        assert daemon.arguments[daemon.arguments.index(option) + 1] == told
+
+
+def test_controllers_keep_their_ports_when_others_come_and_go() -> None:
+    first = with_ports(standbys_of((), 2), [1])
+    assert first == (StandbyRecord("c2", "127.0.0.1:1"),)
+    assert standbys_of(first, 3) == (*first, StandbyRecord("c3", ""))
+    assert standbys_of(first, 2) == first
+    assert standbys_of(first, 1) == ()
 
 
 def test_node_names_sort() -> None:
