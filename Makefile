@@ -13,8 +13,10 @@ PYTHON ?=
 TESTS ?=
 ARGS ?=
 QUICK ?=
+FROM ?= 37eed52
 BENCH ?=
-SEEDS ?= 20
+SEEDS ?= 2000
+SEEDS_LARGE ?= 20
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.installed
@@ -22,8 +24,8 @@ STAGE = sh scripts/stage.sh
 # The layers are read from the sources, whether or not an installation points at them.
 SOURCES = .:daemons:cli
 
-.PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench bench-relay curves sim \
-	lock clean
+.PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench bench-relay \
+	bench-recovery curves sim verify-upgrade lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
@@ -35,8 +37,10 @@ help:
 	@echo 'make docs         generates docs/states.md and docs/reference/configuration.md; docs-check only compares'
 	@echo 'make bench        measurements as JSON lines (QUICK=1: within a minute; BENCH="names")'
 	@echo 'make bench-relay  broadcasts over thousands of nodes, some of them dead (QUICK=1: within a minute)'
+	@echo 'make bench-recovery failover, restarts, floods, chaos (QUICK=1: within a minute; RECOVERY="chaos": that part)'
 	@echo 'make curves       draws the published curves and ours from a model of the network (docs/results)'
-	@echo 'make sim          the simulator over SEEDS=$(SEEDS) seeds'
+	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'
+	@echo 'make verify-upgrade upgrades a running cluster from revision FROM, daemon by daemon, while users submit'
 	@echo 'make venv         the environment in VENV=$(VENV), and nothing else'
 	@echo 'make lock         resolves the dependencies anew and locks them in requirements/'
 	@echo 'make clean        removes what the tools leave behind; the environment stays'
@@ -96,11 +100,18 @@ bench: $(READY)
 bench-relay: $(READY)
 	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run construct relay
 
+bench-recovery: $(READY)
+	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run recovery
+
 curves: $(READY)
 	@$(BIN)/python -m benchmarks.curves
 
 sim: $(READY)
-	@$(BIN)/eslurm sim --seeds $(SEEDS)
+	@$(BIN)/eslurm sim --seeds $(SEEDS) --nodes 4-64 --quiet
+	@$(BIN)/eslurm sim --seeds $(SEEDS_LARGE) --from 100001 --nodes 2000
+
+verify-upgrade: $(READY)
+	@sh scripts/verify_upgrade.sh "$(BIN)/python" "$(FROM)"
 
 lock: $(READY)
 	@ARGS="$(ARGS)" sh scripts/lock.sh "$(BIN)/python"

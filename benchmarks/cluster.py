@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,13 +25,18 @@ NAME = "bench"
 UP_S = 60.0
 POLL_S = 0.01
 NODE_MEMORY_MIB = 64_000
+ABSENT_CORES = 64
 
 
 class Shape(msgspec.Struct, frozen=True):
     """How large a cluster to start. With `agents` 0 its nodes are configured but never come up.
 
     With `each` every node has an agent process of its own, below those `agents`. `sockets_max` is the satellites'
-    budget of connections; 0: their default.
+    budget of connections; 0: their default. `absent` more nodes, of `ABSENT_CORES` each, are configured and have no
+    agent. `store_url` is where jobs are kept; empty: in SQLite beside the rest. `operators` are the user ids that are
+    operators; None: who runs the benchmark. `controller` is more lines for that section. With several `controllers`
+    the first is `main`, the others are `c2` and so on. `chaos` lets satellites and agents be told to fail. `sections`
+    end the configuration.
     """
 
     nodes: int
@@ -40,20 +45,41 @@ class Shape(msgspec.Struct, frozen=True):
     satellites: int = 2
     each: bool = False
     sockets_max: int = 0
+    absent: int = 0
+    store_url: str = ""
+    operators: tuple[int, ...] | None = None
+    controller: str = ""
+    controllers: int = 1
+    chaos: bool = False
+    sections: str = ""
 
 
 class Cluster:
-    """One running cluster. The controller can be killed and started again."""
+    """One running cluster. Its daemons can be killed and started again.
 
-    def __init__(self, directory: Path, shape: Shape) -> None:
+    `uplinks` are where satellites find the controllers, if not at the controllers' own endpoints.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        shape: Shape,
+        endpoints: Sequence[str] = (),
+        uplinks: Sequence[str] = (),
+    ) -> None:
         self.directory = directory
         self.shape = shape
-        self.socket = directory / "esctld.sock"
+        self.names = ["main", *(f"c{number}" for number in range(2, shape.controllers + 1))]
+        self.sockets = [self._socket_of(name) for name in self.names]
+        self.socket = self.sockets[0]
         self.key_file = directory / "cluster.key"
-        ports = free_ports(1 + shape.satellites)
-        self.endpoint = f"{HOST}:{ports[0]}"
-        self._satellite_endpoints = [f"{HOST}:{port}" for port in ports[1:]]
-        self.controller = self._controller()
+        ports = free_ports(shape.controllers + shape.satellites)
+        self.endpoints = list(endpoints) or [f"{HOST}:{port}" for port in ports[: shape.controllers]]
+        self.endpoint = self.endpoints[0]
+        self._uplinks = list(uplinks) or self.endpoints
+        self._satellite_endpoints = [f"{HOST}:{port}" for port in ports[shape.controllers :]]
+        self.controllers = [self._controller(number) for number in range(shape.controllers)]
+        self.controller = self.controllers[0]
         self.satellites = [self._satellite(number) for number in range(shape.satellites)]
         self.agents = [self._agent(number) for number in range(shape.agents)]
 
@@ -62,8 +88,8 @@ class Cluster:
 
         With a process for each node they are there before the controller calls any: they need both cores to start.
         """
-        self._write_files()
-        for daemon in self.satellites if self.shape.each else (self.controller, *self.satellites):
+        self.write_files()
+        for daemon in self.satellites if self.shape.each else (*self.controllers, *self.satellites):
             daemon.start()
         for daemon, ready_fd in [(daemon, daemon.launch()) for daemon in self.agents]:
             daemon.wait_ready(ready_fd, up_s)
@@ -74,13 +100,13 @@ class Cluster:
 
     def stop(self) -> None:
         """End every process of the cluster, steps and their supervisors included."""
-        for daemon in (self.controller, *self.agents, *self.satellites):
+        for daemon in (*self.controllers, *self.agents, *self.satellites):
             daemon.stop()
         end_descendants()
 
     def client(self) -> Client:
-        """A connection to the controller."""
-        return Client(self.socket)
+        """A connection to the controller that leads."""
+        return Client([str(path) for path in self.sockets])
 
     def ping(self) -> pb.PingReply:
         """How the controller stands now."""
@@ -126,35 +152,51 @@ class Cluster:
 
     # ---- what is started ----
 
-    def _write_files(self) -> None:
+    def write_files(self) -> None:
+        """The configuration and the key."""
         shape = self.shape
+        operators = (os.getuid(),) if shape.operators is None else shape.operators
         fd = os.open(self.key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(fd, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32) + "\n")
         lines = [
-            f'[cluster]\nname = "{NAME}"\noperators = [{os.getuid()}]\n[controller]\nlisten = "{self.endpoint}"\n',
+            f'[cluster]\nname = "{NAME}"\noperators = [{",".join(map(str, operators))}]\n',
+            f'[controller]\nlisten = "{self.endpoint}"\nstore_url = "{shape.store_url}"\n',
+            f"{shape.controller}\n",
             *(
                 f'[[satellite]]\nname = "sat{number}"\nlisten = "{endpoint}"\n'
                 for number, endpoint in enumerate(self._satellite_endpoints)
             ),
             f'[[nodes]]\nnames = "cn[0001-{shape.nodes:04}]"\ncores = {shape.cores}\n'
             f"memory_mib = {NODE_MEMORY_MIB}\n",
+            f'[[nodes]]\nnames = "away[0001-{shape.absent:04}]"\ncores = {ABSENT_CORES}\n'
+            f"memory_mib = {NODE_MEMORY_MIB}\n"
+            if shape.absent
+            else "",
             '[[partition]]\nname = "main"\ndefault = true\n',
+            shape.sections,
         ]
         (self.directory / "eslurm.toml").write_text("".join(lines))
 
-    def _controller(self) -> Daemon:
+    def _socket_of(self, name: str) -> Path:
+        return self.directory / ("esctld.sock" if name == "main" else f"esctld-{name}.sock")
+
+    def _controller(self, number: int) -> Daemon:
+        name = self.names[number]
         config = str(self.directory / "eslurm.toml")
         command = module("esctld", "--config", config, "--state-dir", str(self.directory))
-        return Daemon("esctld", command, self.directory / "esctld.log")
+        if number:
+            command += ["--name", name, "--listen", self.endpoints[number]]
+        return Daemon(f"esctld-{name}", command, self.directory / f"esctld-{name}.log")
 
     def _satellite(self, number: int) -> Daemon:
         name = f"sat{number}"
         command = module(
             "essatd",
             *("--cluster", NAME, "--key-file", str(self.key_file), "--name", name),
-            *("--listen", self._satellite_endpoints[number], "--controllers", self.endpoint),
+            *("--listen", self._satellite_endpoints[number], "--controllers", ",".join(self._uplinks)),
             *(("--sockets-max", str(self.shape.sockets_max)) if self.shape.sockets_max else ()),
+            *(("--allow-chaos", "--state-dir", str(self.directory / name)) if self.shape.chaos else ()),
         )
         return Daemon(name, command, self.directory / f"{name}.log")
 
@@ -166,9 +208,10 @@ class Cluster:
         command = module(
             "esnoded",
             *("--cluster", NAME, "--key-file", str(self.key_file), "--nodes", f"cn[{first:04}-{last:04}]"),
-            *("--satellites", ",".join(self._satellite_endpoints), "--controller", self.endpoint),
+            *("--satellites", ",".join(self._satellite_endpoints), "--controller", ",".join(self.endpoints)),
             *("--state-dir", str(self.directory / name), "--cores", str(shape.cores)),
             *("--memory-mib", str(NODE_MEMORY_MIB), *(("--each",) if shape.each else ())),
+            *(("--allow-chaos",) if shape.chaos else ()),
         )
         return Daemon(name, command, self.directory / f"{name}.log")
 

@@ -7,6 +7,7 @@ result as JSON. Invariant: one call is outstanding per connection.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
 import select
 import socket
@@ -19,8 +20,8 @@ import msgspec
 
 from benchmarks import jobs
 from benchmarks.processes import module
-from eslurm.rpc.framing import REPLY_HEADER, REQUEST_HEADER, VERSION
-from eslurm.rpc.methods import PING, SUBMIT
+from eslurm.rpc.framing import REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
+from eslurm.rpc.methods import JOBS, PING, SUBMIT
 from eslurm.v1 import controller_pb2 as pb
 
 DEADLINE_S = 60
@@ -28,7 +29,11 @@ PING_EVERY_S = 0.001
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do. `kind` is submit, grpc or ping; a ping load runs until its standard input ends."""
+    """What to do. `kind` is submit, grpc, ping or poll; the last two run until their standard input ends.
+
+    A poll load asks for the whole queue over `connections` at full speed, and comes again when it is told to. `uid`
+    (where the benchmark is root's) is whose load it is.
+    """
 
     kind: str
     socket: str = ""
@@ -41,15 +46,19 @@ class Plan(msgspec.Struct, frozen=True):
     work_dir: str = "/tmp"
     held: bool = False
     output: str = ""
+    uid: int = 0
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of it. `took_s`: from the first call to the last answer; `waits_ms`: of pings only."""
+    """What came of it. `took_s`: from the first call to the last answer; `waits_ms`: of pings only; `refused`: of
+    polls, those told to come again later.
+    """
 
     done: int
     took_s: float
     cpu_s: float
     waits_ms: list[float] = []
+    refused: int = 0
 
 
 class Load:
@@ -113,19 +122,27 @@ def connect(path: str) -> socket.socket:
 
 def receive(connection: socket.socket) -> tuple[int, bytes]:
     """One reply: its status and body."""
+    status, _after_s, body = receive_all(connection)
+    return status, body
+
+
+def receive_all(connection: socket.socket) -> tuple[int, float, bytes]:
+    """One reply: its status, the seconds after which to come again, and its body."""
     header = _exactly(connection, REPLY_HEADER.size)
-    length, _version, status, _reserved, _stream = REPLY_HEADER.unpack(header)
-    return status, _exactly(connection, length)
+    length, _version, status, after, _stream = REPLY_HEADER.unpack(header)
+    return status, retry_s(after), _exactly(connection, length)
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = connection.recv(size)
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise ConnectionError("the door closed the connection")
-        data += more
-    return data
+    data = bytearray(size)
+    with memoryview(data) as view:
+        at = 0
+        while at < size:
+            more = connection.recv_into(view[at:])
+            if not more:
+                raise ConnectionError("the door closed the connection")
+            at += more
+    return bytes(data)
 
 
 def _submit(plan: Plan) -> Result:
@@ -217,6 +234,37 @@ def _ping(plan: Plan) -> Result:
     return Result(len(waits_ms), time.perf_counter() - began, time.process_time() - cpu, waits_ms)
 
 
+def _poll(plan: Plan) -> Result:
+    if plan.uid and os.getuid() == 0:
+        os.setresgid(plan.uid, plan.uid, plan.uid)
+        os.setresuid(plan.uid, plan.uid, plan.uid)
+    connections = {one.fileno(): one for one in (connect(plan.socket) for _ in range(plan.connections))}
+    ask = frame(JOBS.number, pb.JobsRequest().SerializeToString())
+    _begin()
+    began, cpu = time.perf_counter(), time.process_time()
+    poll = select.epoll()
+    poll.register(sys.stdin.fileno(), select.EPOLLIN | select.EPOLLHUP)
+    for fd, connection in connections.items():
+        poll.register(fd, select.EPOLLIN)
+        connection.sendall(ask)
+    done = refused = 0
+    later: list[tuple[float, int]] = []
+    while True:
+        wait_s = max(0.0, later[0][0] - time.monotonic()) if later else -1
+        for fd, _event in poll.poll(wait_s):
+            if fd == sys.stdin.fileno():
+                return Result(done, time.perf_counter() - began, time.process_time() - cpu, [], refused)
+            status, after_s, _body = receive_all(connections[fd])
+            if not status:
+                done += 1
+                connections[fd].sendall(ask)
+            else:
+                refused += 1
+                heapq.heappush(later, (time.monotonic() + after_s, fd))
+        while later and later[0][0] <= time.monotonic():
+            connections[heapq.heappop(later)[1]].sendall(ask)
+
+
 def _begin() -> None:
     """Everything is prepared: say so, and wait for the word."""
     sys.stdout.write("ready\n")
@@ -225,7 +273,7 @@ def _begin() -> None:
     os.read(sys.stdin.fileno(), 3)
 
 
-_KINDS = {"submit": _submit, "grpc": _submit_grpc, "ping": _ping}
+_KINDS = {"submit": _submit, "grpc": _submit_grpc, "ping": _ping, "poll": _poll}
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ READY_S = 60.0
 STOP_S = 20.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _ROUNDS_MAX = 50
+_kept: list[set[int]] = []
 
 
 class NotReady(Exception):
@@ -63,6 +64,7 @@ class Daemon:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._cpu_before_s = 0.0
+        self._ready_fd = -1
 
     def launch(self) -> int:
         """Start it without waiting; the descriptor on which it will say that it is ready."""
@@ -82,6 +84,14 @@ class Daemon:
     def start(self) -> None:
         """Start it and wait until it is ready. Raises `NotReady`."""
         self.wait_ready(self.launch())
+
+    def relaunch(self) -> None:
+        """Start it again, and wait for nothing."""
+        ready_fd = self.launch()
+        if self._ready_fd >= 0:
+            os.close(self._ready_fd)
+        # Open as long as it runs: it may take its time to become ready, and must not meet a closed pipe then.
+        self._ready_fd = ready_fd
 
     def wait_ready(self, ready_fd: int, timeout_s: float = READY_S) -> None:
         """Wait for the line it writes when it serves."""
@@ -103,15 +113,27 @@ class Daemon:
     def kill(self) -> None:
         """End it without any warning."""
         assert self._process is not None
-        self._cpu_before_s += cpu_s(self.pid)
+        if self.alive:
+            self._cpu_before_s += cpu_s(self.pid)
         self._process.kill()
         self._process.wait()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process is there, stopped or not."""
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; nothing if it has ended."""
+        if self.alive:
+            os.kill(self.pid, number)
 
     def stop(self) -> None:
         """Ask it to end, and wait."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.terminate()
+        self.signal(signal.SIGCONT)
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -156,8 +178,13 @@ def _stat(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
+def keep(pids: set[int]) -> None:
+    """Whatever is in this set, now or later, is somebody else's to end, with all that is below it."""
+    _kept.append(pids)
+
+
 def descendants() -> list[int]:
-    """All processes below this one, those that have ended but were not waited for included."""
+    """All processes below this one, those that have ended but were not waited for included; not those to `keep`."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         fields = _stat(int(name))
@@ -165,8 +192,9 @@ def descendants() -> list[int]:
             children.setdefault(int(fields[1]), []).append(int(name))
     found: list[int] = []
     left = [os.getpid()]
+    kept = set().union(*_kept)
     while left:
-        below = children.get(left.pop(), [])
+        below = [pid for pid in children.get(left.pop(), []) if pid not in kept]
         found += below
         left += below
     return found
@@ -183,15 +211,16 @@ def end_descendants() -> int:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _reap()
+        _reap(set(pids))
     raise RuntimeError(f"processes that do not end: {descendants()}")
 
 
-def _reap() -> None:
-    """Wait for every child there is; the killed ones end in a moment."""
+def _reap(pids: set[int]) -> None:
+    """Wait for these; the killed ones end in a moment."""
     deadline = time.monotonic() + STOP_S
-    while time.monotonic() < deadline:
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
+    while time.monotonic() < deadline and (left := pids.intersection(descendants())):
+        for pid in left:
+            # Whose parent lives a moment longer is not ours to wait for yet.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.002)

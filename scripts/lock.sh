@@ -14,9 +14,10 @@ fi
 compile() {
     # shellcheck disable=SC2086  # ARGS is a list of options
     CUSTOM_COMPILE_COMMAND='make lock' "$tools/bin/pip-compile" --quiet --generate-hashes --allow-unsafe --strip-extras \
-        --no-emit-index-url --no-emit-trusted-host --no-emit-find-links ${ARGS:-} --output-file="$2" "$1"
+        --no-emit-index-url --no-emit-trusted-host --no-emit-find-links ${ARGS:-} --output-file="$2" ${3:-} "$1"
 }
 echo "locking requirements/run.txt"
-compile pyproject.toml requirements/run.txt
+# With every optional driver: tests and the images use them all.
+compile pyproject.toml requirements/run.txt --all-extras
 echo "locking requirements/dev.txt"
 compile requirements/dev.in requirements/dev.txt

@@ -171,7 +171,7 @@ def test_a_failing_installation_shows_the_log_and_leaves_no_stamp(tmp_path: Path
 @pytest.mark.parametrize(("body", "code"), [("exit 0", 0), ('[ "$1" = venv ]', 1)])
 def test_ci_ends_as_the_checks_end_and_lists_the_stages(tmp_path: Path, body: str, code: int) -> None:
     executable(tmp_path / "make", body)
-    for name in ("prometheus", "prometheus-alertmanager"):
+    for name in ("prometheus", "prometheus-alertmanager", "postgres"):
         executable(tmp_path / name, "exit 0")
     done = subprocess.run(
         ["bash", ".ci/run"],

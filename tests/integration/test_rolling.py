@@ -1,0 +1,46 @@
+"""Daemons are replaced one after another while jobs run and users submit: no job is lost, nobody is refused for long.
+
+The daemons that are replaced may be of the release before: `pytest --upgrade-from DIRECTORY` (its sources), which
+`make verify-upgrade` does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import ROOT, LiveCluster
+from tests.integration.conftest import running
+from tests.integration.submitters import Submitters
+
+REFUSED_MAX_S = 2.0
+BOTTOM_UP = ("sat0", "sat1", "agent0", "agent1", "esctld")
+TOP_DOWN = tuple(reversed(BOTTOM_UP))
+
+
+def replace(cluster: LiveCluster, name: str) -> None:
+    """Stop a daemon in good order and start this release's in its place."""
+    cluster.terminate(name)
+    cluster.daemons[name].source = ROOT
+    cluster.launch(name)
+    cluster.wait_nodes(lambda nodes: all(node.state == "UP" for node in nodes.values()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [BOTTOM_UP, TOP_DOWN], ids=["bottom_up", "top_down"])
+def test_daemons_are_replaced_one_after_another_while_jobs_run(
+    order: tuple[str, ...], upgrade_from: Path
+) -> None:
+    with running(nodes=8, agents=2, satellites=2, source=upgrade_from) as cluster:
+        with Submitters(cluster.socket, cluster.work) as users:
+            steady = cluster.wrap(f"sleep 4; echo whole >>{cluster.work / 'steady'}", "-o", "/dev/null")
+            cluster.reaches(steady, "RUNNING")
+            for name in order:
+                replace(cluster, name)
+        assert not users.failures
+        assert set(cluster.ended(*users.acknowledged, steady)) == {"COMPLETED"}
+        assert users.ran() == dict.fromkeys(users.acknowledged, 1)
+        assert cluster.lines("steady") == ["whole"]
+        assert [run.attempt for run in cluster.runs(steady)] == [1]
+        assert users.longest_s < REFUSED_MAX_S, f"somebody waited {users.longest_s:.2f} s"
