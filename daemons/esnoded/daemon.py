@@ -49,10 +49,11 @@ from eslurm.rpc.signing import BadSignature, Keyring
 from eslurm.rpc.unix_door import UnixDoor
 from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
+from esnoded.clock import AgentClock
 from esnoded.health import watch
 from esnoded.launch import Launcher, step_id
 from esnoded.scripts import Scripts
-from esnoded.shell import Shell, now_us, step_end
+from esnoded.shell import Shell, step_end
 from esnoded.spool import Spool
 from esnoded.standby import StandbyRunner
 from esnoded.stepd.client import SupervisorClient
@@ -73,7 +74,8 @@ ANSWER_MARGIN_US = 300_000
 class AgentOptions(msgspec.Struct, frozen=True):
     """What the command line says. `total` is what each node offers.
 
-    With `controller_socket` (a controller on this host) the commands of jobs go there, not through this agent.
+    With `controller_socket` (controllers on this host, several as `a:b`) the commands of jobs go there, not through
+    this agent.
     With `allow_chaos` the user may let nodes pretend to fail; with `is_one_of_many` there are many such processes on
     this host, and the step supervisor is started with the first step.
     """
@@ -82,7 +84,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
     total: Vector
     satellites: tuple[str, ...]
-    controller: str
+    controllers: tuple[str, ...]
     key: bytes
     state_dir: Path
     listen: str
@@ -97,6 +99,7 @@ class NodeDaemon:
     def __init__(self, options: AgentOptions) -> None:
         self._options = options
         self._stopped = asyncio.Event()
+        self._clock = AgentClock()
         self._process = f"esnoded.{options.nodes[0]}.{secrets.token_hex(6)}"
         self._local = LocalPeer(options.cluster, "agent", self._process, build=__version__)
         self._keyring = Keyring({1: options.key})
@@ -117,7 +120,7 @@ class NodeDaemon:
         self._reports = HeldReports(self._driver, self._number_of, self._send_report_now)
         first = zlib.crc32(options.nodes[0].encode())
         self._uplink = Uplink(
-            self._table, options.satellites, options.controller, first, self._on_uplink, rng
+            self._table, options.satellites, options.controllers, first, self._on_uplink, rng
         )
         self._loader = LinkLoader(lambda: self._uplink.link)
         self._blobs = BlobExchange(BLOB_BYTES_MAX, self._load_blob)
@@ -214,7 +217,8 @@ class NodeDaemon:
             has_blob=lambda digest: self._blobs.cache.find(digest) is not None,
         )
         scripts = Scripts(options.state_dir / "scripts")
-        shell = Shell(agent, spool, runner, Launcher(scripts, door), scripts, self._blobs, self)
+        launcher = Launcher(scripts, door)
+        shell = Shell(agent, spool, runner, launcher, scripts, self._blobs, self, self._clock)
         steps = await runner.list_steps()
         live = [(step_id(step.key), step.at_us) for step in steps if isinstance(step, StepStarted)]
         ended = [(step_id(step.key), step_end(step)) for step in steps if isinstance(step, StepEnded)]
@@ -225,7 +229,7 @@ class NodeDaemon:
             for key, record in state.prepared.items()
             if record.start
         )
-        shell.perform(restore(agent, state, live, ended, now_us()))
+        shell.perform(restore(agent, state, live, ended, self._clock.now_us()))
         return shell
 
     def _on_step_ended(self, ended: StepEnded, early: list[StepEnded]) -> None:
@@ -265,13 +269,13 @@ class NodeDaemon:
         assert self._shell is not None
         agent = self._shell.agent
         if link is None:
-            self._shell.perform(agent.on_link_down(now_us()))
+            self._shell.perform(agent.on_link_down(self._clock.now_us()))
             return
-        self._shell.perform(agent.on_link_up(now_us(), link.peer.owner, link.peer.epoch))
+        self._shell.perform(agent.on_link_up(self._clock.now_us(), link.peer.owner, link.peer.epoch))
 
     def _on_report_ack(self, _link: Link, message: link_pb2.ReportAck) -> None:
         assert self._shell is not None
-        self._shell.perform(self._shell.agent.on_ack(report_ack_from_pb(message), now_us()))
+        self._shell.perform(self._shell.agent.on_ack(report_ack_from_pb(message), self._clock.now_us()))
 
     # ---- the address book ----
 
@@ -312,10 +316,13 @@ class NodeDaemon:
             self.answer(run.broadcast_id, run.nodes, failed(command))
             return
         if type(command.body) is Heartbeat:
-            shell.agent.set_problems(self._health.problems())
-        now = now_us()
-        answer_by_us = now + run.deadline_us - min(ANSWER_MARGIN_US, run.deadline_us // 10)
-        shell.perform(shell.agent.on_command_many(run.nodes, command, run.broadcast_id, now, answer_by_us))
+            shell.agent.set_problems(tuple(sorted((*self._health.problems(), *shell.problems))))
+        now_us = self._clock.now_us()
+        answer_by_us = now_us + run.deadline_us - min(ANSWER_MARGIN_US, run.deadline_us // 10)
+        ref, dated_us = run.broadcast_id, self._clock.earliest_us()
+        shell.perform(
+            shell.agent.on_command_many(run.nodes, command, ref, now_us, answer_by_us, dated_us=dated_us)
+        )
 
     def _command(self, broadcast_id: int, signed: bytes) -> Command | str:
         """The verified command, once per broadcast however many portions of it come; or why it is none."""

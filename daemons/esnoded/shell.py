@@ -1,14 +1,14 @@
 """Carries out what the agent's core decides, and feeds back what becomes of it.
 
-Invariants: a call's records are written before anything else of the call is done; launches and terminations of a
-step reach the runner in the order in which they were decided; the core is only ever called on the event loop.
+Invariants: a call's records are written before anything that relies on them is done (see `backlog`); launches and
+terminations of a step reach the runner in the order in which they were decided; the core is only ever called on the
+event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from eslurm.core.agent.actions import (
     Discard,
     FetchBlobs,
     Numbered,
+    Overtaken,
     Refusal,
     RunBatch,
     RunTasks,
@@ -30,12 +31,14 @@ from eslurm.core.agent.actions import (
 from eslurm.core.agent.actions import (
     Spool as SpoolAction,
 )
+from eslurm.core.agent.backlog import RETRY_S, Backlog
 from eslurm.core.agent.machine import Agent
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import Outcome
 from eslurm.core.wire import Report
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepRunner, StepRunnerError, StepSpec
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
+from esnoded.clock import AgentClock
 from esnoded.launch import Launcher, step_id, step_key
 from esnoded.scripts import Scripts
 from esnoded.spool import Spool
@@ -71,9 +74,13 @@ class Shell:
         scripts: Scripts,
         blobs: BlobExchange,
         ways: Ways,
+        clock: AgentClock,
     ) -> None:
         self.agent = agent
+        self._now_us = clock.now_us
         self._spool = spool
+        self._backlog = Backlog(spool)
+        self._retry: asyncio.TimerHandle | None = None
         self._runner = runner
         self._launcher = launcher
         self._blobs = blobs
@@ -81,7 +88,6 @@ class Shell:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._acknowledged: list[StepKey] = []
-        self._storage_error = ""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._closed = False
@@ -98,6 +104,10 @@ class Shell:
             Discard: lambda action: scripts.release((action.node, action.job_id, action.attempt)),
             FetchBlobs: lambda action: self._spawn(self._fetch(action.hashes)),
             Numbered: lambda action: ways.on_numbered(action.name, action.number),
+            Overtaken: lambda action: log.warning(
+                "node %s registers anew: the controller has accepted a late message of an earlier session",
+                action.name,
+            ),
             Refusal: lambda action: log.error("node %s was refused: %s", action.name, action.why),
         }
 
@@ -105,20 +115,27 @@ class Shell:
         """Carry out the actions of one call."""
         self._write(actions)
         for action in actions:
-            self._performers[type(action)](action)
-        if self._spool.wants_compaction:
+            if not self._backlog.hold(action):
+                self._performers[type(action)](action)
+        if self._spool.wants_compaction and not self._backlog.is_behind:
             self._compact()
         self._set_timer()
 
     def on_runner_ended(self, ended: StepEnded) -> None:
         """The runner says how a step ended."""
-        self.perform(self.agent.on_step_ended(step_id(ended.key), step_end(ended), now_us()))
+        self.perform(self.agent.on_step_ended(step_id(ended.key), step_end(ended), self._now_us()))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the agent's own files, in the words of `health`."""
+        return ("spool",) if self._backlog.error else ()
 
     async def close(self) -> None:
         """Stop timers and what waits for the runner; steps run on."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -126,19 +143,36 @@ class Shell:
     # ---- the spool ----
 
     def _write(self, actions: list[Action]) -> None:
-        records = [action.record for action in actions if type(action) is SpoolAction]
-        if not records:
-            return
-        durable = any(action.durable for action in actions if type(action) is SpoolAction)
-        try:
-            self._spool.append(records, durable)
-        except OSError as error:
-            if not self._storage_error:
-                log.error("the spool cannot be written, no new work is taken: %s", error)
-            self._storage_error = str(error)
-        else:
-            self._storage_error = ""
-        self.agent.on_storage(self._storage_error)
+        before = self._backlog.error
+        self._backlog.write(actions)
+        self._on_storage(before)
+
+    def _on_retry(self) -> None:
+        self._retry = None
+        before = self._backlog.error
+        self._backlog.retry()
+        self._on_storage(before)
+
+    def _on_storage(self, before: str) -> None:
+        """See whether the spool has become writable, or ceased to be."""
+        error = self._backlog.error
+        if error != before:
+            self.agent.on_storage(error)
+        if error and not before:
+            log.error("the spool cannot be written, no new work is taken until it can: %s", error)
+        elif before and not error:
+            log.warning("the spool can be written again")
+        if error and self._retry is None and not self._closed:
+            self._retry = self._loop.call_later(RETRY_S, self._on_retry)
+        for action in self._backlog.take_released():
+            self._performers[type(action)](action)
+        if before and not error:
+            # Offers and departures were not sent meanwhile. Not at once: a call may be being carried out.
+            self._loop.call_soon(self._send_again)
+
+    def _send_again(self) -> None:
+        if not self._closed and self.agent.outbox.is_up:
+            self.perform(self.agent.on_link_up(self._now_us()))
 
     def _compact(self) -> None:
         try:
@@ -151,8 +185,11 @@ class Shell:
     def _run_batch(self, action: RunBatch) -> None:
         launch = action.launch
         script, environment = self._blob(launch.script_hash), self._blob(launch.environment_hash)
-        if self._storage_error or script is None or environment is None:
-            self._refuse(action, self._storage_error or "the script is no longer in the cache")
+        if self._backlog.refusal:
+            self._refuse(action, self._backlog.refusal)
+            return
+        if script is None or environment is None:
+            self._refuse(action, "the script is no longer in the cache")
             return
         try:
             spec = self._launcher.batch_spec(action, self._name(action.step.node), script, environment)
@@ -178,19 +215,19 @@ class Shell:
         try:
             state = await self._runner.launch(spec)
         except StepRunnerError as error:
-            self.perform(self.agent.on_step_refused(step, str(error), now_us()))
+            self.perform(self.agent.on_step_refused(step, str(error), self._now_us()))
             return
         if isinstance(state, StepEnded):
             self.on_runner_ended(state)
         else:
-            self.perform(self.agent.on_step_started(step, state.at_us, now_us()))
+            self.perform(self.agent.on_step_started(step, state.at_us, self._now_us()))
 
     def _refuse(self, action: RunBatch | RunTasks, why: str) -> None:
         # Not at once: the core's present call is still being carried out.
         self._loop.call_soon(self._tell_refused, action, why)
 
     def _tell_refused(self, action: RunBatch | RunTasks, why: str) -> None:
-        self.perform(self.agent.on_step_refused(action.step, why, now_us()))
+        self.perform(self.agent.on_step_refused(action.step, why, self._now_us()))
 
     def _terminate(self, action: TerminateStep) -> None:
         grace_us = int(action.grace_s * 1_000_000)
@@ -220,9 +257,9 @@ class Shell:
                 await self._blobs.get(digest)
             except BlobUnavailable as error:
                 log.warning("%s", error)
-                self.perform(self.agent.on_blobs_missing((digest,), now_us()))
+                self.perform(self.agent.on_blobs_missing((digest,), self._now_us()))
             else:
-                self.perform(self.agent.on_blobs((digest,), now_us()))
+                self.perform(self.agent.on_blobs((digest,), self._now_us()))
 
     def _blob(self, digest: bytes) -> bytes | None:
         return self._blobs.cache.find(digest) if digest else b""
@@ -249,11 +286,11 @@ class Shell:
             self._timer = None
         if due_us is not None and not self._closed:
             self._timer_us = due_us
-            self._timer = self._loop.call_later(max(0, due_us - now_us()) / 1_000_000, self._on_timer)
+            self._timer = self._loop.call_later(max(0, due_us - self._now_us()) / 1_000_000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.perform(self.agent.on_timer(now_us()))
+        self.perform(self.agent.on_timer(self._now_us()))
 
 
 async def _ignoring(work: Coroutine[Any, Any, object]) -> None:
@@ -277,8 +314,3 @@ def step_end(ended: StepEnded) -> StepEnd:
         ended.system_cpu_us,
         ended.max_rss_kib,
     )
-
-
-def now_us() -> int:
-    """Wall time, microseconds UTC."""
-    return time.time_ns() // 1000

@@ -7,6 +7,7 @@ relied on it had been said to anybody. One process at a time owns the file (floc
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 MAGIC = b"eslurm-spool-1\n"
 COMPACT_BYTES_MIN = 8 << 20
 RECORD_BYTES_MAX = 16 << 20
+PROBE_BYTES = 4_096
 
 _HEADER = struct.Struct(">II")
 _encode = msgspec.msgpack.Encoder().encode
@@ -45,6 +47,7 @@ class Spool:
         except BaseException:
             os.close(self._fd)
             raise
+        self._is_torn = False
         self._compact_above = max(COMPACT_BYTES_MIN, 4 * self._size)
 
     @property
@@ -55,10 +58,9 @@ class Spool:
     def append(self, records: Iterable[Record], durable: bool = False) -> None:
         """Write records in one go. Raises OSError; then none of them is in the spool."""
         data = b"".join(map(_frame, records))
+        self._mend()
         try:
-            written = os.write(self._fd, data)
-            if written != len(data):
-                raise OSError(f"{self.path}: only {written} of {len(data)} bytes were written")
+            _write_all(self._fd, data)
             if durable:
                 os.fdatasync(self._fd)
         except OSError:
@@ -66,8 +68,17 @@ class Spool:
             raise
         self._size += len(data)
 
+    def probe(self) -> None:
+        """Raise OSError if records of the usual size could not be appended now."""
+        self._mend()
+        try:
+            _write_all(self._fd, bytes(PROBE_BYTES))
+            os.fdatasync(self._fd)
+        finally:
+            self._cut_off()
+
     def compact(self, state: Folded) -> None:
-        """Replace the file by the fewest records that say the same. Raises OSError; then the old file stays."""
+        """Replace the file by the fewest records that say the same. Raises OSError; then nothing is lost."""
         data = MAGIC + b"".join(map(_frame, unfold(state)))
         fresh = self.path.with_suffix(".new")
         fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -78,12 +89,16 @@ class Spool:
             os.rename(fresh, self.path)
         except BaseException:
             os.close(fd)
+            fresh.unlink(missing_ok=True)
+            # There is no room for it now, and trying takes long.
+            self._compact_above = self._size + COMPACT_BYTES_MIN
             raise
-        _sync_directory(self.path.parent)
         os.close(self._fd)
         self._fd = fd
         self._size = len(data)
+        self._is_torn = False
         self._compact_above = max(COMPACT_BYTES_MIN, 4 * self._size)
+        _sync_directory(self.path.parent)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -120,8 +135,17 @@ class Spool:
         """Remove what a failed write left behind, or later records would be taken for its rest."""
         try:
             os.ftruncate(self._fd, self._size)
+            self._is_torn = False
         except OSError as error:
+            self._is_torn = True
             log.error("%s cannot be cut back to its good part: %s", self.path, error)
+
+    def _mend(self) -> None:
+        """Whatever is appended to a torn file is not read again."""
+        if self._is_torn:
+            self._cut_off()
+        if self._is_torn:
+            raise OSError(errno.EIO, "the file cannot be cut back to its good part")
 
 
 def _frame(record: Record) -> bytes:
@@ -136,7 +160,8 @@ def _find_body(data: bytes, at: int) -> bytes | None:
         return None
     length, checksum = _HEADER.unpack_from(data, at)
     body = data[start : start + length]
-    if length > RECORD_BYTES_MAX or len(body) < length or zlib.crc32(body) != checksum:
+    # A file system may leave zeros where the host lost its power: they are no record without fields.
+    if not 0 < length <= RECORD_BYTES_MAX or len(body) < length or zlib.crc32(body) != checksum:
         return None
     return body
 
@@ -155,7 +180,10 @@ def _open_locked(path: Path) -> int:
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view) :]
+        written = os.write(fd, view)
+        if not written:
+            raise OSError(errno.EIO, "nothing was written")
+        view = view[written:]
 
 
 def _sync_directory(path: Path) -> None:

@@ -59,6 +59,7 @@ class NodeRegistered(FactBase, frozen=True, tag=True):
     epoch: int
     endpoint: str
     total: tuple[int, ...]
+    starts: int = 0
 
 
 class NodeStateChanged(FactBase, frozen=True, tag=True):

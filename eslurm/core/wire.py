@@ -204,7 +204,8 @@ class Registration(
 
     `session` is a nonce: the same registration sent twice gets the same incarnation. From the moment of
     this snapshot on the node refuses commands of older epochs and incarnations, so whatever was launched
-    before is in `held` or never will be.
+    before is in `held` or never will be. `starts` numbers the sessions of this `node_uid`: a lower one is a late
+    message of a predecessor (0: from an agent that does not count them).
     """
 
     name: str
@@ -215,6 +216,7 @@ class Registration(
     endpoint: str
     total: Vector
     held: tuple[HeldAttempt, ...] = ()
+    starts: int = 0
 
 
 ReportBody: TypeAlias = Registration | StepEnded | NodeGone

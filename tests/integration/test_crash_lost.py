@@ -57,7 +57,10 @@ def test_the_jobs_of_a_lost_node_run_once_more_elsewhere(losing: LiveCluster) ->
     assert losing.lines("ran") == ["0", "1"]
 
 
-def test_a_job_that_may_not_run_twice_fails_with_its_node_and_is_ended_there(losing: LiveCluster) -> None:
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_job_that_may_not_run_twice_fails_with_its_node_and_is_ended_there(
+    losing: LiveCluster, forgets: bool
+) -> None:
     job_id = losing.wrap(COMMAND, "-w", "cn0002", "--no-requeue")
     pid = losing.wait_lines("pid")[0]
     losing.kill("agent0")
@@ -65,6 +68,9 @@ def test_a_job_that_may_not_run_twice_fails_with_its_node_and_is_ended_there(los
     assert (run.state, losing.lines("ran")) == ("NODE_FAIL", ["0"])
     assert "cn0002" in run.exit_text
     # It may still run there, for nobody could tell the node: the node is told as soon as it is back.
+    if forgets:
+        # The supervisor knows it all the same.
+        (losing.agent_dir("agent0") / "agent.spool").unlink()
     losing.launch("agent0")
     losing.until(lambda: not is_alive(pid), "the job's process is gone")
 

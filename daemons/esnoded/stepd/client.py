@@ -240,7 +240,7 @@ class _Link(asyncio.Protocol):
                     self.welcomed.set_result(answer)
                 else:
                     self._on_answer(answer)
-        except (wire.WireError, msgspec.MsgspecError):
+        except (wire.WireError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             if self._transport is not None:
                 self._transport.abort()
 

@@ -203,18 +203,18 @@ class _Connection:
         for body in bodies:
             try:
                 request = _decoder.decode(body)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 self._refuse_unreadable(body, error)
             else:
                 self._server.handle(self, request)
 
-    def _refuse_unreadable(self, body: bytes, error: msgspec.MsgspecError) -> None:
+    def _refuse_unreadable(self, body: bytes, error: Exception) -> None:
         """A newer agent's request is refused by its number; the connection stays."""
         complain(f"a request that cannot be read: {error}")
         try:
             _, number = msgspec.msgpack.decode(body)[:2]
             self.send(wire.Refused(int(number), f"unsupported: {error}"))
-        except (msgspec.MsgspecError, TypeError, ValueError):
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
             self._close()
 
     def _close(self) -> None:

@@ -108,7 +108,9 @@ class Step(msgspec.Struct, eq=False):
         self.spawning = False
 
     def end(self, at_us: int) -> StepEnded:
-        """Its outcome; cancels its timers. `at_us` is wall time."""
+        """Its outcome; cancels its timers. `at_us` is CLOCK_BOOTTIME, so the time it took is right whatever was done
+        to the wall clock meanwhile.
+        """
         for timer in (*self.timers, self.kill_timer):
             if timer is not None:
                 timer.cancel()
@@ -125,7 +127,7 @@ class Step(msgspec.Struct, eq=False):
             cause,
             text,
             self.started_us,
-            at_us,
+            self.started_us + at_us - self.launched_us,
             self.user_cpu_us,
             self.system_cpu_us,
             self.max_rss_kib,

@@ -246,7 +246,7 @@ class StepTable:
         for step in batch:
             del self._queued[step.key]
             step.fail_spawn(1, f"the step supervisor cannot write its journal: {error.strerror}")
-            outcome = step.end(wall_us())
+            outcome = step.end(boot_us())
             self._answers += [(waiter, outcome) for waiter in step.waiters]
 
     def _begin(self, step: Step) -> None:
@@ -405,7 +405,7 @@ class StepTable:
             self._touch(step)
 
     def _finish(self, step: Step) -> None:
-        outcome = step.end(wall_us())
+        outcome = step.end(boot_us())
         self._uncommitted.append((step, outcome))
         if step.link is not None:
             step.link.finish()

@@ -1,7 +1,7 @@
 """What a node agent's core asks its shell to do. Actions of one call are carried out in order.
 
 `Spool` comes before whatever relies on it: the shell writes the record before it goes on. A shell that
-cannot write says so with `Agent.on_storage` and turns the call's ok answers into failures.
+cannot write says so with `Agent.on_storage` and keeps back what relies on records that are not written.
 """
 
 from __future__ import annotations
@@ -37,11 +37,15 @@ class StepId(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The outcome of broadcast `ref` on these nodes; said once per broadcast and node."""
+    """The outcome of broadcast `ref` on these nodes; said once per broadcast and node.
+
+    One that `stands_alone` relies on no record: it is true even if the process dies without having written any.
+    """
 
     ref: Ref
     nodes: tuple[int, ...]
     outcome: Outcome
+    stands_alone: bool = False
 
 
 class FetchBlobs(msgspec.Struct, frozen=True):
@@ -130,6 +134,12 @@ class Refusal(msgspec.Struct, frozen=True):
     why: str
 
 
+class Overtaken(msgspec.Struct, frozen=True):
+    """The controller took a late message of this node's past for its present: the node registers anew."""
+
+    name: str
+
+
 Action: TypeAlias = (
     Answer
     | FetchBlobs
@@ -144,4 +154,5 @@ Action: TypeAlias = (
     | SendReport
     | Numbered
     | Refusal
+    | Overtaken
 )

@@ -23,7 +23,7 @@ class Desk:
         self.owner = ""
         self.fences: dict[str, Fence] = {}
         self._actions: list[Action] = []
-        self._answers: dict[tuple[Ref, Outcome], list[int]] = {}
+        self._answers: dict[tuple[Ref, Outcome, bool], list[int]] = {}
 
     def fence(self, owner: str) -> Fence:
         """The fence of this owner, made when first heard of."""
@@ -42,15 +42,15 @@ class Desk:
 
     def answer(self, ref: Ref, node: int, outcome: Outcome) -> None:
         """Answer a broadcast for one node, without keeping the outcome."""
-        self._answers.setdefault((ref, outcome), []).append(node)
+        self._answers.setdefault((ref, outcome, False), []).append(node)
 
-    def answer_many(self, ref: Ref, nodes: Sequence[int], outcome: Outcome) -> None:
-        """Answer a broadcast for many nodes at once."""
-        self._answers.setdefault((ref, outcome), []).extend(nodes)
+    def answer_alone(self, ref: Ref, nodes: Sequence[int], outcome: Outcome) -> None:
+        """Answer a broadcast for these nodes with what relies on no record."""
+        self._answers.setdefault((ref, outcome, True), []).extend(nodes)
 
-    def settle(self, waiter: Waiter, node: int, outcome: Outcome) -> None:
+    def settle(self, waiter: Waiter, node: int, outcome: Outcome, *, stands_alone: bool = False) -> None:
         """Answer, and keep the outcome for later copies of the effect."""
-        self._answers.setdefault((waiter.ref, outcome), []).append(node)
+        self._answers.setdefault((waiter.ref, outcome, stands_alone), []).append(node)
         self.fence(waiter.owner).keep((waiter.revision, waiter.index, node), outcome)
 
     def take(self, reports: Sequence[Report] = ()) -> list[Action]:
@@ -60,7 +60,8 @@ class Desk:
         actions.extend(map(SendReport, reports))
         if self._answers:
             actions.extend(
-                Answer(ref, tuple(nodes), outcome) for (ref, outcome), nodes in self._answers.items()
+                Answer(ref, tuple(nodes), outcome, stands_alone)
+                for (ref, outcome, stands_alone), nodes in self._answers.items()
             )
             self._answers.clear()
         return actions

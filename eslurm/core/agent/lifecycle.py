@@ -23,6 +23,7 @@ from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import Buried, Prepared, Signalled, StartIntended
 from eslurm.core.agent.reports import Reports
+from eslurm.core.agent.strays import Strays
 from eslurm.core.agent.tasks import Tasks
 from eslurm.core.agent.wants import Wants
 from eslurm.core.agent.words import gone_outcome, started_outcome
@@ -40,6 +41,7 @@ class Lifecycle:
 
     def __init__(self, desk: Desk, reports: Reports, wants: Wants, nodes: dict[int, LocalNode]) -> None:
         self.storage_error = ""
+        self.strays = Strays(desk)
         self._desk = desk
         self._reports = reports
         self._wants = wants
@@ -65,6 +67,11 @@ class Lifecycle:
         refusal = self._refusal(node, launch, waiter)
         if refusal:
             self._desk.settle(waiter, node.number, failed(refusal))
+            return
+        if self.storage_error:
+            # Nothing of it is or will be written: there is no record that this answer would have to wait for.
+            why = f"the node's spool cannot be written: {self.storage_error}"
+            self._desk.settle(waiter, node.number, failed(why), stands_alone=True)
             return
         attempt = Attempt(
             node.number,
@@ -290,8 +297,6 @@ class Lifecycle:
             return "the attempt has already ended on this node"
         if waiter.revision < fence.floor:
             return f"revision {waiter.revision} is below the floor {fence.floor}"
-        if self.storage_error:
-            return f"the node's spool cannot be written: {self.storage_error}"
         if len(node.attempts) >= ATTEMPTS_PER_NODE_MAX:
             return f"the node already holds {len(node.attempts)} attempts"
         return ""
@@ -400,6 +405,9 @@ class Lifecycle:
     def _on_unknown_end(self, step: StepId, end: StepEnd) -> None:
         """An outcome of an attempt that is not in memory: old news, or the spool was lost."""
         node = self._nodes.get(step.node)
+        if node is None and step.is_batch and self.strays.is_open:
+            self.strays.add_end(step, end)
+            return
         key = (step.node, step.job_id, step.attempt)
         buried = any(key in fence.tombstones for fence in self._desk.fences.values())
         if node is None or buried or not step.is_batch:

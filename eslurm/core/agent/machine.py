@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from eslurm.core.agent.actions import Action, Contact, Ref, StepId
+from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref, StepId
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.fence import Addressed
@@ -66,7 +66,12 @@ class Agent:
         by_number: dict[int, LocalNode] = {}
         self.lifecycle = Lifecycle(self.desk, reports, Wants(self.desk, has_blob), by_number)
         self.roster = Roster(
-            Site(boot_id, session, endpoint), self.desk, self.outbox, reports, self.lifecycle, by_number
+            Site(cluster, boot_id, session, endpoint),
+            self.desk,
+            self.outbox,
+            reports,
+            self.lifecycle,
+            by_number,
         )
         self.roster.on_accepted = self._on_accepted
         for offer in offers:
@@ -84,18 +89,30 @@ class Agent:
     # ---- inputs ----
 
     def on_command_many(
-        self, nodes: Sequence[int], command: Command, ref: Ref, now_us: int, answer_by_us: int
+        self,
+        nodes: Sequence[int],
+        command: Command,
+        ref: Ref,
+        now_us: int,
+        answer_by_us: int,
+        *,
+        dated_us: int | None = None,
     ) -> list[Action]:
-        """A verified command for these of our nodes. Each is answered once under `ref`, by `answer_by_us`."""
+        """A verified command for these of our nodes. Each is answered once under `ref`, by `answer_by_us`.
+
+        `dated_us`: the present as compared with what the controller has dated, if that is another clock than `now_us`.
+        """
         refusal = self._command_refusal(command)
         if refusal:
-            self.desk.answer_many(ref, nodes, failed(refusal))
+            self.desk.answer_alone(ref, nodes, failed(refusal))
         else:
             self.roster.see_epoch(command.owner, command.epoch)
             if type(command.body) is Heartbeat:
                 self._on_heartbeat(nodes, command, command.body, ref)
             else:
-                self._on_effect(nodes, command, ref, now_us, answer_by_us)
+                dated_us = now_us if dated_us is None else dated_us
+                expired = bool(command.expires_us) and dated_us > command.expires_us + EXPIRY_TOLERANCE_US
+                self._on_effect(nodes, command, ref, answer_by_us, expired=expired)
         return self._done(now_us)
 
     def on_command(
@@ -181,7 +198,7 @@ class Agent:
 
     def folded(self) -> Folded:
         """What the spool has to remember, for its compaction."""
-        state = Folded(self.cluster, self.boot_id)
+        state = Folded(self.cluster, self.boot_id, self.roster.site.starts)
         for node in self.roster.by_name.values():
             state.identities[node.offer.name] = node.offer.node_uid
             if node.number >= 0:
@@ -218,28 +235,35 @@ class Agent:
             self.desk.write(FloorRaised(command.owner, body.floor))
         by_number = self.roster.by_number
         served = [number for number in nodes if number in by_number]
-        self.desk.answer_many(ref, served, self._alive)
-        self._offer_lost(command, served)
+        self.desk.answer_alone(ref, served, self._alive)
+        self._offer_anew(command, served)
         if len(served) < len(nodes):
             strangers = [number for number in nodes if number not in by_number]
-            self.desk.answer_many(ref, strangers, failed("the node is not served here"))
+            self.desk.answer_alone(ref, strangers, failed("the node is not served here"))
         busy = tuple(number for number in served if by_number[number].attempts)
         if busy:
             self.desk.emit(Contact(busy))
 
-    def _offer_lost(self, command: Command, served: Sequence[int]) -> None:
-        """No incarnation is named for nodes that the controller has given up: they register anew."""
-        named = zip(served, self._incarnations(command, served), strict=True)
-        lost = [self.roster.by_number[number] for number, incarnation in named if incarnation == 0]
-        given_up = [node for node in lost if node.registered and node.owner == command.owner]
+    def _offer_anew(self, command: Command, served: Sequence[int]) -> None:
+        """Nodes for which no incarnation is named (the controller has given them up) or a later one register anew."""
+        given_up: list[LocalNode] = []
+        overtaken: list[LocalNode] = []
+        for number, incarnation in zip(served, self._incarnations(command, served), strict=True):
+            node = self.roster.by_number[number]
+            if incarnation == 0 and node.registered and node.owner == command.owner:
+                given_up.append(node)
+            elif incarnation is not None and _is_overtaken(node, command, incarnation):
+                overtaken.append(node)
         if given_up:
             self.roster.offer(given_up)
+        if overtaken:
+            self._claim_again(overtaken)
 
     def _on_effect(
-        self, nodes: Sequence[int], command: Command, ref: Ref, now_us: int, answer_by_us: int
+        self, nodes: Sequence[int], command: Command, ref: Ref, answer_by_us: int, *, expired: bool
     ) -> None:
         waiter = Waiter(ref, command.owner, command.revision, command.index, answer_by_us)
-        expired = bool(command.expires_us) and now_us > command.expires_us + EXPIRY_TOLERANCE_US
+        overtaken: list[LocalNode] = []
         for number, incarnation in zip(nodes, self._incarnations(command, nodes), strict=True):
             node = self.roster.by_number.get(number)
             if node is None or incarnation is None:
@@ -251,6 +275,10 @@ class Agent:
                     node.parked.append(Parked(command, incarnation, waiter))
             else:
                 self._on_node(node, command, incarnation, waiter)
+                if _is_overtaken(node, command, incarnation):
+                    overtaken.append(node)
+        if overtaken:
+            self._claim_again(overtaken)
 
     def _on_node(self, node: LocalNode, command: Command, incarnation: int, waiter: Waiter) -> None:
         body = command.body
@@ -274,12 +302,24 @@ class Agent:
         for command, incarnation, waiter in ((p.command, p.incarnation, p.waiter) for p in parked):
             if not self._command_refusal(command):
                 self._on_node(node, command, incarnation, waiter)
+        if any(_is_overtaken(node, late.command, late.incarnation) for late in parked):
+            self._claim_again((node,))
+
+    def _claim_again(self, nodes: Sequence[LocalNode]) -> None:
+        for node in nodes:
+            self.desk.emit(Overtaken(node.offer.name))
+        self.roster.renew(nodes)
 
     def _incarnations(self, command: Command, nodes: Sequence[int]) -> list[int | None]:
         # One broadcast may come in several portions, each with the same command object.
         if self._addressed is None or self._addressed[0] is not command:
             self._addressed = (command, Addressed(command))
         return self._addressed[1].incarnations(nodes)
+
+
+def _is_overtaken(node: LocalNode, command: Command, incarnation: int) -> bool:
+    """Whether the controller takes a registration for the node's latest that is not ours."""
+    return node.registered and node.owner == command.owner and incarnation > node.incarnation
 
 
 def _fold_attempt(state: Folded, attempt: Attempt) -> None:

@@ -38,11 +38,16 @@ class NodeOffer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class LocalNode:
-    """One served node. `number` is -1 until a controller has accepted it for the first time."""
+    """One served node. `number` is -1 until a controller has accepted it for the first time.
+
+    `session` and `starts` (its count in this spool) are what the node is offered under.
+    """
 
     offer: NodeOffer
     number: int = -1
     incarnation: int = 0
+    session: str = ""
+    starts: int = 0
     registered: bool = False
     owner: str = ""
     epoch: int = 0

@@ -20,10 +20,14 @@ from eslurm.core.wire import JobLaunch
 
 
 class Booted(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """An agent started. What precedes a change of `boot_id` did not survive it: all its processes are gone."""
+    """An agent started. What precedes a change of `boot_id` did not survive it: all its processes are gone.
+
+    `starts` counts the sessions under which the agent has offered nodes; it rises before the offer is made.
+    """
 
     cluster: str
     boot_id: str
+    starts: int = 0
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -106,6 +110,7 @@ class Folded:
 
     cluster: str = ""
     boot_id: str = ""
+    starts: int = 0
     identities: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
@@ -151,6 +156,7 @@ class Folded:
             self.prepared.clear()
         self.cluster = record.cluster
         self.boot_id = record.boot_id
+        self.starts = max(self.starts, record.starts)
 
     def _raise_floor(self, owner: str, floor: int) -> None:
         self.floors[owner] = max(self.floors.get(owner, 0), floor)
@@ -171,7 +177,7 @@ def fold(records: Iterable[Record]) -> Folded:
 def unfold(state: Folded) -> Iterator[Record]:
     """The fewest records that fold to this state."""
     if state.boot_id:
-        yield Booted(state.cluster, state.boot_id)
+        yield Booted(state.cluster, state.boot_id, state.starts)
     yield from (Identity(name, uid) for name, uid in state.identities.items())
     yield from (NumberGiven(name, number) for name, number in state.numbers.items())
     yield from (EpochSeen(owner, epoch) for owner, epoch in state.epochs.items())

@@ -17,7 +17,7 @@ from eslurm.core.agent.actions import Action, StepId
 from eslurm.core.agent.attempt import Attempt, Stage
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
-from eslurm.core.agent.records import Booted, Folded, Identity
+from eslurm.core.agent.records import Folded, Identity
 from eslurm.core.job.model import StepEnd
 from eslurm.core.wire import BATCH_STEP
 
@@ -34,7 +34,7 @@ def restore(
     `spool` has been folded up to and including a `Booted` record of this boot. Also for a first start,
     with nothing in the spool and no steps.
     """
-    agent.desk.write(Booted(agent.cluster, agent.boot_id), durable=True)
+    agent.roster.begin(spool.starts)
     _restore_nodes(agent, spool)
     _restore_fences(agent, spool)
     _restore_prepared(agent, spool)
@@ -45,14 +45,38 @@ def restore(
         if step.is_batch:
             _restore_end(agent, step, end)
     for node in agent.roster.by_number.values():
-        for attempt in list(node.attempts.values()):
-            agent.lifecycle.resume(attempt)
+        _resume(agent, node)
+    agent.roster.on_numbered = lambda node: _claim_strays(agent, node)
+    _close_strays(agent)
     agent.roster.offer(agent.roster.by_name.values())
     actions = agent.on_timer(now_us)
     for step, end in ends:
         if not step.is_batch:
             actions += agent.on_step_ended(step, end, now_us)
     return actions
+
+
+def _resume(agent: Agent, node: LocalNode) -> None:
+    for attempt in list(node.attempts.values()):
+        agent.lifecycle.resume(attempt)
+
+
+def _claim_strays(agent: Agent, node: LocalNode) -> bool:
+    """The node has its number again: whether the runner knew steps of it."""
+    live, ended = agent.lifecycle.strays.take(node.number)
+    for step, at_us in live:
+        _restore_live(agent, step, at_us)
+    for step, end in ended:
+        _restore_end(agent, step, end)
+    _resume(agent, node)
+    _close_strays(agent)
+    return bool(live or ended)
+
+
+def _close_strays(agent: Agent) -> None:
+    strays = agent.lifecycle.strays
+    if strays.is_open and all(node.number >= 0 for node in agent.roster.by_name.values()):
+        strays.close()
 
 
 def _restore_nodes(agent: Agent, spool: Folded) -> None:
@@ -96,6 +120,7 @@ def _restore_live(agent: Agent, step: StepId, at_us: int) -> None:
     """A running step: its attempt runs, or is being ended if there is a tombstone."""
     node = agent.roster.by_number.get(step.node)
     if node is None:
+        agent.lifecycle.strays.add_live(step, at_us)
         return
     attempt = _attempt_of(agent, node, step)
     attempt.live.add(step.step)
@@ -109,6 +134,7 @@ def _restore_end(agent: Agent, step: StepId, end: StepEnd) -> None:
     """An unacknowledged end of a batch script."""
     node = agent.roster.by_number.get(step.node)
     if node is None:
+        agent.lifecycle.strays.add_end(step, end)
         return
     attempt = _attempt_of(agent, node, step)
     attempt.end = end

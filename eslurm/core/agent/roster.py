@@ -14,7 +14,7 @@ from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.outbox import Outbox
-from eslurm.core.agent.records import EpochSeen, NumberGiven
+from eslurm.core.agent.records import Booted, EpochSeen, NumberGiven
 from eslurm.core.agent.reports import Reports
 from eslurm.core.wire import HeldAttempt, Registration, RegistrationReply
 
@@ -23,14 +23,16 @@ RETRY_STALE_US = 1_000_000
 
 
 class Site:
-    """What all nodes of the process share in their registrations."""
+    """What all nodes of the process share in their registrations. `starts` counts the sessions of this spool."""
 
-    __slots__ = ("boot_id", "endpoint", "session")
+    __slots__ = ("boot_id", "cluster", "endpoint", "session", "starts")
 
-    def __init__(self, boot_id: str, session: str, endpoint: str) -> None:
+    def __init__(self, cluster: str, boot_id: str, session: str, endpoint: str) -> None:
+        self.cluster = cluster
         self.boot_id = boot_id
         self.session = session
         self.endpoint = endpoint
+        self.starts = 0
 
 
 class Roster:
@@ -47,7 +49,7 @@ class Roster:
     ) -> None:
         self.by_name: dict[str, LocalNode] = {}
         self.by_number = by_number
-        self._site = site
+        self.site = site
         self._desk = desk
         self._outbox = outbox
         self._reports = reports
@@ -55,11 +57,28 @@ class Roster:
         self._retries: dict[str, int] = {}
         self.on_accepted: Callable[[LocalNode], None] = _ignore
         """Called for each node that has just been registered."""
+        self.on_numbered: Callable[[LocalNode], bool] = _has_none
+        """Called for each node that has just learned its number; whether it turned out to hold more than it offered."""
 
     def set_number(self, node: LocalNode, number: int) -> None:
         """The controller's number of the node; it stays the same for ever."""
         node.number = number
         self.by_number[number] = node
+
+    def begin(self, starts_before: int) -> None:
+        """A new process: its session is counted, durably, before anything is offered under it."""
+        self._count(starts_before)
+        for node in self.by_name.values():
+            node.session, node.starts = self.site.session, self.site.starts
+
+    def renew(self, nodes: Iterable[LocalNode]) -> None:
+        """Offer these under a new session, because to the controller the former one is the past or says too little."""
+        self._count(self.site.starts)
+        session = f"{self.site.session}.{self.site.starts}"
+        renewed = list(nodes)
+        for node in renewed:
+            node.session, node.starts = session, self.site.starts
+        self.offer(renewed)
 
     def offer(self, nodes: Iterable[LocalNode]) -> None:
         """Register these nodes (again): a fresh inventory goes up, and everything else is refused until the reply."""
@@ -73,12 +92,13 @@ class Roster:
             body = Registration(
                 name=node.offer.name,
                 node_uid=node.offer.node_uid,
-                boot_id=self._site.boot_id,
-                session=self._site.session,
+                boot_id=self.site.boot_id,
+                session=node.session,
                 epoch=epoch,
-                endpoint=self._site.endpoint,
+                endpoint=self.site.endpoint,
                 total=node.offer.total,
                 held=(*self._held(node), *buried.get(node.number, ())),
+                starts=node.starts,
             )
             node.registration_seq = self._outbox.add(body)
 
@@ -126,9 +146,16 @@ class Roster:
         """When the next refused node is offered again."""
         return min(self._retries.values(), default=None)
 
+    def _count(self, before: int) -> None:
+        self.site.starts = before + 1
+        self._desk.write(Booted(self.site.cluster, self.site.boot_id, self.site.starts), durable=True)
+
     def _accept(self, node: LocalNode, reply: RegistrationReply) -> None:
-        self._number(node, reply)
         self._desk.owner = reply.owner
+        if self._number(node, reply):
+            # The offer did not say what the node holds: the controller has to hear of it as of something new.
+            self.renew((node,))
+            return
         node.registered = True
         node.registration_seq = 0
         node.incarnation = reply.incarnation
@@ -137,12 +164,18 @@ class Roster:
         self._reports.on_registered(node)
         self.on_accepted(node)
 
-    def _number(self, node: LocalNode, reply: RegistrationReply) -> None:
-        """Learn the node's number as soon as it is said: commands may overtake the reply to the next offer."""
+    def _number(self, node: LocalNode, reply: RegistrationReply) -> bool:
+        """Learn the node's number as soon as it is said: commands may overtake the reply to the next offer.
+
+        Whether it turned out to hold something.
+        """
         if node.number < 0 <= reply.number:
             self.set_number(node, reply.number)
-            self._desk.write(NumberGiven(node.offer.name, reply.number))
+            # The runner knows its steps by this number only: lost with the host's power, their ends would be too.
+            self._desk.write(NumberGiven(node.offer.name, reply.number), durable=True)
             self._desk.emit(Numbered(node.offer.name, node.number))
+            return self.on_numbered(node)
+        return False
 
     def _held(self, node: LocalNode) -> list[HeldAttempt]:
         held = []
@@ -167,3 +200,7 @@ class Roster:
 
 def _ignore(_node: LocalNode) -> None:
     return None
+
+
+def _has_none(_node: LocalNode) -> bool:
+    return False

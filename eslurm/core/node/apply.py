@@ -67,6 +67,8 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             incarnation=fact.incarnation,
             epoch=fact.epoch,
             endpoint=fact.endpoint,
+            # Another individual counts its own sessions.
+            starts=max(node.starts, fact.starts) if node.node_uid == fact.node_uid else fact.starts,
             reason=node.reason if node.drain else "",
         )
     )

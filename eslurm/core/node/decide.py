@@ -84,8 +84,8 @@ def on_registration(
     ):
         found = _back(node) if node.state is not NodeState.UP else []
         return found, _reply(state, node, node.incarnation)
-    if registration.session in node.sessions_past and registration.session != node.session:
-        # A late copy: what it says it holds is no longer what the node holds.
+    if _is_overtaken(node, registration):
+        # A late message: what it says it holds is no longer what the node holds.
         return [], RegistrationReply(name, number, refused=SUPERSEDED)
     if _is_twin(state, node, registration):
         return [], RegistrationReply(
@@ -100,6 +100,13 @@ def _reply(state: State, node: Node, incarnation: int) -> RegistrationReply:
 
 def _back(node: Node) -> list[facts.Fact]:
     return [facts.NodeStateChanged(node.number, NodeState.UP)]
+
+
+def _is_overtaken(node: Node, registration: Registration) -> bool:
+    """Whether a later session of the same node has been accepted already, in this epoch or in another."""
+    if registration.node_uid == node.node_uid and 0 < registration.starts < node.starts:
+        return True
+    return registration.session in node.sessions_past and registration.session != node.session
 
 
 def _is_twin(state: State, node: Node, registration: Registration) -> bool:
@@ -120,6 +127,7 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
             state.epoch,
             registration.endpoint,
             registration.total,
+            registration.starts,
         )
     ]
     if not fits(node.total, registration.total):

@@ -14,7 +14,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     its last registration: a repeated registration gets the same answer. `incarnation` rises with each new
     registration and every command names it; `epoch` is the controller epoch under which it registered.
     `endpoint` is where its agent process listens (many nodes may share one). `sessions_past` are the latest sessions
-    before this one: a registration of theirs that arrives now is a late copy.
+    before this one: a registration of theirs that arrives now is a late copy. `starts` is the highest session count of
+    this `node_uid` that was accepted: one with a lower count was overtaken, whether it was ever accepted or not.
     """
 
     number: int
@@ -31,3 +32,4 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     drain: bool = False
     reason: str = ""
     sessions_past: tuple[str, ...] = ()
+    starts: int = 0

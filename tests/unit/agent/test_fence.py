@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from eslurm.core.agent import actions as act
 from eslurm.core.agent.fence import Addressed, Fence
 from eslurm.core.tree.results import OK, Status, failed
-from eslurm.core.wire import Command, End, Heartbeat, Prepare, Registration, Start
+from eslurm.core.wire import Body, Command, End, Heartbeat, Prepare, Registration, Start
 from tests.unit.agent.world import SECOND, World, is_ok, launch
 
 PREPARE = Prepare(launch(), start=True)
@@ -45,9 +46,59 @@ def test_another_incarnations_launch_is_refused_for_good() -> None:
     world = World()
     answer = world.order(PREPARE, incarnations=(9,))[0]
     assert "incarnation 9" in answer.text
+    world.register()
     # The refusal was a promise: the very same attempt does not start under the right incarnation either.
     assert world.order(PREPARE)[0].status is Status.FAILED
     assert not world.runner.started
+
+
+def latest(world: World) -> Registration:
+    """What cn0 offered last."""
+    body = world.sent(Registration)[-1].body
+    assert isinstance(body, Registration)
+    return body
+
+
+@pytest.mark.parametrize("body", [Heartbeat(0), PREPARE, End(7, 1, 0.0, "x")])
+def test_a_node_whose_registration_was_overtaken_registers_under_a_new_session(body: Body) -> None:
+    """A late registration of its predecessor was believed: its own session is the past to the controller now."""
+    world = World(nodes=2)
+    before = latest(world)
+    world.incarnations[0] = 8
+    world.order(body)
+    after = latest(world)
+    assert (before.name, after.name) == ("cn1", "cn0")
+    assert after.session != before.session and after.starts == before.starts + 1 == 2
+    assert [action.name for action in world.log if isinstance(action, act.Overtaken)] == ["cn0"]
+    world.register()
+    assert world.agent.roster.by_number[0].incarnation == 9
+    assert is_ok(world.order(Prepare(launch(job_id=9), start=True))[0])
+    assert world.agent.roster.by_number[1].session == before.session, "the other node was not overtaken"
+
+
+def test_a_registration_that_was_overtaken_before_its_reply_came_is_noticed_too() -> None:
+    world = World(register=False)
+    world.register()
+    world.epoch = 2
+    world.order(Heartbeat(0))
+    world.incarnations[0] = 5
+    ref = world.give(world.command(PREPARE))
+    world.incarnations[0] = 3
+    world.register()
+    assert "incarnation 5" in world.answered(ref)[0].text
+    node = world.agent.roster.by_number[0]
+    assert node.registered and node.starts == 2 and node.incarnation == 5, "4 was for the session before"
+
+
+def test_sessions_are_counted_through_restarts_and_reboots() -> None:
+    world = World()
+    for boot in (False, True):
+        world.restart(boot=boot)
+        world.register()
+    world.order(Heartbeat(0), incarnations=(99,))
+    world.register()
+    world.restart()
+    assert [r.body.starts for r in world.sent(Registration) if r.body.epoch == 1] == [1, 2, 3, 4, 5]
 
 
 def test_a_late_copy_of_a_launch_that_happened_is_answered_with_the_truth() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from eslurm.core.agent import actions as act
 from eslurm.core.agent.words import gone_outcome
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import OK, Status
 from eslurm.core.wire import End, NodeGone, Prepare, Registration, RegistrationReply, Start
-from tests.unit.agent.world import World, is_ok, launch, step_launch
+from tests.unit.agent.world import OWNER, World, is_ok, launch, step_launch
 
 PREPARE = Prepare(launch(), start=True)
 END = End(7, 1, 10.0, "cancel")
@@ -189,7 +191,81 @@ def test_a_departure_needs_no_report_after_a_restart_the_inventory_says_it() -> 
     assert held(world) == [(7, "tombstone")]
 
 
+def test_an_end_that_was_not_acknowledged_survives_the_hosts_power() -> None:
+    """What must be on the disk for it: the node's number, by which the runner knows the step."""
+    world = World(register=False)
+    world.perform(world.agent.on_link_up(world.now_us, OWNER, world.epoch))
+    world.register()
+    world.order(PREPARE)
+    world.runner.finish(BATCH, StepEnd(0))
+    last_durable = max(at for at, action in enumerate(spooled(world)) if action.durable)
+    world.spool = world.spool[: last_durable + 1]
+    world.restart(boot=True)
+    assert held(world) == [(7, "ended")]
+    world.register()
+    assert [end.end.exit_code for end in world.ends] == [0]
+
+
+def lose_the_spool(world: World, *, told: bool) -> None:
+    """Start with an empty spool; `told`: the way up says at once who leads, so the first offer may be accepted."""
+    world.spool.clear()
+    world.restart()
+    if told:
+        world.perform(world.agent.on_link_up(world.now_us, OWNER, world.epoch))
+    world.register()
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_without_its_spool_an_agent_finds_the_steps_of_its_nodes_all_the_same(told: bool) -> None:
+    """They are in its inventory, so a controller that has given them up has them ended."""
+    world = World(nodes=2)
+    world.order(PREPARE)
+    world.order(Prepare(launch((1,), job_id=8), start=True), (1,))
+    world.runner.finish(act.StepId(8, 1, -1, 1), StepEnd(6))
+    lose_the_spool(world, told=told)
+    last = {r.body.name: r.body for r in world.sent(Registration)}
+    assert [(line.job_id, line.stage) for line in last["cn0"].held] == [(7, "running")]
+    assert [(line.job_id, line.stage) for line in last["cn1"].held] == [(8, "ended")]
+    assert [end.end.exit_code for end in world.ends] == [6]
+    world.ack_all()
+    world.give(world.command(END))
+    assert world.runner.terminated[-1].step == BATCH
+    world.finish(signal=9)
+    world.ack_all()
+    assert not world.runner.ended and not world.stages(0) and not world.stages(1)
+
+
+def test_an_end_that_comes_before_the_number_is_kept_for_its_node() -> None:
+    world = World()
+    world.order(PREPARE)
+    world.spool.clear()
+    world.restart()
+    world.finish(exit_code=4)
+    assert BATCH in world.runner.ended, "nobody has been told yet"
+    world.register()
+    assert [end.end.exit_code for end in world.ends] == [4]
+
+
+def test_steps_of_a_node_that_is_served_here_no_longer_are_ended() -> None:
+    world = World(nodes=2)
+    world.order(Prepare(launch((1,), job_id=8), start=True), (1,))
+    world.order(Prepare(launch((1,), job_id=9), start=True), (1,))
+    world.runner.finish(act.StepId(9, 1, -1, 1), StepEnd(0))
+    world.names.pop()
+    world.restart()
+    assert [told.step.job_id for told in world.runner.terminated] == [8]
+    assert not world.runner.ended
+    world.finish(8, 1, signal=9)
+    assert not world.runner.ended and not world.ends
+
+
+def spooled(world: World) -> list[act.Spool]:
+    return [action for action in world.log if isinstance(action, act.Spool)]
+
+
 def test_the_compacted_spool_says_the_same() -> None:
+    import dataclasses
+
     import msgspec
 
     from eslurm.core.agent.records import unfold
@@ -202,7 +278,7 @@ def test_the_compacted_spool_says_the_same() -> None:
     before = world.agent.folded()
     world.spool = [msgspec.msgpack.encode(record) for record in unfold(before)]
     world.restart()
-    assert world.agent.folded() == before
+    assert world.agent.folded() == dataclasses.replace(before, starts=2)
     world.register()
     assert world.stages(0) == {(7, 1): "RUNNING"} and world.stages(1) == {(8, 1): "PREPARED"}
 

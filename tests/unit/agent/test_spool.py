@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+import struct
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eslurm.core.agent.records import (
@@ -149,8 +153,17 @@ def test_a_write_that_fails_half_way_leaves_nothing_behind(
     spool.append(RECORDS[:2])
     real = os.write
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) // 2]))
-        with pytest.raises(OSError, match="bytes were written"):
+        room = [200]
+
+        def write(fd: int, data: memoryview) -> int:
+            if not room[0]:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            count = real(fd, data[: room[0]])
+            room[0] -= count
+            return count
+
+        patch.setattr(os, "write", write)
+        with pytest.raises(OSError, match="No space left"):
             spool.append(RECORDS[2:])
     spool.append([Identity("after", "x")])
     spool.close()
@@ -167,3 +180,106 @@ def test_a_second_process_and_foreign_files_are_turned_away(path: Path) -> None:
         Spool(path)
     path.write_bytes(MAGIC + spool_module._frame(Booted("test", "b"))[:8] + b"")
     assert read(path) == Folded()
+
+
+def test_zeros_at_the_end_are_torn_off(path: Path) -> None:
+    """Some file systems leave them where the host lost its power between growing a file and filling it."""
+    spool = Spool(path)
+    spool.append(RECORDS)
+    spool.close()
+    good = path.stat().st_size
+    for zeros in (1, 8, 4_096):
+        with path.open("ab") as file:
+            file.write(bytes(zeros))
+        assert read(path) == fold(RECORDS)
+        assert path.stat().st_size == good
+
+
+def test_what_is_torn_off_is_reported(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    read(path)
+    with path.open("ab") as file:
+        file.write(b"\0\0\0\x09torn")
+    read(path)
+    assert "the last 8 bytes are torn and were cut off" in caplog.text
+
+
+def test_nothing_is_appended_behind_a_torn_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would never be read again."""
+    spool = Spool(path)
+    spool.append(RECORDS[:2])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", raises(errno.EIO))
+        patch.setattr(os, "ftruncate", raises(errno.EIO))
+        with pytest.raises(OSError, match="Input/output error"):
+            spool.append(RECORDS[2:4], durable=True)
+        with pytest.raises(OSError, match="cut back"):
+            spool.append(RECORDS[2:4])
+        with pytest.raises(OSError, match="cut back"):
+            spool.probe()
+    spool.append([Identity("after", "x")])
+    spool.close()
+    assert read(path) == fold([*RECORDS[:2], Identity("after", "x")])
+
+
+def test_looking_for_room_leaves_nothing_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(path)
+    spool.append(RECORDS)
+    size = path.stat().st_size
+    spool.probe()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", raises(errno.ENOSPC))
+        with pytest.raises(OSError, match="No space left"):
+            spool.probe()
+    assert path.stat().st_size == size
+    spool.close()
+    assert read(path) == fold(RECORDS)
+
+
+def test_a_compaction_without_room_leaves_the_old_file_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "COMPACT_BYTES_MIN", 5_000)
+    spool = Spool(path)
+    while not spool.wants_compaction:
+        spool.append(RECORDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", raises(errno.ENOSPC))
+        with pytest.raises(OSError, match="No space left"):
+            spool.compact(fold(RECORDS))
+    assert not spool.wants_compaction, "not again with every record"
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    spool.append([Identity("after", "x")])
+    spool.close()
+    assert read(path) == fold([*RECORDS, Identity("after", "x")])
+
+
+def test_a_compaction_whose_directory_cannot_be_synced_goes_on_in_the_new_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(path)
+    spool.append(RECORDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(spool_module, "_sync_directory", raises(errno.EIO))
+        with pytest.raises(OSError, match="Input/output error"):
+            spool.compact(fold(RECORDS))
+    spool.append([Identity("after", "x")])
+    spool.close()
+    assert read(path) == fold([*RECORDS, Identity("after", "x")])
+
+
+def test_a_spool_from_before_sessions_were_counted_is_read_and_counted_from_then_on(path: Path) -> None:
+    old = msgspec.msgpack.encode([1, "test", "boot-1"])
+    path.write_bytes(MAGIC + struct.pack(">II", len(old), zlib.crc32(old)) + old)
+    assert read(path) == Folded("test", "boot-1")
+    spool = Spool(path)
+    spool.append([Booted("test", "boot-1", 1), Booted("test", "boot-1", 2)])
+    spool.compact(fold([Booted("test", "boot-1", 2)]))
+    spool.close()
+    assert read(path).starts == 2
+
+
+def raises(number: int) -> Callable[..., None]:
+    def fail(*_arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail

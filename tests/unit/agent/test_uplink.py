@@ -76,10 +76,10 @@ class FakeLinks:
 class Agent:
     """An uplink, what it dialled and what it told."""
 
-    def __init__(self, satellites: Sequence[str], controller: str) -> None:
+    def __init__(self, satellites: Sequence[str], controllers: Sequence[str]) -> None:
         self.links = FakeLinks()
         self.told: list[Link | None] = []
-        self.uplink = Uplink(self.links, satellites, controller, 0, self.told.append, random.Random(1))
+        self.uplink = Uplink(self.links, satellites, controllers, 0, self.told.append, random.Random(1))
 
     def up(self) -> str:
         return self.uplink.link.peer.endpoint if self.uplink.link is not None else ""
@@ -88,10 +88,10 @@ class Agent:
 @asynccontextmanager
 async def agent(
     satellites: Sequence[str] = (S1, S2),
-    controller: str = CONTROLLER,
+    controllers: Sequence[str] = (CONTROLLER,),
     prepare: Callable[[FakeLinks], None] | None = None,
 ) -> AsyncIterator[Agent]:
-    made = Agent(satellites, controller)
+    made = Agent(satellites, controllers)
     if prepare is not None:
         prepare(made.links)
     task = asyncio.create_task(made.uplink.run())
@@ -157,6 +157,26 @@ def test_the_controller_is_the_last_resort() -> None:
         async with agent(prepare=prepare) as a:
             await until(lambda: a.up() == CONTROLLER)
             assert a.links.dials == [S1, S2, CONTROLLER]
+
+    run(scenario())
+
+
+def test_controllers_are_asked_in_turn_and_the_one_that_answered_first() -> None:
+    async def scenario() -> None:
+        refused = LinkUnreachable("refused")
+
+        def prepare(links: FakeLinks) -> None:
+            links.answers = dict.fromkeys((S1, S2, "c1:1"), refused)
+
+        async with agent(controllers=("c1:1", "c2:1"), prepare=prepare) as a:
+            await until(lambda: a.up() == "c2:1")
+            assert a.links.dials == [S1, S2, "c1:1", "c2:1"]
+            # It was handed over: the other one listens now.
+            del a.links.answers["c1:1"]
+            a.links.answers["c2:1"] = refused
+            a.links.live["c2:1"].close("the controller stops")
+            await until(lambda: a.up() == "c1:1")
+            assert a.links.dials[-2:] == ["c2:1", "c1:1"]
 
     run(scenario())
 

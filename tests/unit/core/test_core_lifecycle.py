@@ -241,12 +241,16 @@ def test_a_script_may_end_before_anybody_heard_of_its_start() -> None:
             world.deliver()
         first = world.attempt(job).first
         late = world.sends()
-        world.report(StepEnded(first, 1, job, 1, StepEnd(0, started_us=5, ended_us=9), True))
+        began_us = world.now_us
+        world.pass_time(9)
+        end = StepEnd(0, started_us=began_us + 5 * SECOND, ended_us=began_us + 9 * SECOND)
+        world.report(StepEnded(first, 1, job, 1, end, True))
         for send in late:
             world.done(send, payload=started(world))
         world.deliver()
         assert world.state_of(job) == "COMPLETED"
-        assert (world.job(job).started_us, world.job(job).ended_us) == (5, 9)
+        assert world.job(job).started_us == began_us + 5 * SECOND
+        assert world.job(job).ended_us == began_us + 9 * SECOND
 
 
 def test_messages_of_an_attempt_that_is_over_change_nothing() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -78,6 +79,18 @@ def test_a_log_of_this_release_reads_the_same_in_later_ones(golden: Golden) -> N
         assert facts.decode_fact(kind, version, blob) == fact
         lines.append(f"{kind} {version} {blob.hex()}")
     golden("core/log.txt", "\n".join(lines) + "\n")
+
+
+def test_a_log_from_before_sessions_were_counted_is_read() -> None:
+    state = State("main")
+    log = (Path(__file__).parents[2] / "golden/core/log_uncounted.txt").read_text()
+    for revision, line in enumerate(log.splitlines(), 1):
+        kind, version, blob = line.split()
+        apply(
+            state, facts.decode_fact(kind, int(version), bytes.fromhex(blob)), revision, max(state.now_us, 1)
+        )
+    assert {node.starts for node in state.nodes.values()} == {0}
+    assert state.nodes[2].incarnation == 2 and state.nodes[2].sessions_past == ("s1",)
 
 
 def test_replaying_a_log_gives_the_state() -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec
 from esnoded.stepd import procfs, wire
 from esnoded.stepd.clock import boot_us
 from esnoded.stepd.journal import Unfinished
 from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.reach import parse_key
 from esnoded.stepd.recovery import end_lost_steps
+from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
 from tests.unit.stepd.kit import key
 
@@ -159,6 +160,12 @@ def test_a_supervisor_is_found_only_while_it_lives(tmp_path: Path) -> None:
 def test_an_instance_keeps_its_name(tmp_path: Path) -> None:
     assert Place(tmp_path).instance() == Place(tmp_path).instance()
     assert Place(tmp_path).instance() != Place("/tmp").directory
+
+
+def test_how_long_a_step_ran_is_not_told_by_the_wall_clock() -> None:
+    spec = StepSpec(key(1), "cn1", os.getuid(), os.getgid(), ("true",), {}, "/")
+    ended = Step(spec, launched_us=5_000_000, started_us=1_750_000_000_000_000).end(7_500_000)
+    assert (ended.started_us, ended.ended_us) == (1_750_000_000_000_000, 1_750_000_002_500_000)
 
 
 def test_the_boot_clock_counts_up() -> None:

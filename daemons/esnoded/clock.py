@@ -1,0 +1,38 @@
+"""The agent's clock: wall time as it was when the process started, counted on by CLOCK_BOOTTIME.
+
+Invariant: between two readings exactly as much time passes as on the host, asleep or not, whatever is done to its wall
+clock meanwhile. So a jump neither fires all timers at once nor puts them off for hours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def wall_us() -> int:
+    """The host's wall clock, microseconds UTC; it may be set at any time."""
+    return time.time_ns() // 1000
+
+
+def boot_us() -> int:
+    """Microseconds since the host's boot, time asleep included; nobody can set it."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+class AgentClock:
+    """Read both clocks once, then only the one that never jumps."""
+
+    def __init__(self, wall: Callable[[], int] = wall_us, boot: Callable[[], int] = boot_us) -> None:
+        self._wall = wall
+        self._boot = boot
+        self._offset_us = wall() - boot()
+
+    def now_us(self) -> int:
+        """The present for everything that waits or is compared with itself later; microseconds."""
+        return self._boot() + self._offset_us
+
+    def earliest_us(self) -> int:
+        """The present for what others have dated: the wall clock may have been corrected since, or put wrong, so what
+        is over has to be over by both."""
+        return min(self.now_us(), self._wall())
