@@ -6,6 +6,7 @@ spoken to over one ordered channel, which breaks with the process; a crash may h
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,10 @@ import msgspec
 
 from eslurm.core.agent import actions as act
 from eslurm.core.agent import invariants
+from eslurm.core.agent.backlog import RETRY_S, Backlog
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import NodeOffer
-from eslurm.core.agent.records import Booted, fold, unfold
+from eslurm.core.agent.records import Booted, fold
 from eslurm.core.agent.restore import restore
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree import messages as tree
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 DIAL_TIMEOUT_US = 1_000_000
 BLOB_US = 20_000
 RUNNER_US = 3_000
-COMPACT_AT = 400
+SPOOL_RETRY_US = int(RETRY_S * 1e6)
 ANSWER_SHARE = 0.8
 """Part of a broadcast's time after which an agent answers with what it knows."""
 
@@ -44,11 +46,11 @@ class AgentProcess(Process):
     """One start of the agent on a host."""
 
     def __init__(self, world: World, host: Host) -> None:
-        super().__init__(world, host.address)
+        super().__init__(world, host.address, host.skew_us)
         self.host = host
         folded = fold([*host.spool.records, Booted(world.cluster, host.boot_id)])
         offers = [
-            NodeOffer(name, folded.identities.get(name) or f"{name}@{self.name}", world.node_total)
+            NodeOffer(name, folded.identities.get(name) or f"{name}@{self.name}", world.node_offer)
             for name in host.names
         ]
         self.agent = Agent(
@@ -67,11 +69,13 @@ class AgentProcess(Process):
         self._uplink = ""
         self._dialled = ""
         self._dials = host.index
+        self._is_dialling = False
         self._runner_free_us = 0
         self._outgoing: list[Report] = []
-        self._calls = {
+        self._backlog = Backlog(host.spool)
+        self._awaits_room = False
+        self._calls: dict[type[act.Action], Callable[[Any], None]] = {
             act.Answer: self._answer,
-            act.Spool: self._spool,
             act.SendReport: self._send_report,
             act.RunBatch: self._run_batch,
             act.RunTasks: self._run_tasks,
@@ -96,14 +100,20 @@ class AgentProcess(Process):
     # ---- the way up ----
 
     def _dial(self) -> None:
+        if not self._is_dialling:
+            self._is_dialling = True
+            self._dial_next()
+
+    def _dial_next(self) -> None:
         if self._uplink:
+            self._is_dialling = False
             return
         addresses = self.world.ways_up
-        self._dialled = self.world.network.find(addresses[self._dials % len(addresses)])
+        self._dialled = self.world.network.find_dialled(addresses[self._dials % len(addresses)])
         self._dials += 1
         if self._dialled:
             self.send(self._dialled, wire.Hello())
-        self.later(DIAL_TIMEOUT_US, self._dial)
+        self.later(DIAL_TIMEOUT_US, self._dial_next)
 
     def on_message(self, source: str, message: Any) -> None:
         """The relay's messages, acknowledgements, and the answer to a dial."""
@@ -161,24 +171,61 @@ class AgentProcess(Process):
         self.world.checks.on_heard(command.revision, "a command")
         answer_by_us = self.now_us + int(action.deadline_us * ANSWER_SHARE)
         ref = action.broadcast_id
-        self._do(self.agent.on_command_many(action.nodes, command, ref, self.now_us, answer_by_us))
+        dated_us = min(self.now_us, self.host.wall_us)
+        actions = self.agent.on_command_many(
+            action.nodes, command, ref, self.now_us, answer_by_us, dated_us=dated_us
+        )
+        self.world.checks.on_obeyed(command.epoch, action.nodes, actions)
+        self._do(actions)
 
-    def _do(self, actions: list[act.Action]) -> None:
-        for action in actions:
-            if not self.alive or self._crashes_here():
-                return
-            call = self._calls.get(type(action))
-            if call is not None:
-                call(action)  # type: ignore[operator]
+    def _do(self, actions: Sequence[act.Action]) -> None:
+        """What the daemon's shell does with the actions of a call."""
+        if not self.alive or self._dies_writing(actions):
+            return
+        before = self._backlog.error
+        self._backlog.write(actions)
+        self._on_storage(before)
+        self._carry_out([action for action in actions if not self._backlog.hold(action)])
         if not self.alive:
             return
-        if self._outgoing:
-            batch, self._outgoing = tuple(self._outgoing), []
-            if self._uplink:
-                self.send(self._uplink, wire.Reports(batch))
+        if self.host.spool.wants_compaction and not self._backlog.is_behind and not self.host.spool.is_full:
+            self.host.spool.compact(self.agent.folded())
+        self._flush()
         breaches = invariants.check(self.agent) if self.world.checks.samples_agent() else []
         require(not breaches, f"{self.name}: {'; '.join(breaches)}")
         self.arm()
+
+    def _carry_out(self, actions: Sequence[act.Action]) -> None:
+        for action in actions:
+            call = self._calls.get(type(action))
+            if call is None:
+                continue
+            if not self.alive or self._crashes_here():
+                return
+            call(action)
+
+    def _flush(self) -> None:
+        if self._outgoing:
+            batch, self._outgoing = tuple(self._outgoing), []
+            if self._uplink:
+                self.world.faults.overhear(batch)
+                self.send(self._uplink, wire.Reports(batch))
+
+    # ---- the spool ----
+
+    def _dies_writing(self, actions: Sequence[act.Action]) -> bool:
+        """Whether the process dies within the write of this call's records: some beginning of them is in the spool."""
+        if self.crash_after is None:
+            return False
+        records = [action for action in actions if type(action) is act.Spool]
+        if self.crash_after > len(records):
+            self.crash_after -= len(records)
+            return False
+        if not self._backlog.is_behind and not self.host.spool.is_full:
+            for written in records[: self.crash_after]:
+                self.host.spool.write(written.record, durable=False)
+        self.crash_after = 0
+        return self._crashes_here()
 
     def _crashes_here(self) -> bool:
         if self.crash_after is None:
@@ -192,15 +239,34 @@ class AgentProcess(Process):
         self.world.scheduler.call_in(self.world.restart_delay_us(), self.host.start_agent)
         return True
 
+    def _on_storage(self, before: str) -> None:
+        """See whether the spool has become writable, or ceased to be."""
+        error = self._backlog.error
+        if error != before:
+            self.agent.on_storage(error)
+        if error and not self._awaits_room:
+            self._awaits_room = True
+            self.later(SPOOL_RETRY_US, self._retry_spool)
+        self._carry_out(self._backlog.take_released())
+        if before and not error:
+            self.later(0, self._send_again)
+
+    def _retry_spool(self) -> None:
+        self._awaits_room = False
+        before = self._backlog.error
+        self._backlog.retry()
+        self._on_storage(before)
+        self._flush()
+
+    def _send_again(self) -> None:
+        if self._uplink:
+            self._do(self.agent.on_link_up(self.now_us))
+
+    # ---- what the core wants ----
+
     def _answer(self, action: act.Answer) -> None:
         assert isinstance(action.ref, int)
         self._relay_do(self.relay.on_local_result(action.ref, action.nodes, action.outcome, self.now_us))
-
-    def _spool(self, action: act.Spool) -> None:
-        spool = self.host.spool
-        spool.write(action.record, durable=action.durable)
-        if len(spool.records) > COMPACT_AT and action.durable:
-            spool.replace(list(unfold(fold(spool.records))))
 
     def _send_report(self, action: act.SendReport) -> None:
         self._outgoing.append(action.report)
@@ -218,6 +284,9 @@ class AgentProcess(Process):
 
     def _run_batch(self, action: act.RunBatch) -> None:
         launch = action.launch
+        if self._backlog.refusal:
+            self.later(0, self._on_refused_step, action.step, self._backlog.refusal)
+            return
         self.world.checks.on_launch(launch)
         spec = StepSpec(
             key=_step_key(action.step),
@@ -261,11 +330,17 @@ class AgentProcess(Process):
     def _on_started(self, step: act.StepId, at_us: int) -> None:
         self._do(self.agent.on_step_started(step, at_us, self.now_us))
 
+    def _on_refused_step(self, step: act.StepId, why: str) -> None:
+        self._do(self.agent.on_step_refused(step, why, self.now_us))
+
     def _on_ended(self, step: act.StepId, end: StepEnd) -> None:
         self._do(self.agent.on_step_ended(step, end, self.now_us))
 
-    def on_step_ended(self, outcome: StepEnded) -> None:
+    def hear_of_end(self, outcome: StepEnded) -> None:
         """The runner says how a step ended."""
+        self._if_alive(self._on_step_ended, (outcome,))
+
+    def _on_step_ended(self, outcome: StepEnded) -> None:
         self._on_ended(_step_id(outcome.key), _step_end(outcome))
 
     def _signal_step(self, action: act.SignalStep) -> None:

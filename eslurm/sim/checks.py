@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eslurm.core import facts, invariants, records
+from eslurm.core.agent import actions as act
 from eslurm.core.apply import apply
 from eslurm.core.cluster import State
 from eslurm.core.facts import decode_fact
@@ -17,17 +18,26 @@ from eslurm.core.job.states import FINAL
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import Batch
 from eslurm.core.satellite.states import SatelliteState
+from eslurm.core.tree.results import Status
 from eslurm.core.wire import JobLaunch
+from eslurm.ports import store
 from eslurm.ports.step_runner import BATCH_STEP, StepEndCause, StepEnded, StepKey, StepSpec
-from eslurm.ports.store import AttemptRow, JobRow, NodeRow, SettingRow, StepRow
+from eslurm.ports.store import AttemptRow, Head, JobRow, NodeRow, SettingRow, StepRow
+from eslurm.replay.base import unpack_base
+from eslurm.sim.log_keeper import BASE, decode_base
 
 if TYPE_CHECKING:
     from eslurm.sim.host import Host
     from eslurm.sim.world import World
 
 AGENT_CHECK_EVERY = 16
+BASE_CHECK_EVERY = 4
 FULL_CHECK_WORK = 12
 """The whole state is checked after a fact once in a while, more rarely the bigger the cluster is."""
+
+
+WATCHED = frozenset(("NodeRegistered", "NodeStateChanged", "NodesReleased", "JobPlaced"))
+FOLLOWED_CHECK_EVERY = 16
 
 
 class Breach(AssertionError):
@@ -68,10 +78,18 @@ class Checks:
         self._used: dict[int, list[int]] = {}
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
-        self._placed: dict[tuple[int, int], None] = {}
+        # When each attempt was placed, and when its script began, by what the log says.
+        self._placed: dict[tuple[int, int], int] = {}
+        self._started: dict[tuple[int, int], int] = {}
         self._until_full = 0
         self._agent_calls = 0
+        self._followed = 0
+        self._prunes = 0
         self._satellites_down: dict[str, None] = {}
+        self._leaders: dict[int, str] = {}
+        self._written = Head()
+        # The epoch under which the store says that a node has registered.
+        self._registered: dict[int, int] = {}
 
     # ---- while it runs ----
 
@@ -88,25 +106,111 @@ class Checks:
         if self._until_full < 0:
             self._until_full = (len(state.nodes) + len(state.jobs)) // FULL_CHECK_WORK
             invariants.check(state)
-        if isinstance(fact, facts.NodeStateChanged) and fact.state is NodeState.LOST:
-            self._on_lost(fact.number)
-        if isinstance(fact, facts.NodesReleased):
-            self._on_released(fact)
-        if isinstance(fact, facts.JobPlaced):
-            cancelled = fact.job_id in self.cancelled or fact.array_job_id in self.cancelled
-            require(not cancelled, f"job {fact.job_id} is placed after its cancellation was acknowledged")
 
-    def on_commit(self, batch: Batch) -> None:
-        """A batch is durable."""
+    # ---- who writes and who shows ----
+
+    def on_lead(self, epoch: int, name: str, state: State) -> None:
+        """A controller begins to lead with this state."""
+        require(epoch not in self._leaders, f"epoch {epoch} is {name}'s and was {self._leaders.get(epoch)}'s")
+        head = self._world.disk.head(self._world.owner)
+        at_end = epoch < head.epoch or state.revision == head.revision
+        require(at_end, f"{name} leads from revision {state.revision}, the log ends at {head.revision}")
+        self._leaders[epoch] = name
+        self._satellites_down = dict.fromkeys(state.satellites_down)
+
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        """Who has led, one after the other."""
+        return tuple(self._leaders.values())
+
+    def on_durable(self, epoch: int, batch: store.Batch) -> None:
+        """A batch has become visible in the store, whether or not its writer lives to hear of it."""
+        before = self._written
+        fence = self._world.disk.leader(self._world.owner).epoch
+        require(epoch == fence, f"epoch {epoch} writes though epoch {fence} was claimed")
+        require(epoch in self._leaders, f"epoch {epoch} writes and nobody leads under it")
+        require(batch.at_us >= before.at_us, f"time goes back from {before.at_us} to {batch.at_us}")
+        follows = batch.revision_first == before.revision + 1
+        require(follows, f"revision {batch.revision_first} is written after {before.revision}")
+        self._written = Head(epoch, batch.revision_last, batch.at_us)
         self.commits += 1
+        for row in batch.facts:
+            if row.kind in WATCHED:
+                self._on_durable_fact(decode_fact(row.kind, row.version, row.blob))
+
+    def _on_durable_fact(self, fact: facts.Fact) -> None:
+        match fact:
+            case facts.NodeRegistered():
+                self._registered[fact.number] = fact.epoch
+            case facts.NodeStateChanged(number, NodeState.LOST):
+                self._on_lost(number)
+            case facts.NodesReleased():
+                self._on_released(fact)
+            case facts.JobPlaced():
+                cancelled = fact.job_id in self.cancelled or fact.array_job_id in self.cancelled
+                require(not cancelled, f"job {fact.job_id} is placed after its cancellation was acknowledged")
+            case _:
+                pass
+
+    def on_shown(self, epoch: int, batch: Batch) -> None:
+        """A leader lets others see a batch: its own commit of exactly these revisions is durable."""
+        if not batch.facts:
+            return
+        world = self._world
+        last = batch.revision_first + len(batch.facts) - 1
+        durable = world.disk.head(world.owner).revision
+        require(last <= durable, f"revision {last} is shown, {durable} is durable")
+        try:
+            logged = next(world.disk.load_facts(world.owner, last))
+        except store.LogPruned:
+            # A leader that stood still meanwhile: the log has gone on without it.
+            return
+        require(logged.epoch == epoch, f"epoch {epoch} shows revision {last} of epoch {logged.epoch}")
+        if epoch != self._newest_epoch:
+            return
         for fact in batch.facts:
             if isinstance(fact, facts.SatelliteChanged):
                 self._satellites_down.pop(fact.name, None)
                 if fact.state is SatelliteState.DOWN:
                     self._satellites_down[fact.name] = None
 
+    def on_prune(self, before_revision: int) -> None:
+        """Facts before this revision are about to go: a base state holds what they say."""
+        self._replay()
+        base = self._find_base()
+        held = base[0] if base is not None else 0
+        require(
+            before_revision <= held + 1,
+            f"facts before {before_revision} go, the base state is of revision {held}",
+        )
+        self._prunes += 1
+        if self._prunes % BASE_CHECK_EVERY == 0:
+            self._check_base()
+
+    @property
+    def _newest_epoch(self) -> int:
+        """That of the last controller that began to lead."""
+        return next(reversed(self._leaders), 0)
+
+    def on_obeyed(self, epoch: int, numbers: Sequence[int], actions: Sequence[act.Action]) -> None:
+        """An agent did this on a command: nothing, if a later leader has registered one of these nodes."""
+        if not any(self._registered.get(number, 0) > epoch for number in numbers):
+            return
+        done = [action for action in actions if _is_obeying(action)]
+        require(not done, f"nodes {list(numbers)[:4]} obey epoch {epoch}, which is over for them: {done[:1]}")
+
+    def on_followed(self, state: State) -> None:
+        """A standby has caught up: now and then its state is held against the rows."""
+        self._followed += 1
+        if self._followed % FOLLOWED_CHECK_EVERY == 0:
+            self._compare_rows(state)
+
+    # ---- what is heard of ----
+
     def on_acknowledged(self, job_ids: Sequence[int]) -> None:
         """Somebody was told that these jobs are accepted: they are in the store, now and for ever."""
+        again = [job_id for job_id in job_ids if job_id in self.acknowledged]
+        require(not again, f"job ids {again[:5]} are given a second time")
         self.acknowledged.update(dict.fromkeys(job_ids))
         self._all_acknowledged()
 
@@ -115,10 +219,10 @@ class Checks:
         durable = self._world.disk.head(self._world.owner).revision
         require(revision <= durable, f"{what} of revision {revision} is out, {durable} is durable")
 
-    def on_given(self, number: int) -> None:
-        """The controller gives a share of a broadcast to a satellite, or to a node."""
-        if number < 0:
-            name = self._world.ways_up[-1 - number]
+    def on_given(self, number: int, epoch: int) -> None:
+        """The controller of that epoch gives a share of a broadcast to a satellite, or to a node."""
+        if number < 0 and epoch == self._newest_epoch:
+            name = self._world.satellite_names[-1 - number]
             require(name not in self._satellites_down, f"{name} is DOWN and is given work")
 
     def on_launch(self, launch: JobLaunch) -> None:
@@ -148,10 +252,11 @@ class Checks:
         }
         self._runs[attempt] = Run(host, key, usage)
         for number, amounts in usage.items():
-            used = self._used.setdefault(number, [0] * len(self._world.node_total))
+            node_total = self._world.totals[number]
+            used = self._used.setdefault(number, [0] * len(node_total))
             for at, amount in enumerate(amounts):
                 used[at] += amount
-                total = self._world.node_total[at]
+                total = node_total[at]
                 require(used[at] <= total, f"node {number} runs {used[at]} of {total} in resource {at}")
 
     def on_step_ended(self, outcome: StepEnded) -> None:
@@ -215,8 +320,7 @@ class Checks:
     def on_restart(self, state: State) -> None:
         """A controller starts from the rows: they are what the log says, and nothing acknowledged is missing."""
         self._replay()
-        self._satellites_down = dict.fromkeys(state.satellites_down)
-        self._compare_rows()
+        self._compare_rows(self._replica)
         self._compare_states(state, self._replica)
         self._all_acknowledged()
         invariants.check(state)
@@ -226,31 +330,61 @@ class Checks:
         for logged in world.disk.load_facts(world.owner, self._replica.revision + 1):
             fact = decode_fact(logged.kind, logged.version, logged.blob)
             apply(self._replica, fact, logged.revision, logged.at_us)
-            self._account(fact)
+            self._account(fact, logged.at_us)
         self._replica.take_touched()
 
-    def _account(self, fact: facts.Fact) -> None:
+    def _find_base(self) -> tuple[int, bytes] | None:
+        """Revision and hash of the base state in the store, if there is one."""
+        row = self._world.disk.rows(self._world.owner)[SettingRow.TABLE].get((BASE,))
+        return decode_base(row) if isinstance(row, SettingRow) else None
+
+    def _check_base(self) -> None:
+        """A base state and what is left of the log are the state, too."""
+        found = self._find_base()
+        if found is None:
+            return
+        revision, hash_ = found
+        world = self._world
+        base = unpack_base(world.owner, world.disk.get_blob(world.owner, hash_))
+        require(base.revision == revision, f"the base state of revision {revision} is of {base.revision}")
+        for logged in world.disk.load_facts(world.owner, base.revision + 1):
+            fact = decode_fact(logged.kind, logged.version, logged.blob)
+            apply(base, fact, logged.revision, logged.at_us)
+        self._compare_states(base, self._replica)
+
+    def _account(self, fact: facts.Fact, at_us: int) -> None:
         match fact:
             case facts.JobPlaced():
                 key = (fact.job_id, fact.attempt)
                 require(key not in self._placed, f"attempt {key} is placed twice")
-                self._placed[key] = None
+                self._placed[key] = at_us
+            case facts.AttemptStarted():
+                key = (fact.job_id, fact.attempt)
+                self._started[key] = fact.started_us
+                self._in_order(key, fact.started_us, at_us)
             case facts.AttemptEnded():
                 key = (fact.job_id, fact.attempt)
                 require(key not in self._ended, f"the end of attempt {key} is accounted twice")
                 require(key in self._placed, f"attempt {key} ends without having begun")
                 self._ended[key] = fact
                 self._judge(key, fact)
+                if fact.end is not None and fact.end.ended_us:
+                    began_us = self._started.get(key, fact.end.started_us)
+                    self._in_order(key, began_us, fact.end.ended_us, at_us)
             case _:
                 pass
+
+    def _in_order(self, key: tuple[int, int], *times_us: int) -> None:
+        """Whatever the clocks of the nodes say, accounting makes sense."""
+        order = (self._placed[key], *times_us)
+        require(list(order) == sorted(order), f"placed, started, ended, known of attempt {key}: {order}")
 
     def _judge(self, key: tuple[int, int], fact: facts.AttemptEnded) -> None:
         """What was accounted is what happened."""
         run = self._runs.get(key)
         if run is None:
-            require(
-                fact.end is None or fact.end.cause == "spawn_failed", f"attempt {key} never ran: {fact.end}"
-            )
+            never_ran = fact.end is None or fact.end.cause in ("spawn_failed", "lost")
+            require(never_ran, f"attempt {key} never ran: {fact.end}")
             return
         if fact.end is None:
             require(
@@ -261,9 +395,9 @@ class Checks:
             said = (fact.end.exit_code, fact.end.signal, fact.end.cause)
             require(seen == said or run.disturbed, f"attempt {key} ended with {seen}, accounted is {said}")
 
-    def _compare_rows(self) -> None:
-        """Every current row is the record that replaying the log gives."""
-        world, replica = self._world, self._replica
+    def _compare_rows(self, replica: State) -> None:
+        """Every current row is the record that applying the log gives."""
+        world = self._world
         rows = world.disk.rows(world.owner)
         for number, node in replica.nodes.items():
             row = rows[NodeRow.TABLE].get((number,))
@@ -325,6 +459,7 @@ class Checks:
     def at_end(self, state: State) -> None:
         """All jobs are final, nothing is held anywhere, and everything was accounted once."""
         self.on_restart(state)
+        self._check_base()
         for key in self._placed:
             require(key in self._ended, f"attempt {key} was placed and its end never accounted")
         for key in self._runs:
@@ -341,3 +476,9 @@ class Checks:
         for job_id in self.acknowledged:
             row = self._world.disk.rows(self._world.owner)[JobRow.TABLE][job_id,]
             require(isinstance(row, JobRow) and row.finished, f"job {job_id} has not finished: {row}")
+
+
+def _is_obeying(action: act.Action) -> bool:
+    if isinstance(action, act.Answer):
+        return action.outcome.status is not Status.FAILED
+    return isinstance(action, act.RunBatch | act.RunTasks | act.SignalStep | act.TerminateStep)

@@ -21,6 +21,7 @@ from eslurm.core.messages import (
     FinishStep,
     HoldJobs,
     JobRef,
+    Refused,
     Request,
     RequeueJobs,
     StepCreated,
@@ -32,6 +33,7 @@ from eslurm.core.messages import (
 from eslurm.core.reactor import BatchAnswer
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.sim import wire
+from eslurm.sim.checks import require
 from eslurm.sim.process import Process
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 SECOND_US = 1_000_000
 RETRY_US = 2 * SECOND_US
+ASKED_AGAIN = 0.2
+ASKED_AGAIN_WITHIN_US = 8 * SECOND_US
 USERS = (Principal("alice", 1000, 1000), Principal("bob", 1001, 1001))
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"
@@ -63,6 +67,7 @@ class Client(Process):
         self._random = random.Random(f"{world.seed}/people")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = 0
+        self._told: dict[bytes, BatchAnswer] = {}
         self._jobs: list[int] = []
 
     @property
@@ -93,12 +98,20 @@ class Client(Process):
         pending = self._pending.get(request_id)
         if pending is None:
             return
-        controller = self.world.network.find("controller")
-        if controller:
-            call = wire.Call(request_id, pending.message, pending.blobs, retry=pending.tries > 0)
+        if self._send(wire.Call(request_id, pending.message, pending.blobs, retry=pending.tries > 0)):
             pending.tries += 1
-            self.send(controller, call)
         self.later(RETRY_US, self._try, request_id)
+
+    def _send(self, message: wire.Call | wire.Takeover) -> bool:
+        """To any controller: whoever does not lead passes it on."""
+        controller = self.world.network.find(self._random.choice(self.world.controller_addresses))
+        if controller:
+            self.send(controller, message)
+        return bool(controller)
+
+    def take_over(self, name: str) -> None:
+        """Have another controller lead; whether it came so is seen."""
+        self._send(wire.Takeover(name))
 
     def on_message(self, source: str, message: Any) -> None:
         """An answer; none means that the same is to be asked again."""
@@ -106,7 +119,17 @@ class Client(Process):
             return
         pending = self._pending.pop(message.request_id, None)
         if pending is None:
+            first = self._told.get(message.request_id, message.answer)
+            require(
+                message.answer == first,
+                f"request {message.request_id!r} was answered {first}, then {message.answer}",
+            )
             return
+        if not isinstance(message.answer, Refused):
+            self._told[message.request_id] = message.answer
+            if self._random.random() < ASKED_AGAIN:
+                again = wire.Call(message.request_id, pending.message, pending.blobs, retry=True)
+                self.later(self._random.randint(0, ASKED_AGAIN_WITHIN_US), self._send, again)
         self._learn(pending.message, message.answer)
         if pending.then is not None:
             pending.then(message.answer)

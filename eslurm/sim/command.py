@@ -1,4 +1,4 @@
-"""`eslurm sim`: run seeds, say what they saw, and how to see a failure again."""
+"""`eslurm sim`: run seeds, say what they saw, show a failure again, and make it smaller."""
 
 from __future__ import annotations
 
@@ -7,35 +7,92 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from eslurm.sim.run import Report, SeedFailed, draw_nodes, run_seed
+import msgspec
+
+from eslurm.compat.errors import OptionError
+from eslurm.sim.pool import WorkerLost, cores, play_all
+from eslurm.sim.run import (
+    Failure,
+    Report,
+    Scenario,
+    SeedFailed,
+    draw_nodes,
+    judge,
+    replay_of,
+    run_scenario,
+)
+from eslurm.sim.shrink import TRIALS_MAX, Shrunk, shrink
+from eslurm.sim.story import Story, Thing, parse_only
 
 PROGRESS_EVERY_S = 2.0
+COUNTED = ("messages", "faults", "commits")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the simulator. 0: all seeds held; 1: one failed; 2: wrong usage (raised by argparse as SystemExit)."""
     options = _parser().parse_args(argv)
-    nodes_min, nodes_max = options.nodes
-    seeds = (
-        [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
-    )
     until_us = int(options.until * 1e6) if options.until is not None else None
+    scenarios = _scenarios(options)
+    if options.shrink:
+        return _shrink(scenarios, options)
+    if options.trace:
+        return _trace(scenarios, until_us, options.only)
+    return _run(scenarios, until_us, options)
+
+
+def _scenarios(options: argparse.Namespace) -> list[Scenario]:
+    if options.plan is not None:
+        return [options.plan]
+    first, count = (options.first, options.seeds) if options.seed is None else (options.seed, 1)
+    return [Scenario(seed, draw_nodes(seed, *options.nodes)) for seed in range(first, first + count)]
+
+
+# ---- many seeds ----
+
+
+class _Progress:
+    """A line on the other stream once in a while."""
+
+    def __init__(self, total: int) -> None:
+        self.began_s = self._told_s = time.monotonic()
+        self.done = 0
+        self._total = total
+
+    @property
+    def seeds_per_s(self) -> float:
+        """How fast it goes."""
+        return self.done / max(time.monotonic() - self.began_s, 1e-6)
+
+    def tick(self) -> None:
+        """One more is done."""
+        self.done += 1
+        if time.monotonic() - self._told_s >= PROGRESS_EVERY_S:
+            self._told_s = time.monotonic()
+            sys.stderr.write(f"{self.done} of {self._total} seeds, {self.seeds_per_s:.1f} seeds/s\n")
+            sys.stderr.flush()
+
+
+def _run(scenarios: list[Scenario], until_us: int | None, options: argparse.Namespace) -> int:
+    jobs = min(options.jobs, len(scenarios))
     reports: list[Report] = []
-    told_s = time.monotonic()
-    for seed in seeds:
-        nodes = draw_nodes(seed, nodes_min, nodes_max)
-        try:
-            report = run_seed(seed, nodes, _show if options.trace else None, until_us)
-        except SeedFailed as failure:
-            _say(str(failure))
-            return 1
-        reports.append(report)
-        _say(_line(report))
-        if time.monotonic() - told_s >= PROGRESS_EVERY_S:
-            told_s = time.monotonic()
-            print(f"{len(reports)} of {len(seeds)} seeds", file=sys.stderr)  # noqa: T201
-    _say(_summary(reports))
+    progress = _Progress(len(scenarios))
+    try:
+        for verdict in play_all(scenarios, jobs, until_us, progress.tick):
+            if options.json:
+                _say(msgspec.json.encode(verdict).decode())
+            elif isinstance(verdict, Report) and not options.quiet:
+                _say(_line(verdict))
+            if isinstance(verdict, Failure):
+                if not options.json:
+                    _say(verdict.text)
+                return 1
+            reports.append(verdict)
+    except WorkerLost as lost:
+        sys.stderr.write(f"eslurm sim: {lost}\n")
+        return 1
+    _say(_json_summary(reports, progress) if options.json else _summary(reports, progress))
     return 0
 
 
@@ -46,21 +103,106 @@ def _line(report: Report) -> str:
     )
 
 
-def _summary(reports: Sequence[Report]) -> str:
-    medians = {
-        name: int(statistics.median(getattr(report, name) for report in reports))
-        for name in ("messages", "faults", "commits")
+def _medians(reports: Sequence[Report]) -> dict[str, int]:
+    return {name: int(statistics.median(getattr(report, name) for report in reports)) for name in COUNTED}
+
+
+def _totals(reports: Sequence[Report]) -> dict[str, int]:
+    names = (*COUNTED, "facts", "jobs")
+    return {name: sum(getattr(report, name) for report in reports) for name in names}
+
+
+def _summary(reports: Sequence[Report], progress: _Progress) -> str:
+    medians = ", ".join(f"{name} {value}" for name, value in _medians(reports).items())
+    totals = ", ".join(f"{name} {value}" for name, value in _totals(reports).items())
+    virtual_s = sum(report.virtual_s for report in reports)
+    return (
+        f"{len(reports)} seeds held; median per seed: {medians}; "
+        f"in all: {totals}, {virtual_s:.0f} s virtual; {progress.seeds_per_s:.1f} seeds/s"
+    )
+
+
+def _json_summary(reports: Sequence[Report], progress: _Progress) -> str:
+    summary = {
+        "type": "Summary",
+        "seeds": len(reports),
+        "median": _medians(reports),
+        "total": _totals(reports),
+        "virtual_s": sum(report.virtual_s for report in reports),
+        "seeds_per_s": round(progress.seeds_per_s, 3),
     }
-    told = ", ".join(f"{name} {value}" for name, value in medians.items())
-    return f"{len(reports)} seeds held; median per seed: {told}"
+    return msgspec.json.encode(summary).decode()
 
 
-def _show(at_us: int, text: str) -> None:
-    _say(f"{at_us / 1e6:12.6f} {text}")
+# ---- one seed in detail ----
+
+
+def _trace(scenarios: list[Scenario], until_us: int | None, only: frozenset[Thing]) -> int:
+    for scenario in scenarios:
+        story = Story(_say, only)
+        try:
+            report = run_scenario(scenario, story, until_us)
+        except SeedFailed as failed:
+            story.end(failed.failure.what)
+            _say(failed.failure.text)
+            return 1
+        _say(_line(report))
+    return 0
+
+
+def _shrink(scenarios: list[Scenario], options: argparse.Namespace) -> int:
+    """Look for a failure and make it smaller; 1 when there was one, as for any run."""
+    for scenario in scenarios:
+        verdict = judge(scenario)
+        if isinstance(verdict, Failure):
+            break
+    else:
+        _say(f"nothing to shrink: {len(scenarios)} seeds held")
+        return 0
+    _say(f"seed {scenario.seed} fails: {verdict.kind}")
+    runs = 0
+
+    def tried(smaller: Scenario) -> Report | Failure:
+        nonlocal runs
+        runs += 1
+        if runs % 10 == 0:
+            sys.stderr.write(f"{runs} smaller runs tried\n")
+            sys.stderr.flush()
+        return judge(smaller)
+
+    shrunk = shrink(verdict, tried, options.trials)
+    path = options.out or Path(f"sim-seed-{scenario.seed}.json")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(shrunk.after.scenario), indent=1) + b"\n")
+    for line in told(shrunk):
+        _say(line)
+    _say(f"smaller plan: {path}; replay: eslurm sim --plan {path} --trace")
+    _say(f"or in one line: {replay_of(shrunk.after.scenario)}")
+    return 1
+
+
+def told(shrunk: Shrunk) -> list[str]:
+    """What a shrinking came to, before and after."""
+    return [
+        f"{when}: {_counts(failure)}; {failure.what[:200]}"
+        for when, failure in (("before", shrunk.before), (f"after {shrunk.trials} runs", shrunk.after))
+    ]
+
+
+def _counts(failure: Failure) -> str:
+    scenario, plan = failure.scenario, failure.scenario.plan
+    assert plan is not None
+    return (
+        f"{len(plan.events)} planned faults, {scenario.actions} requests, {scenario.nodes} nodes, "
+        f"{failure.messages} messages until it failed at {failure.at_s:.3f} s"
+    )
 
 
 def _say(text: str) -> None:
-    print(text)  # noqa: T201
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+# ---- usage ----
 
 
 def _nodes(text: str) -> tuple[int, int]:
@@ -78,6 +220,22 @@ def _positive(text: str) -> int:
     return number
 
 
+def _only(text: str) -> frozenset[Thing]:
+    try:
+        return parse_only(text)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _plan(text: str) -> Scenario:
+    """A scenario from a file, or written out."""
+    try:
+        raw = text.encode() if text.startswith("{") else Path(text).read_bytes()
+        return msgspec.json.decode(raw, type=Scenario)
+    except (OSError, msgspec.DecodeError) as error:
+        raise argparse.ArgumentTypeError(f"'{text[:60]}' is no plan of a run: {error}") from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="eslurm sim", description="Run the cluster's own logic in virtual time against seeded faults."
@@ -92,7 +250,35 @@ def _parser() -> argparse.ArgumentParser:
         help="cluster sizes to draw from (or one size)",
     )
     parser.add_argument("--seed", type=int, default=None, metavar="N", help="run this seed alone")
+    parser.add_argument(
+        "--plan", type=_plan, default=None, metavar="FILE", help="run the plan in a file (or a plan itself)"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        default=cores(),
+        metavar="N",
+        help="processes that run seeds (default: one for each core)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per seed, and a summary")
+    parser.add_argument("--quiet", action="store_true", help="no line per seed that held, only the summary")
     parser.add_argument("--trace", action="store_true", help="print every event")
+    parser.add_argument(
+        "--only",
+        type=_only,
+        default=frozenset(),
+        metavar="WHAT",
+        help="trace only what concerns e.g. job=7,node=cn0003 (and every fault)",
+    )
+    parser.add_argument(
+        "--shrink", action="store_true", help="make a failing run smaller and say how to see it"
+    )
+    parser.add_argument(
+        "--trials", type=_positive, default=TRIALS_MAX, metavar="N", help="most runs that shrinking may take"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=None, metavar="FILE", help="where shrinking leaves the smaller plan"
+    )
     parser.add_argument(
         "--until",
         type=float,

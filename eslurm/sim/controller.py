@@ -1,17 +1,21 @@
-"""A simulated controller: the core's reactor, herald and planner over the simulated disk.
+"""A simulated controller that leads: the core's reactor, herald and planner over the simulated disk.
 
-Mirrors the daemon's dispatcher: one batch at a time, decide and apply, commit, then release. Invariant: nothing
-(answer, acknowledgement, effect) leaves before the commit it belongs to has finished.
+Mirrors the daemon's dispatcher: one batch at a time, decide and apply, commit, then release. Invariants: nothing
+(answer, acknowledgement, effect) leaves before the commit it belongs to has finished; a lost fence ends the process,
+and who lets go of the lead has committed everything it took on.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from eslurm.core.cluster import State
+from eslurm.core.election import RENEWS_PER_LEASE
 from eslurm.core.job.dependency import settled_verdict
 from eslurm.core.job.model import JobSpec
 from eslurm.core.job.states import JobState
@@ -34,20 +38,28 @@ from eslurm.core.planning import plan_slices
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.satellite.herald import Deliver, Herald
 from eslurm.core.satellite.roster import Roster
+from eslurm.core.timekeeping import Timekeeper, leap_bound_us
 from eslurm.core.timers import next_timer_us
 from eslurm.core.tree import messages as tree
 from eslurm.ports import store
 from eslurm.sim import wire
+from eslurm.sim.log_keeper import LogKeeper
 from eslurm.sim.process import Process
+from eslurm.sim.standby import LEASE_US
+from eslurm.sim.store_lane import StoreLane
 from eslurm.store.rows import to_store
 
 if TYPE_CHECKING:
+    from eslurm.sim.seat import Seat
     from eslurm.sim.world import World
 
 TICK_US = 200
+TIMERS_MIN_US = 20_000
+TIMERS_MAX_US = 1_000_000
 REPLAN_US = 30_000_000
 PLAN_US = 5_000
 RETRY_US = 200_000
+RELEASE_TRIES = 3
 BATCH_MAX = 256
 LIMITS = PlanLimits(placements_max=256, examined_max=2_000)
 
@@ -61,19 +73,28 @@ class _Entry(msgspec.Struct):
     message: Message
     done: Done | None = None
     request_id: bytes = b""
-    blobs: tuple[store.BlobRow, ...] = ()
+    blobs: Sequence[store.BlobRow] = ()
+    rows: Sequence[store.RowChange] = ()
 
 
 class Controller(Process):
-    """One start of the controller, from the rows on the disk."""
+    """One term as the leader, from the state where the log stood when the lead was won."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, "controller")
-        self._epoch = world.disk.open(world.owner)
-        self.state = world.load_state()
+    def __init__(self, world: World, seat: Seat, state: State, epoch: int) -> None:
+        clock = Timekeeper(state.now_us, leap_bound_us(world.config))
+        # What the nodes are told counts from the first `now`: it never jumps, and is not before what was committed.
+        began_us = clock.read(seat.wall_us, world.scheduler.at_us)
+        super().__init__(world, seat.address, began_us - world.scheduler.at_us)
+        self.epoch = epoch
+        self.state = state
+        self.seat = seat
+        self._clock = clock
+        self._lane = StoreLane(self, seat)
+        self._log_keeper = LogKeeper(self, self._lane, world.prunes_every_us)
         self._reactor = Reactor(self.state, observe=world.checks.on_fact)
-        self.roster = Roster(self.state, world.ways_up[:-1], self._ping)
+        self.roster = Roster(self.state, world.satellite_names, self._ping)
         self._satellites: dict[int, str] = {}
+        self._standbys: dict[str, str] = {}
         self.herald = Herald(self.state, self.roster, world.seal, world.tuning)
         # Right or wrong: predictions may change nothing but places in trees (E-26).
         numbers = range(len(world.names))
@@ -83,9 +104,11 @@ class Controller(Process):
         self._recent: dict[bytes, list[str] | BatchAnswer] = {}
         self._is_woken = False
         self._commit: store.Batch | None = None
-        self._ticket = 0
         self._is_available = True
         self._leads = False
+        self._successor: str | None = None
+        self._is_leaving = False
+        self._release_tries = 0
         self._is_planning = False
         self._promises: tuple[Promise, ...] = ()
         self._tick_at_us: int | None = None
@@ -93,8 +116,10 @@ class Controller(Process):
     def start(self) -> None:
         """Begin to lead."""
         self._post(ConfigLoaded(self.world.config))
-        self._post(EpochStarted(self._epoch))
+        self._post(EpochStarted(self.epoch))
         self.later(REPLAN_US, self._replan)
+        self.later(LEASE_US // RENEWS_PER_LEASE, self._renew)
+        self._log_keeper.start()
 
     @property
     def is_idle(self) -> bool:
@@ -114,6 +139,8 @@ class Controller(Process):
 
     def on_message(self, source: str, message: Any) -> None:
         """Answers of relays, reports, and requests of clients."""
+        if self._successor is not None:
+            return
         kind = type(message)
         if kind is tree.Ack:
             self.perform(self.herald.on_ack(source, message, self.now_us))
@@ -122,19 +149,27 @@ class Controller(Process):
         elif kind is wire.Reports:
             self._post(Reports(message.reports), lambda acks: self._acknowledge(source, acks))
         elif kind is wire.Hello:
-            if message.number and self._satellites.get(message.number) != source:
-                self._satellites[message.number] = source
-                self.roster.on_linked(self.roster.get(message.number).name, self.now_us)
-            self.send(source, wire.Welcome(self.world.owner, self._epoch))
+            self._on_hello(source, message)
         elif kind is wire.Status:
             for number in self._numbers_of(source):
                 self.perform(self.herald.on_satellite_status(number, message.status, self.now_us))
         elif kind is wire.Call:
             self._on_call(source, message)
+        elif kind is wire.Takeover and message.to in self._standbys.values():
+            self.hand_over(message.to)
         self.arm()
 
+    def _on_hello(self, source: str, hello: wire.Hello) -> None:
+        if hello.controller:
+            self._standbys[source] = hello.controller
+        elif hello.number and self._satellites.get(hello.number) != source:
+            self._satellites[hello.number] = source
+            self.roster.on_linked(self.roster.get(hello.number).name, self.now_us)
+        self.send(source, wire.Welcome(self.world.owner, self.epoch))
+
     def on_link_down(self, peer: str) -> None:
-        """A satellite or an agent process is out of reach."""
+        """A satellite, a standby or an agent process is out of reach."""
+        self._standbys.pop(peer, None)
         for number in self._numbers_of(peer):
             del self._satellites[number]
             self.perform(self.herald.on_satellite_down(number, "link lost", self.now_us))
@@ -148,7 +183,7 @@ class Controller(Process):
 
     def next_timer_us(self) -> int | None:
         """The herald's."""
-        return self.herald.next_timer_us() if self._leads else None
+        return self.herald.next_timer_us() if self._leads and self._successor is None else None
 
     def on_timer(self) -> None:
         """Heartbeats, retries, relay timers."""
@@ -169,12 +204,22 @@ class Controller(Process):
         return [number for number, name in self._satellites.items() if name == process]
 
     def _send_broadcast(self, action: tree.SendBroadcast) -> None:
-        self.world.checks.on_given(action.to_node)
+        self.world.checks.on_given(action.to_node, self.epoch)
         super()._send_broadcast(action)
 
     def _acknowledge(self, source: str, acks: BatchAnswer) -> None:
         assert isinstance(acks, tuple)
         self.send(source, wire.Acks(acks))
+
+    def keep(
+        self, rows: Sequence[store.RowChange], blobs: Sequence[store.BlobRow], done: Callable[[], None]
+    ) -> bool:
+        """Write rows that are no part of the state with the next commit; False when nothing is taken on any more."""
+        if self._successor is not None:
+            return False
+        self._events.append(_Entry(Tick(), lambda _answer: done(), b"", blobs, rows))
+        self._wake()
+        return True
 
     def _post(self, message: Message, done: Done | None = None) -> None:
         self._events.append(_Entry(message, done))
@@ -184,6 +229,9 @@ class Controller(Process):
 
     def _on_call(self, source: str, call: wire.Call) -> None:
         if call.retry:
+            if not self.seat.reaches_store:
+                self.send(source, wire.Result(call.request_id))
+                return
             stored = self.world.disk.lookup_request(call.request_id)
             if stored is not None:
                 self.send(source, wire.Result(call.request_id, _answers.decode(stored)))
@@ -241,50 +289,46 @@ class Controller(Process):
                 entries.append(lane.popleft())
         if not entries:
             return
-        batch = self._reactor.process((entry.message for entry in entries), self.now_us)
+        batch = self._reactor.process((entry.message for entry in entries), self._read_clock())
         answers = [
             store.AnswerRow(entry.request_id, _encode(answer))
             for entry, answer in zip(entries, batch.answers, strict=True)
             if entry.request_id and not isinstance(answer, Refused)
         ]
-        if not batch.facts and not answers:
+        rows = [row for entry in entries for row in entry.rows]
+        if not batch.facts and not answers and not rows:
             self._release(entries, batch)
             return
         blobs = [blob for entry in entries for blob in entry.blobs]
-        self._commit = to_store(self.state, batch, answers, blobs)
+        durable = to_store(self.state, batch, answers, blobs)
+        self._commit = msgspec.structs.replace(durable, rows=[*durable.rows, *rows])
         self._begin(entries, batch)
 
     def _begin(self, entries: list[_Entry], batch: Batch) -> None:
-        world = self.world
-        assert self._commit is not None
-        fate = world.faults.next_commit(bool(self._commit.answers))
-        if fate == "before":
-            world.crash_controller(fate)
-            return
-        self._ticket = world.disk.begin(world.owner, self._epoch, self._commit)
-        if fate == "torn":
-            world.crash_controller(fate)
-        elif world.store_is_out:
-            world.disk.tear(self._ticket)
+        world, durable = self.world, self._commit
+        assert durable is not None
+        commit = partial(world.disk.commit, world.owner, self.epoch, durable)
+        kind = "answers" if durable.answers else "commit"
+        self._lane.ask(kind, commit, lambda result: self._finish(entries, batch, result))
+
+    def _finish(self, entries: list[_Entry], batch: Batch, result: Any) -> None:
+        if isinstance(result, store.StoreUnavailable):
             self._is_available = False
             self.later(RETRY_US, self._begin, entries, batch)
+        elif isinstance(result, store.FenceLost):
+            self.lose_fence(result)
+        elif isinstance(result, store.StoreError):
+            raise result
         else:
-            self.later(world.commit_delay_us(), self._finish, entries, batch, fate)
-
-    def _finish(self, entries: list[_Entry], batch: Batch, fate: str) -> None:
-        self.world.disk.finish(self._ticket)
-        self.world.checks.on_commit(batch)
-        self._commit = None
-        self._is_available = True
-        if fate == "after":
-            self.world.crash_controller(fate)
-            return
-        self._release(entries, batch)
+            self._commit = None
+            self._is_available = True
+            self._release(entries, batch)
 
     def _release(self, entries: list[_Entry], batch: Batch) -> None:
+        self.world.checks.on_shown(self.epoch, batch)
         messages = [entry.message for entry in entries]
         self.perform(self.herald.on_committed(messages, batch, self.now_us))
-        if not self._leads and self.state.epoch == self._epoch:
+        if not self._leads and self.state.epoch == self.epoch:
             self._leads = True
             self.perform(self.herald.lead(self.now_us))
         for entry, answer in zip(entries, batch.answers, strict=True):
@@ -296,14 +340,67 @@ class Controller(Process):
             self._wake()
         self._plan()
         self._set_tick()
+        self._leave_if_done()
         self.arm()
 
+    # ---- the lead ----
+
+    def _renew(self) -> None:
+        """The leader lives: everybody who looks at the row sees it move."""
+        self.later(LEASE_US // RENEWS_PER_LEASE, self._renew)
+        if self._lane.is_idle and not self._is_leaving:
+            renew = partial(self.world.disk.renew, self.world.owner, self.epoch)
+            self._lane.ask("renew", renew, self._on_renewed)
+
+    def _on_renewed(self, result: object) -> None:
+        if isinstance(result, store.FenceLost):
+            self.lose_fence(result)
+
+    def lose_fence(self, error: store.FenceLost) -> None:
+        """Another leads: this process ends."""
+        self.world.note(f"{self.name} ends: {error}")
+        self.seat.end()
+
+    def hand_over(self, to: str = "") -> None:
+        """Take on nothing more, finish what is under way, and let this standby lead; "": stop, whoever leads then."""
+        if self._successor is None:
+            self._successor = to
+            self._leave_if_done()
+
+    def _leave_if_done(self) -> None:
+        waits = self._events or self._requests or self._commit is not None
+        if self._successor is not None and not waits and not self._is_leaving:
+            self._is_leaving = True
+            self._let_go()
+
+    def _let_go(self) -> None:
+        world = self.world
+        assert self._successor is not None
+        release = partial(world.disk.release, world.owner, self.epoch, self._successor)
+        self._lane.ask("release", release, self._on_released)
+
+    def _on_released(self, result: object) -> None:
+        """A store that is away makes the others wait for the lease."""
+        self._release_tries += 1
+        if isinstance(result, store.StoreUnavailable) and self._release_tries < RELEASE_TRIES:
+            self.later(RETRY_US, self._let_go)
+        elif self._successor:
+            self.seat.stand_by()
+        else:
+            self.seat.end()
+
     # ---- planning and timers ----
+
+    def _read_clock(self) -> int:
+        now_us = self._clock.read(self.seat.wall_us, self.world.scheduler.at_us)
+        if (alarm := self._clock.take_alarm()) is not None:
+            self.world.note(f"{self.name}: {alarm}")
+        return now_us
 
     def _plan(self) -> None:
         if self._is_planning or not self.state.plan_wanted:
             return
-        slices = plan_slices(self.state, max(self.now_us, self.state.now_us), self._promises, LIMITS)
+        slices = plan_slices(self.state, max(self._read_clock(), self.state.now_us), self._promises, LIMITS)
         while True:
             try:
                 next(slices)
@@ -322,10 +419,12 @@ class Controller(Process):
         self.later(REPLAN_US, self._replan)
 
     def _set_tick(self) -> None:
+        """The clock may jump: it is looked at again before long."""
         due_us = next_timer_us(self.state)
         if due_us is not None and (self._tick_at_us is None or due_us < self._tick_at_us):
             self._tick_at_us = due_us
-            self.later(max(0, due_us - self.now_us), self._tick, due_us)
+            wait_us = min(max(due_us - self._read_clock(), TIMERS_MIN_US), TIMERS_MAX_US)
+            self.later(wait_us, self._tick, due_us)
 
     def _tick(self, due_us: int) -> None:
         if self._tick_at_us == due_us:

@@ -1,64 +1,101 @@
-"""The simulator's disk under a store: commits take virtual time and a crash tears those under way.
+"""The simulator's disk under a store: writes take virtual time and a crash tears those under way.
 
-The simulator calls `begin` when a controller hands a batch over and `finish` when the virtual disk has
-synced it. Invariant: an unfinished commit is invisible; a crash leaves it either fully there or not at all,
-and the seed alone decides which, so a run can be repeated.
+The simulator calls `begin` or `start` when a controller hands work over and `finish` when the virtual disk has
+synced it. Invariant: unfinished work is invisible; a crash leaves it either fully there or not at all, and the seed
+alone decides which, so a run can be repeated.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from eslurm.ports.store import Batch, FenceLost, Key, Row
+from eslurm.ports.store import Batch, FenceLost, Key, LeadershipTaken, Prune, Pruned, Row
 from eslurm.store.image import StoreImage
 
+OnCommit = Callable[[int, Batch], None]
+OnPrune = Callable[[int], None]
 
-class _Commit(msgspec.Struct, frozen=True):
+
+class _Write(msgspec.Struct, frozen=True):
     owner: str
-    epoch: int
-    batch: Batch
+    writer: str
+    work: Callable[[], Any]
 
 
 class DiskStore(StoreImage):
-    """A `StoreImage` with commits under way. Reads and `commit` see and change only what is synced."""
+    """A `StoreImage` with writes under way. Reads and `commit` see and change only what is synced.
 
-    def __init__(self, seed: int, cluster_id: str = "") -> None:
+    `on_commit` is told of each batch when it becomes visible, with the epoch of its writer; `on_prune` before which
+    revision facts are about to go.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        cluster_id: str = "",
+        on_commit: OnCommit | None = None,
+        on_prune: OnPrune | None = None,
+    ) -> None:
         super().__init__(cluster_id)
         self._random = random.Random(seed)
-        self._under_way: dict[int, _Commit] = {}
+        self._under_way: dict[int, _Write] = {}
         self._tickets = 0
+        self._on_commit = on_commit
+        self._on_prune = on_prune
+
+    def commit(self, owner: str, epoch: int, batch: Batch) -> None:
+        """See `StoreImage.commit`."""
+        is_new = not self.committed(owner, epoch, batch)
+        super().commit(owner, epoch, batch)
+        if is_new and self._on_commit is not None:
+            self._on_commit(epoch, batch)
+
+    def prune(self, owner: str, epoch: int, limits: Prune) -> Pruned:
+        """See `StoreImage.prune`."""
+        if self._on_prune is not None and epoch == self.head(owner).epoch:
+            self._on_prune(limits.facts_before_revision)
+        return super().prune(owner, epoch, limits)
 
     def begin(self, owner: str, epoch: int, batch: Batch) -> int:
         """Starts a commit and returns the ticket that `finish` or `tear` takes. Checks nothing yet."""
+        return self.start(owner, partial(self.commit, owner, epoch, batch))
+
+    def start(self, owner: str, work: Callable[[], Any], writer: str = "") -> int:
+        """Starts any other write of an owner; `writer` names the process, if several write for one owner."""
         self._tickets += 1
-        self._under_way[self._tickets] = _Commit(owner, epoch, batch)
+        self._under_way[self._tickets] = _Write(owner, writer, work)
         return self._tickets
 
-    def finish(self, ticket: int) -> None:
-        """The disk has synced: the commit is visible. Raises as `StoreImage.commit` does, fence included.
+    def is_under_way(self, ticket: int) -> bool:
+        """Whether nobody has settled it yet."""
+        return ticket in self._under_way
+
+    def finish(self, ticket: int) -> Any:
+        """The disk has synced: the write is visible. Returns and raises as the store does, fence included.
 
         KeyError for a ticket that a crash has already settled.
         """
-        commit = self._under_way.pop(ticket)
-        self.commit(commit.owner, commit.epoch, commit.batch)
+        return self._under_way.pop(ticket).work()
 
     def tear(self, ticket: int) -> None:
-        """The commit's outcome never reaches its writer, who sees StoreUnavailable: the seed decides it."""
-        commit = self._under_way.pop(ticket)
+        """The write's outcome never reaches its writer, who sees StoreUnavailable: the seed decides it."""
+        write = self._under_way.pop(ticket)
         if self._random.random() < 0.5:
             return
         try:
-            self.commit(commit.owner, commit.epoch, commit.batch)
-        except FenceLost:
+            write.work()
+        except (FenceLost, LeadershipTaken):
             # An earlier commit of the same writer was lost, or a successor took over: nobody is left to tell.
             return
 
-    def crash(self, owner: str) -> None:
-        """The owner's process or host dies: its commits under way are torn, in the order they began."""
-        for ticket in [ticket for ticket, commit in self._under_way.items() if commit.owner == owner]:
+    def crash(self, owner: str, writer: str = "") -> None:
+        """The process or host dies: its writes under way are torn, in the order they began."""
+        for ticket in [ticket for ticket, write in self._under_way.items() if _is_by(write, owner, writer)]:
             self.tear(ticket)
 
     def rows(self, owner: str) -> Mapping[str, Mapping[Key, Row]]:
@@ -66,5 +103,9 @@ class DiskStore(StoreImage):
         return self._of(owner).tables
 
     def under_way(self, owner: str) -> int:
-        """How many of the owner's commits have begun and not ended."""
-        return sum(commit.owner == owner for commit in self._under_way.values())
+        """How many of the owner's writes have begun and not ended."""
+        return sum(write.owner == owner for write in self._under_way.values())
+
+
+def _is_by(write: _Write, owner: str, writer: str) -> bool:
+    return write.owner == owner and writer in ("", write.writer)

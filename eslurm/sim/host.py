@@ -7,10 +7,10 @@ was not fsynced, the processes, and nothing that the step runner had made durabl
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from eslurm.core.agent.records import Record
+from eslurm.core.agent.records import Folded, Record, unfold
 from eslurm.ports.step_runner import StepEnded, StepSpec
 from eslurm.sim.agent_process import AgentProcess
 from eslurm.sim.step_runner import MemoryStepRunner, StepScript
@@ -19,23 +19,51 @@ if TYPE_CHECKING:
     from eslurm.sim.world import World
 
 
+COMPACT_ABOVE_MIN = 60
+
+
+class SpoolFull(OSError):
+    """There is no room for the records: nothing of them was written."""
+
+
 class Spool:
-    """An append-only file. `sync` makes durable what was written before it."""
+    """An append-only file. A durable write makes durable what was written before it; `is_full`: none succeeds."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.is_full = False
         self._synced = 0
+        self._compact_above = COMPACT_ABOVE_MIN
+
+    @property
+    def wants_compaction(self) -> bool:
+        """Whether it has grown to several times what it has to hold."""
+        return len(self.records) > self._compact_above
+
+    def append(self, records: Iterable[Record], durable: bool, /) -> None:
+        """Write all or none; `durable` waits for the disk. Raises SpoolFull."""
+        self.probe()
+        for record in records:
+            self.write(record, durable=durable)
+
+    def probe(self) -> None:
+        """Raises SpoolFull if there is no room."""
+        if self.is_full:
+            raise SpoolFull("no space left on device")
 
     def write(self, record: Record, *, durable: bool) -> None:
-        """Append; `durable` waits for the disk."""
+        """The next record. Raises SpoolFull."""
+        self.probe()
         self.records.append(record)
         if durable:
             self._synced = len(self.records)
 
-    def replace(self, records: list[Record]) -> None:
-        """A compaction: written aside, synced and renamed."""
-        self.records = records
-        self._synced = len(records)
+    def compact(self, state: Folded) -> None:
+        """Written aside, synced and renamed. Raises SpoolFull; then nothing is lost."""
+        self.probe()
+        self.records = list(unfold(state))
+        self._synced = len(self.records)
+        self._compact_above = max(COMPACT_ABOVE_MIN, 4 * len(self.records))
 
     def lose(self, rng: random.Random) -> int:
         """Power is gone: of what was not synced an arbitrary beginning survives. Returns how much is lost."""
@@ -47,12 +75,16 @@ class Spool:
 
 
 class Host:
-    """One host and the agent process on it; it serves one node or several."""
+    """One host and the agent process on it; it serves one node or several.
 
-    def __init__(self, world: World, index: int, numbers: Sequence[int]) -> None:
+    `skew_us` is how far its wall clock is before the true time; it may jump at any moment.
+    """
+
+    def __init__(self, world: World, index: int, numbers: Sequence[int], skew_us: int = 0) -> None:
         self.world = world
         self.index = index
         self.numbers = tuple(numbers)
+        self.skew_us = skew_us
         self.names = tuple(world.names[number] for number in numbers)
         self.address = f"agent{index}"
         self.spool = Spool()
@@ -66,6 +98,11 @@ class Host:
     def boot_id(self) -> str:
         """New at each boot."""
         return f"{self.address}-boot{self.boots}"
+
+    @property
+    def wall_us(self) -> int:
+        """What the wall clock there says."""
+        return self.world.scheduler.at_us + self.skew_us
 
     def start_agent(self) -> None:
         """Start the agent, unless it runs or the host is down."""
@@ -101,10 +138,12 @@ class Host:
         """A step of this host is over: its agent hears of it, if there is one."""
         self.world.checks.on_step_ended(outcome)
         if self.agent is not None:
-            self.agent.on_step_ended(outcome)
+            self.agent.hear_of_end(outcome)
 
     def _new_runner(self) -> MemoryStepRunner:
-        return MemoryStepRunner(self.world.scheduler, self.on_step_ended, self._script_of)
+        return MemoryStepRunner(
+            self.world.scheduler, self.on_step_ended, self._script_of, lambda: self.wall_us
+        )
 
     def _script_of(self, spec: StepSpec) -> StepScript:
         script = self.world.script_of(spec)

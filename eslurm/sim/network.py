@@ -7,6 +7,7 @@ events, so a seed determines the run.
 
 from __future__ import annotations
 
+import enum
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -29,11 +30,21 @@ class Peer(Protocol):
     name: str
     address: str
 
-    def on_message(self, source: str, message: Any) -> None:
+    @property
+    def takes_links(self) -> bool:
+        """Whether it may be dialled."""
+        ...
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still: then it answers no keepalive."""
+        ...
+
+    def hear(self, source: str, message: Any) -> None:
         """Something arrived from the process of that name."""
         ...
 
-    def on_link_down(self, peer: str) -> None:
+    def lose(self, peer: str) -> None:
         """The link to that process ended."""
         ...
 
@@ -50,6 +61,14 @@ class Weather(msgspec.Struct, frozen=True):
 CALM = Weather()
 
 
+class Cut(enum.Enum):
+    """Which way an island is cut off: what it says does not get out, what others say does not get in, or both."""
+
+    BOTH = "both"
+    OUT = "out"
+    IN = "in"
+
+
 class Network:
     """Who listens where, which links are open, and what is on the way."""
 
@@ -63,7 +82,8 @@ class Network:
         self._listening: dict[str, Peer] = {}
         self._links: dict[str, dict[str, int]] = {}
         self._opened = 0
-        self._islands: dict[str, int] = {}
+        self._islands: dict[str, None] = {}
+        self._cut = Cut.BOTH
         self._dark: dict[str, None] = {}
 
     # ---- processes ----
@@ -95,6 +115,11 @@ class Network:
         """The name of the process that listens there; empty if there is none."""
         process = self._listening.get(address)
         return process.name if process is not None else ""
+
+    def find_dialled(self, address: str) -> str:
+        """The same for a process that is to be linked to: one that takes no links refuses the connection."""
+        process = self._listening.get(address)
+        return process.name if process is not None and process.takes_links else ""
 
     # ---- messages ----
 
@@ -145,7 +170,7 @@ class Network:
         if process is None or links is None or links.get(source) != opened:
             return
         self._observe("message", source, target, message)
-        process.on_message(source, message)
+        process.hear(source, message)
 
     # ---- links ----
 
@@ -156,20 +181,40 @@ class Network:
             self._close(a, b)
         return len(broken)
 
-    def isolate(self, addresses: Iterable[str]) -> None:
+    def isolate(self, addresses: Iterable[str], cut: Cut = Cut.BOTH) -> None:
         """Cut these addresses off from all others (not from each other)."""
-        self._islands = dict.fromkeys(addresses, 1)
+        self._islands = dict.fromkeys(addresses)
+        self._cut = cut
         for a, b in self._pairs():
-            if self._is_cut(self._processes[a].address, self._processes[b].address):
+            if self._is_split(a, b):
                 delay_us = self._keepalive_us()
-                self._scheduler.call_in(delay_us, partial(self._expire_if_cut, a, b, self._links[a][b]))
+                self._scheduler.call_in(
+                    delay_us, partial(self._expire_if, a, b, self._links[a][b], self._is_split)
+                )
 
     def heal(self) -> None:
         """Everybody can reach everybody again."""
         self._islands = {}
 
-    def _is_cut(self, a: str, b: str) -> bool:
-        return bool(self._islands) and self._islands.get(a, 0) != self._islands.get(b, 0)
+    def on_paused(self, process: Peer) -> None:
+        """Whoever is linked to it hears nothing, not even keepalives, until it goes on."""
+        for peer, opened in self._links.get(process.name, {}).items():
+            expire = partial(self._expire_if, process.name, peer, opened, self._is_stuck)
+            self._scheduler.call_in(self._keepalive_us(), expire)
+
+    def _is_cut(self, source: str, target: str) -> bool:
+        """Whether what one address says does not reach another."""
+        if not self._islands or (source in self._islands) == (target in self._islands):
+            return False
+        return self._cut is Cut.BOTH or (self._cut is Cut.OUT) == (source in self._islands)
+
+    def _is_split(self, a: str, b: str) -> bool:
+        """Whether one of these processes does not hear the other, so that keepalives between them fail."""
+        one, other = self._processes[a].address, self._processes[b].address
+        return self._is_cut(one, other) or self._is_cut(other, one)
+
+    def _is_stuck(self, a: str, b: str) -> bool:
+        return self._processes[a].is_paused or self._processes[b].is_paused
 
     def _link(self, a: str, b: str) -> int:
         opened = self._links[a].get(b)
@@ -200,14 +245,12 @@ class Network:
             del self._links[name][dead]
             self._tell(name, dead)
 
-    def _expire_if_cut(self, a: str, b: str, opened: int) -> None:
-        if self._links.get(a, {}).get(b) != opened or b not in self._links:
-            return
-        if self._is_cut(self._processes[a].address, self._processes[b].address):
+    def _expire_if(self, a: str, b: str, opened: int, is_so: Callable[[str, str], bool]) -> None:
+        if self._links.get(a, {}).get(b) == opened and b in self._links and is_so(a, b):
             self._close(a, b)
 
     def _tell(self, name: str, peer: str) -> None:
         process = self._processes.get(name)
         if process is not None:
             self._observe("down", peer, name, None)
-            process.on_link_down(peer)
+            process.lose(peer)

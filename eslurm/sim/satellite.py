@@ -5,8 +5,6 @@ Invariant: a satellite that starts knows nothing of the one before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eslurm.core.satellite.reports import ReportRouter
@@ -31,44 +29,27 @@ class Satellite(Process):
         self.relay = Relay(root=True, tuning=world.tuning)
         self.router: ReportRouter[Report] = ReportRouter()
         self._number = satellite_number(index)
-        self._controller = ""
-        self._leader = wire.Welcome()
-        self._dials = 0
-        # What happened while it hangs, in order and with who said it; None while it does not.
-        self._missed: list[tuple[str, Callable[[], None]]] | None = None
+        # Who leads or thinks so: the latest epoch counts.
+        self._leaders: dict[str, wire.Welcome] = {}
+
+    @property
+    def _leader(self) -> str:
+        """The process of the controller that leads, as far as this satellite knows; empty if it knows none."""
+        return max(self._leaders, key=lambda name: self._leaders[name].epoch, default="")
 
     def start(self) -> None:
-        """Find the controller."""
+        """Find the controllers."""
         self._dial()
 
     def _dial(self) -> None:
-        if self._controller:
-            return
-        if self._missed is not None:
-            self._missed.append(("", self._dial))
-            return
-        target = self.world.network.find("controller")
-        if target:
-            self.send(target, wire.Hello(self._number))
+        for address in self.world.controller_addresses:
+            target = self.world.network.find_dialled(address)
+            if target and target not in self._leaders:
+                self.send(target, wire.Hello(self._number))
         self.later(REDIAL_US, self._dial)
-
-    def hang(self, for_us: int) -> None:
-        """Do nothing for a while; links stay, and what comes is read afterwards."""
-        if self._missed is None:
-            self._missed = []
-            self.later(for_us, self._wake)
-
-    def _wake(self) -> None:
-        missed, self._missed = self._missed, None
-        for _, happen in missed or ():
-            happen()
-        self.arm()
 
     def on_message(self, source: str, message: Any) -> None:
         """Relay, gather, route."""
-        if self._missed is not None:
-            self._missed.append((source, partial(self.on_message, source, message)))
-            return
         now_us = self.now_us
         kind = type(message)
         if kind is tree.Broadcast:
@@ -83,43 +64,30 @@ class Satellite(Process):
             for peer, ack in self.router.on_acks(message.acks):
                 self.send(str(peer), wire.Acks((ack,)))
         elif kind is wire.Hello:
-            self.send(source, self._leader)
+            self.send(source, self._leaders.get(self._leader, wire.Welcome()))
         elif kind is wire.Ping:
             tasks = self.relay.live
             self.send(source, wire.Status(SatelliteStatus(message.seq, tasks, queued=self.relay.queued)))
         elif kind is wire.Welcome:
-            self._controller = source
-            self._leader = message
+            self._leaders[source] = message
             self.router.on_controller(True)
         self.arm()
 
     def on_link_down(self, peer: str) -> None:
         """A controller or an agent process is out of reach."""
-        if self._missed is not None:
-            # As everywhere in this network, what was not read before a link ended is lost with it.
-            self._missed = [missed for missed in self._missed if missed[0] != peer]
-            self._missed.append(("", partial(self.on_link_down, peer)))
-            return
         self.router.on_link_down(peer)
         self.perform(self.relay.on_link_down(peer, self.now_us))
-        if peer == self._controller:
-            self._controller = ""
-            self.router.on_controller(False)
-            self._dial()
+        if self._leaders.pop(peer, None) is not None:
+            self.router.on_controller(bool(self._leaders))
         self.arm()
 
     def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
         """Nobody listens at a node's address."""
-        if self._missed is not None:
-            self._missed.append(("", partial(self.on_refused, broadcast_id, heads)))
-            return
         self.perform(self.relay.on_refused(broadcast_id, heads, "connection refused", self.now_us))
         self.arm()
 
     def next_timer_us(self) -> int | None:
         """The relay's, or the next batch of reports."""
-        if self._missed is not None:
-            return None
         times = (self.relay.next_timer_us(), self.router.next_due_us())
         return min((at_us for at_us in times if at_us is not None), default=None)
 
@@ -128,4 +96,4 @@ class Satellite(Process):
         self.perform(self.relay.on_timer(self.now_us))
         batch = self.router.take(self.now_us)
         if batch:
-            self.send(self._controller, wire.Reports(batch))
+            self.send(self._leader, wire.Reports(batch))

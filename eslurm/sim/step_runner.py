@@ -54,6 +54,7 @@ class StepScript(msgspec.Struct, frozen=True):
 class _Running(msgspec.Struct, eq=False):
     spec: StepSpec
     script: StepScript
+    launched_us: int
     started_us: int
     pid: int
     cause: StepEndCause | None = None
@@ -62,16 +63,22 @@ class _Running(msgspec.Struct, eq=False):
 
 
 class MemoryStepRunner:
-    """Implements `StepRunner` in virtual time. `script_of` says how each step behaves.
+    """Implements `StepRunner` in virtual time. `script_of` says how each step behaves, `wall_us` what the host's wall
+    clock says, if that is another one: it is only ever reported.
 
     The plain methods (`do_*`) do the work at once, for a simulation without an event loop; the port's are
     thin coroutines over them.
     """
 
     def __init__(
-        self, clock: VirtualClock, on_ended: StepEndedSink, script_of: Callable[[StepSpec], StepScript]
+        self,
+        clock: VirtualClock,
+        on_ended: StepEndedSink,
+        script_of: Callable[[StepSpec], StepScript],
+        wall_us: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
+        self._wall_us = wall_us or clock.now_us
         self._on_ended = on_ended
         self._script_of = script_of
         self._running: dict[StepKey, _Running] = {}
@@ -116,17 +123,17 @@ class MemoryStepRunner:
             return StepStarted(spec.key, running.started_us, running.pid)
         if not spec.argv or spec.tasks < 1:
             raise StepRunnerError("a step needs a program and at least one task")
-        script, now_us = self._script_of(spec), self._clock.now_us()
+        script, now_us, at_us = self._script_of(spec), self._clock.now_us(), self._wall_us()
         if script.spawn_error:
             cause = StepEndCause.SPAWN_FAILED
-            outcome = StepEnded(spec.key, script.exit_code, 0, cause, script.spawn_error, now_us, now_us)
+            outcome = StepEnded(spec.key, script.exit_code, 0, cause, script.spawn_error, at_us, at_us)
             self._outcomes[spec.key] = outcome
             self._clock.call_at(now_us, lambda: self._report(outcome))
             return outcome
-        return self._begin(_Running(spec, script, now_us, self._next_pid))
+        return self._begin(_Running(spec, script, now_us, at_us, self._next_pid))
 
     def _begin(self, step: _Running) -> StepStarted:
-        spec, start_us = step.spec, step.started_us
+        spec, start_us = step.spec, step.launched_us
         self._next_pid += spec.tasks
         self.spawned += 1
         self._running[spec.key] = step
@@ -136,7 +143,7 @@ class MemoryStepRunner:
             self._clock.call_at(start_us + spec.time_limit_us, lambda: self._on_time_limit(step))
         if spec.orphan_timeout_us:
             self._clock.call_at(start_us + spec.orphan_timeout_us, lambda: self._on_silence(step))
-        return StepStarted(spec.key, start_us, step.pid)
+        return StepStarted(spec.key, step.started_us, step.pid)
 
     def do_signal(self, key: StepKey, signum: int) -> bool:
         """Signal a step; SIGKILL always ends it, SIGTERM and SIGINT unless its script ignores them."""
@@ -224,7 +231,7 @@ class MemoryStepRunner:
         if not self._is_live(step):
             return
         spec = step.spec
-        heard_us = max(step.started_us, self._contact_us, self._node_contact_us.get(spec.key.node, 0))
+        heard_us = max(step.launched_us, self._contact_us, self._node_contact_us.get(spec.key.node, 0))
         due_us = heard_us + spec.orphan_timeout_us
         if due_us > self._clock.now_us():
             self._clock.call_at(due_us, lambda: self._on_silence(step))
@@ -242,7 +249,8 @@ class MemoryStepRunner:
         del self._running[key]
         cause = step.cause or (StepEndCause.SIGNALLED if signum else StepEndCause.EXITED)
         text = step.text or (f"ended by signal {signal.Signals(signum).name}" if signum else "")
-        outcome = StepEnded(key, exit_code, signum, cause, text, step.started_us, now_us)
+        ended_us = step.started_us + now_us - step.launched_us
+        outcome = StepEnded(key, exit_code, signum, cause, text, step.started_us, ended_us)
         self._outcomes[key] = outcome
         if report:
             # Not from within the call that caused it: the real one is heard of later, too.

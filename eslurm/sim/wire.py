@@ -12,9 +12,10 @@ from eslurm.ports.store import BlobRow
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The first thing a dialler says. `number` is a satellite's relay number, 0 for others."""
+    """The first thing a dialler says. `number` is a satellite's relay number, 0 for others; `controller`: a standby."""
 
     number: int = 0
+    controller: str = ""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -62,3 +63,9 @@ class Result(msgspec.Struct, frozen=True):
 
     request_id: bytes
     answer: BatchAnswer = None
+
+
+class Takeover(msgspec.Struct, frozen=True):
+    """An operator wants this controller to lead from now on."""
+
+    to: str

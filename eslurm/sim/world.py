@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from eslurm.core.cluster import State
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.tree.messages import Tuning
 from eslurm.core.wire import Command
 from eslurm.ports.step_runner import BATCH_STEP, StepSpec
@@ -21,11 +20,14 @@ from eslurm.sim.checks import Checks, require
 from eslurm.sim.client import Client
 from eslurm.sim.controller import Controller
 from eslurm.sim.disk_store import DiskStore
-from eslurm.sim.faults import Faults, draw_plan
+from eslurm.sim.faults import HOST_SKEW_US, FaultPlan, Faults, draw_plan
 from eslurm.sim.host import Host
 from eslurm.sim.network import Network
 from eslurm.sim.satellite import Satellite
 from eslurm.sim.scheduler import Scheduler
+from eslurm.sim.seat import Seat
+from eslurm.sim.site import NODE_OFFER, draw_config, with_more_on, with_new_node
+from eslurm.sim.standby import Standby
 from eslurm.sim.step_runner import StepScript
 from eslurm.sim.story import describe
 from eslurm.store.memory import MemoryStore
@@ -33,8 +35,8 @@ from eslurm.store.rows import load
 
 SECOND_US = 1_000_000
 START_US = 1_750_000_000 * SECOND_US
-CORES = 4
-MEMORY_MIB = 4_096
+SLOW_COMMIT_US = 3 * SECOND_US
+NODES_ADDED_MAX = 3
 UNSEALED_MAX = 4_096
 
 T = TypeVar("T")
@@ -45,59 +47,105 @@ _commands = msgspec.msgpack.Decoder(Command)
 
 
 class World:
-    """The cluster of one seed. `trace`, if given, is told of every event."""
+    """The cluster of one seed. `trace`, if given, is told of every event; `plan` replaces the seed's own faults."""
 
     cluster = "sim"
     owner = "ctl"
-    node_total = (CORES, MEMORY_MIB)
+    node_offer = NODE_OFFER
 
-    def __init__(self, seed: int, nodes: int, trace: Trace | None = None) -> None:
+    def __init__(
+        self, seed: int, nodes: int, trace: Trace | None = None, plan: FaultPlan | None = None
+    ) -> None:
         rng = random.Random(f"{seed}/shape")
         self.seed = seed
         self.random = random.Random(f"{seed}/world")
         self.scheduler = Scheduler(START_US)
         self.network = Network(self.scheduler, f"{seed}/network", self._observe)
-        self.disk = DiskStore(seed)
         self.tuning = Tuning()
-        self.names = tuple(f"cn{number:04}" for number in range(nodes))
-        self.config = draw_config(rng, self.names)
+        self.config = draw_config(rng, self.cluster, nodes)
+        self.names = tuple(node.name for node in self.config.nodes)
+        self.totals = [node.total for node in self.config.nodes]
         self.actions = rng.randint(25, 50)
         self.store_is_out = False
+        self.disk_is_slow = False
         self.events_hash = 0
         self.checks = Checks(self)
-        self.faults = Faults(self, draw_plan(seed, nodes))
+        self.disk = DiskStore(seed, on_commit=self.checks.on_durable, on_prune=self.checks.on_prune)
+        self.faults = Faults(self, draw_plan(seed, nodes) if plan is None else plan)
         self.trace = trace
         self._starts: dict[str, int] = {}
         self._unsealed: dict[bytes, Command] = {}
         self._node_hosts: list[str] = []
         self.hosts: list[Host] = []
         self._place(rng)
-        self.controller: Controller | None = None
+        self._nodes_first = nodes
         self.satellites: dict[int, Satellite] = {}
-        self._satellite_count = rng.choice((0, 1, 2, 2, 3)) if nodes <= 64 else 4
-        satellites = [f"satellite{index}" for index in range(self._satellite_count)]
-        self.ways_up = (*satellites, "controller")
+        satellites = rng.choice((0, 1, 2, 2, 3)) if nodes <= 64 else 4
+        self.satellite_names = tuple(f"satellite{index}" for index in range(satellites))
+        self.seats: list[Seat] = []
         self.client = Client(self)
         self._script_seed = rng.random()
+        self.prunes_every_us = rng.choice((0, 1, 1, 4) if nodes <= 64 else (0, 8)) * SECOND_US
+
+    @property
+    def controller_addresses(self) -> tuple[str, ...]:
+        """Where controllers are, leading or not."""
+        return tuple(seat.address for seat in self.seats)
+
+    @property
+    def ways_up(self) -> tuple[str, ...]:
+        """Where an agent may ask for a way to the controller."""
+        return (*self.satellite_names, *self.controller_addresses)
+
+    @property
+    def controller(self) -> Controller | None:
+        """Who leads; of several that think so the last one."""
+        leaders = [leader for seat in self.seats if (leader := seat.leader) is not None]
+        return max(leaders, key=lambda leader: leader.epoch, default=None)
 
     def _place(self, rng: random.Random) -> None:
         """Nodes onto agent processes: one each, or several."""
         each = rng.choice((1, 1, 1, 2, 4)) if len(self.names) <= 64 else 50
-        for index, first in enumerate(range(0, len(self.names), each)):
-            numbers = range(first, min(first + each, len(self.names)))
-            self.hosts.append(Host(self, index, numbers))
-            self._node_hosts += [self.hosts[-1].address] * len(numbers)
+        for first in range(0, len(self.names), each):
+            self._add_host(range(first, min(first + each, len(self.names))))
+
+    def _add_host(self, numbers: range) -> Host:
+        skew_us = self.random.randint(-HOST_SKEW_US, HOST_SKEW_US) if self.faults.plan.skew_s else 0
+        host = Host(self, len(self.hosts), numbers, skew_us)
+        self.hosts.append(host)
+        self._node_hosts += [host.address] * len(numbers)
+        return host
 
     def start(self) -> None:
         """Everything is switched on, in no particular order."""
         self.network.attach(self.client)
+        skew_us = int(self.faults.plan.skew_s * SECOND_US / 2)
+        for index in range(self.faults.plan.controllers):
+            self.seats.append(Seat(self, index, self.random.randint(-skew_us, skew_us)))
         self.client.start()
-        self._start_controller()
-        for index in range(self._satellite_count):
+        for seat in self.seats:
+            self.scheduler.call_in(self.random.randint(0, SECOND_US) if seat.name != "c0" else 0, seat.start)
+        for index in range(len(self.satellite_names)):
             self._start_satellite(index)
         for host in self.hosts:
             self.scheduler.call_in(self.random.randint(0, SECOND_US), host.start_agent)
         self.faults.schedule()
+
+    def grow(self, rng: random.Random) -> str:
+        """The configuration gets another node, or more on one; in force when a controller has read it."""
+        added = len(self._node_hosts) - self._nodes_first
+        if added < NODES_ADDED_MAX and rng.random() < 0.5:
+            self.config = with_new_node(self.config)
+            self.names = tuple(node.name for node in self.config.nodes)
+            host = self._add_host(range(len(self.names) - 1, len(self.names)))
+            self.scheduler.call_in(rng.randint(0, 10 * SECOND_US), host.start_agent)
+            what = f"{self.names[-1]} is new"
+        else:
+            number = rng.randrange(len(self.config.nodes))
+            self.config = with_more_on(self.config, number, rng)
+            what = str(self.config.nodes[number])
+        self.totals = [node.total for node in self.config.nodes]
+        return what
 
     # ---- names ----
 
@@ -115,23 +163,6 @@ class World:
         return self.names[number]
 
     # ---- crashes and restarts ----
-
-    def crash_controller(self, when: str) -> None:
-        """The controller dies; commits under way are torn."""
-        controller = self.controller
-        if controller is None:
-            return
-        self.note_fault("crash_controller", when)
-        self.controller = None
-        controller.alive = False
-        self.network.detach(controller)
-        self.disk.crash(self.owner)
-        self.scheduler.call_in(self.restart_delay_us(), self._start_controller)
-
-    def _start_controller(self) -> None:
-        self.controller = Controller(self)
-        self.network.attach(self.controller)
-        self.controller.start()
 
     def crash_satellite(self, index: int) -> None:
         """A satellite dies with all that was in it."""
@@ -153,6 +184,7 @@ class World:
     def note_fault(self, kind: str, what: str) -> None:
         """Count a fault that really happened."""
         self.faults.count += 1
+        self.faults.seen[kind] = self.faults.seen.get(kind, 0) + 1
         self.note(f"FAULT {kind} {what}")
 
     # ---- the disk ----
@@ -165,7 +197,7 @@ class World:
 
     def commit_delay_us(self) -> int:
         """How long the disk takes for one commit."""
-        return 500 + int(self.random.random() * 8_000)
+        return 500 + int(self.random.random() * (SLOW_COMMIT_US if self.disk_is_slow else 8_000))
 
     # ---- commands, scripts, blobs ----
 
@@ -220,49 +252,31 @@ class World:
 
     def is_settled(self) -> bool:
         """Whether everything has come to rest, well."""
-        controller = self.controller
-        if controller is None or self.client.waits or not controller.is_idle:
-            return False
-        return not self.checks.unsettled(controller.state)
+        return not self.why_unsettled()
 
     def why_unsettled(self) -> str:
-        """What keeps the cluster from coming to rest."""
+        """What keeps the cluster from coming to rest; empty when nothing does."""
         controller = self.controller
         if controller is None:
             return "there is no controller"
         if self.client.waits:
             return "a request has no answer"
-        return self.checks.unsettled(controller.state) or f"the controller is busy: {controller.busy_with}"
+        if not controller.is_idle:
+            return f"the controller is busy: {controller.busy_with}"
+        for seat in self.seats:
+            if seat.process is None or seat.process.is_paused:
+                return f"controller {seat.name} is not there"
+            if seat.leader not in (None, controller):
+                return f"{seat.name} thinks that it leads"
+            if isinstance(seat.process, Standby) and not seat.process.is_warm:
+                return f"standby {seat.name} does not follow"
+        return self.checks.unsettled(controller.state)
 
     def final_check(self) -> None:
         """All is calm and done: was it done right?"""
         require(self.controller is not None, "there is no controller")
         assert self.controller is not None
         self.checks.at_end(self.controller.state)
-
-
-def draw_config(rng: random.Random, names: tuple[str, ...]) -> ClusterConfig:
-    """A cluster with short time-outs, so that they are reached."""
-    return ClusterConfig(
-        cluster=World.cluster,
-        nodes=tuple(NodeConfig(name, World.node_total) for name in names),
-        partitions=(Partition("main", names, default=True, time_limit_default_s=60),),
-        policy=rng.choice(("easy", "fcfs")),
-        heartbeat_s=5.0,
-        node_lost_after_s=45.0,
-        orphan_timeout_s=rng.choice((15.0, 25.0)),
-        kill_grace_s=3.0,
-        requeue_delay_s=0.5,
-        finished_retention_s=rng.choice((2.0, 30.0)),
-        job_id_block=rng.choice((3, 100)),
-        relay_width=rng.choice((0, 2, 4, 16)),
-        satellite_width=rng.choice((0, 0, 8)),
-        relay_grouping=rng.choice(("balanced", "positional")),
-        relay_direct_max=rng.choice((0, 0, 2)),
-        satellite_max_inflight=rng.choice((1, 2, 64)),
-        satellite_reallocations_max=rng.choice((0, 2)),
-        satellite_down_after_s=rng.choice((8.0, 1200.0)),
-    )
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -9,6 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.core import courier
+from eslurm.core.agent import restore
+from eslurm.core.agent.actions import AcknowledgeSteps, StepId
+from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.machine import Agent
@@ -17,9 +20,12 @@ from eslurm.core.cluster import State
 from eslurm.core.job import outcomes, requests, stopping
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 from eslurm.core.resources.ledger import Ledger
-from eslurm.core.wire import StepEnded
+from eslurm.core.wire import BATCH_STEP, StepEnded
+from eslurm.sim.checks import Checks
 from eslurm.sim.controller import Controller
 from eslurm.sim.host import Spool
+from eslurm.sim.standby import Standby
+from eslurm.store.image import StoreImage
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -34,13 +40,43 @@ def show_before_commit(patch: pytest.MonkeyPatch) -> None:
             release(self, entries, batch)
         begin(self, entries, batch)
 
-    def plain_finish(self: Controller, entries: Any, batch: Any, fate: str) -> None:
+    def plain_finish(self: Controller, entries: Any, batch: Any, result: Any) -> None:
         self._release = lambda entries, batch: self._wake()  # type: ignore[method-assign]
-        finish(self, entries, batch, fate)
+        finish(self, entries, batch, result)
         del self._release
 
     patch.setattr(Controller, "_begin", hasty_begin)
     patch.setattr(Controller, "_finish", plain_finish)
+    # Its own alarm is off: what leaves too early has to be noticed where it arrives.
+    patch.setattr(Checks, "on_shown", lambda self, epoch, batch: None)
+
+
+def no_store_fence(patch: pytest.MonkeyPatch) -> None:
+    """The store takes what any epoch writes, as long as the revisions fit."""
+    led_by, committed = StoreImage._led_by, StoreImage.committed
+
+    def anyone(self: StoreImage, owner: str, epoch: int) -> Any:
+        return led_by(self, owner, self.head(owner).epoch)
+
+    def fits(self: StoreImage, owner: str, epoch: int, batch: Any) -> bool:
+        return committed(self, owner, self.head(owner).epoch, batch)
+
+    patch.setattr(StoreImage, "_led_by", anyone)
+    patch.setattr(StoreImage, "committed", fits)
+
+
+def lead_with_what_was_known(patch: pytest.MonkeyPatch) -> None:
+    """A standby that won the lead does not read the end of the log before it leads."""
+    follow, prepare = Standby._follow, Standby._prepare
+
+    def from_memory(self: Standby) -> State:
+        return follow(self) if self.state is None else self.state
+
+    def hasty(self: Standby) -> None:
+        self._follow = lambda: from_memory(self)  # type: ignore[method-assign]
+        prepare(self)
+
+    patch.setattr(Standby, "_prepare", hasty)
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
@@ -73,6 +109,64 @@ def drop_completions(patch: pytest.MonkeyPatch) -> None:
 def forget_reports(patch: pytest.MonkeyPatch) -> None:
     """An agent does not send again what was lost on the way."""
     patch.setattr(Outbox, "_requeue", lambda self, seqs: [self._in_flight.pop(seq) for seq in seqs])
+
+
+def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The agent tells its supervisor to forget how a script ended before anybody else has it on disk."""
+    on_batch_ended = Lifecycle._on_batch_ended
+
+    def forget(self: Lifecycle, attempt: Any, end: Any) -> None:
+        on_batch_ended(self, attempt, end)
+        self._desk.emit(AcknowledgeSteps((StepId(*attempt.key, BATCH_STEP, attempt.node),)))
+
+    patch.setattr(Lifecycle, "_on_batch_ended", forget)
+
+
+def never_synced(patch: pytest.MonkeyPatch) -> None:
+    """The agent goes on before its disk has what it says is durable."""
+    write = Spool.write
+    patch.setattr(Spool, "write", lambda self, record, *, durable: write(self, record, durable=False))
+
+
+def lose_what_does_not_fit(patch: pytest.MonkeyPatch) -> None:
+    """The agent answers and goes on although its disk is full and took no record of it."""
+    append = Spool.append
+
+    def careless(self: Spool, records: Any, durable: bool, /) -> None:
+        if not self.is_full:
+            append(self, records, durable)
+
+    patch.setattr(Spool, "append", careless)
+
+
+def adopt_any_attempt(patch: pytest.MonkeyPatch) -> None:
+    """A restarted agent takes a running process for that of the first attempt it remembers."""
+    attempt_of = restore._attempt_of
+
+    def first(agent: Agent, node: Any, step: StepId) -> Any:
+        return next(iter(node.attempts.values()), None) or attempt_of(agent, node, step)
+
+    patch.setattr(restore, "_attempt_of", first)
+
+
+def credit_another_attempt(patch: pytest.MonkeyPatch) -> None:
+    """A restarted agent credits how an adopted script ended to another one that still runs, on any of its nodes."""
+    restore_end = restore._restore_end
+
+    def elsewhere(agent: Agent, step: StepId, end: Any) -> None:
+        running = (
+            attempt
+            for node in agent.roster.by_number.values()
+            for attempt in node.attempts.values()
+            if attempt.stage is Stage.RUNNING and attempt.key != (step.job_id, step.attempt)
+        )
+        other = next(running, None)
+        if other is not None:
+            step = StepId(*other.key, BATCH_STEP, other.node)
+            other.live.discard(BATCH_STEP)
+        restore_end(agent, step, end)
+
+    patch.setattr(restore, "_restore_end", elsewhere)
 
 
 def one_core_too_few(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import pytest
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.node.states import NodeState
-from eslurm.sim import world as sim_world
 from eslurm.sim.faults import FaultPlan
 from eslurm.sim.network import CALM
 from eslurm.sim.world import START_US, World
@@ -20,12 +19,11 @@ PERIOD_US = 5 * SECOND_US
 SEED = 4
 
 
-def calm_world(monkeypatch: pytest.MonkeyPatch, seed: int, nodes: int) -> World:
-    plan = FaultPlan(CALM, (), 0.0, 3600 * SECOND_US)
-    monkeypatch.setattr(sim_world, "draw_plan", lambda seed, nodes: plan)
-    world = World(seed, nodes)
+def calm_world(seed: int, nodes: int) -> World:
+    world = World(seed, nodes, plan=FaultPlan(CALM, (), 0.0, 3600 * SECOND_US))
     world.actions = 0
     world.start()
+    world.scheduler.run(START_US + SECOND_US)
     return world
 
 
@@ -49,7 +47,7 @@ def unreachable_at(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[int, i
 def test_a_death_is_noticed_within_two_periods(
     silently: bool, tenths: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = calm_world(monkeypatch, SEED, 12)
+    world = calm_world(SEED, 12)
     noticed = unreachable_at(world, monkeypatch)
     world.scheduler.run(START_US + 20 * SECOND_US + tenths * SECOND_US // 10)
     assert world.controller is not None

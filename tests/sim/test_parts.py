@@ -6,9 +6,11 @@ import random
 from functools import partial
 from typing import Any
 
+import pytest
+
 from eslurm.core.agent.records import Booted, EpochSeen, FloorRaised
-from eslurm.sim.host import Spool
-from eslurm.sim.network import CALM, Network, Weather
+from eslurm.sim.host import Spool, SpoolFull
+from eslurm.sim.network import CALM, Cut, Network, Weather
 from eslurm.sim.scheduler import Scheduler
 
 SECOND = 1_000_000
@@ -22,11 +24,13 @@ class Post:
         self.address = address or name
         self.heard: list[tuple[str, Any]] = []
         self.lost: list[str] = []
+        self.takes_links = True
+        self.is_paused = False
 
-    def on_message(self, source: str, message: Any) -> None:
+    def hear(self, source: str, message: Any) -> None:
         self.heard.append((source, message))
 
-    def on_link_down(self, peer: str) -> None:
+    def lose(self, peer: str) -> None:
         self.lost.append(peer)
 
 
@@ -152,6 +156,49 @@ def test_an_island_is_cut_off_from_all_others_until_it_heals() -> None:
     assert net.heard("c")[-1] == "again"
 
 
+@pytest.mark.parametrize(("cut", "arrives"), [(Cut.OUT, "b to a"), (Cut.IN, "a to b"), (Cut.BOTH, "")])
+def test_an_island_may_be_deaf_or_mute(cut: Cut, arrives: str) -> None:
+    net = Net("a", "b")
+    net.say("a", "b", "hello")
+    net.run()
+    net.network.isolate(["a"], cut)
+    net.say("a", "b", "a to b")
+    net.say("b", "a", "b to a")
+    net.run()
+    assert [*net.heard("a"), *net.heard("b")[1:]] == ([arrives] if arrives else [])
+    net.run(10)
+    assert net.posts["a"].lost == ["b"] and net.posts["b"].lost == ["a"], "keepalives need both ways"
+
+
+def test_nobody_is_linked_to_a_process_that_takes_no_links() -> None:
+    net = Net("a")
+    assert net.network.find("a") == net.network.find_dialled("a") == "a"
+    net.posts["a"].takes_links = False
+    assert net.network.find("a") == "a" and net.network.find_dialled("a") == ""
+
+
+def test_a_paused_process_loses_its_links_when_keepalives_run_out_and_what_was_said_waits() -> None:
+    net = Net("a", "b", "c")
+    for name in ("b", "c"):
+        net.say("a", name, "hello")
+    net.run()
+    net.posts["b"].is_paused = True
+    net.network.on_paused(net.posts["b"])
+    net.say("a", "b", "read later")
+    net.run(1)
+    assert net.posts["a"].lost == [] and net.heard("b") == ["hello", "read later"]
+    net.run(10)
+    assert net.posts["a"].lost == ["b"] and net.posts["c"].lost == []
+
+
+def test_a_short_pause_costs_no_link() -> None:
+    net = Net("a", "b")
+    net.say("a", "b", "hello")
+    net.network.on_paused(net.posts["b"])
+    net.run(20)
+    assert net.posts["a"].lost == net.posts["b"].lost == []
+
+
 def test_a_short_island_costs_no_link() -> None:
     net = Net("a", "b")
     net.say("a", "b", "hello")
@@ -176,3 +223,15 @@ def test_a_spool_keeps_what_was_synced_and_some_beginning_of_the_rest() -> None:
         assert spool.records[:2] == [Booted("c", "b"), EpochSeen("ctl", 1)]
         kept.add(len(spool.records))
     assert kept == {2, 3, 4, 5}
+
+
+def test_a_full_spool_takes_nothing_and_loses_nothing() -> None:
+    spool = Spool()
+    spool.write(Booted("c", "b"), durable=True)
+    spool.is_full = True
+    with pytest.raises(SpoolFull):
+        spool.write(EpochSeen("ctl", 1), durable=True)
+    assert spool.records == [Booted("c", "b")]
+    spool.is_full = False
+    spool.write(EpochSeen("ctl", 1), durable=True)
+    assert spool.lose(random.Random(1)) == 0 and len(spool.records) == 2

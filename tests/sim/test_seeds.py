@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import subprocess
@@ -9,7 +10,9 @@ import sys
 
 import pytest
 
+from eslurm.sim.faults import KINDS
 from eslurm.sim.run import Report, SeedFailed, draw_nodes, replay, run_seed
+from eslurm.sim.world import START_US, World
 
 CHUNK = 60
 
@@ -37,6 +40,36 @@ def test_clusters_of_64_nodes_hold() -> None:
 @pytest.mark.slow
 def test_a_cluster_of_500_nodes_holds() -> None:
     assert run_seed(1, 500).messages >= 1_000
+
+
+@pytest.mark.slow
+def test_a_cluster_of_2000_nodes_holds() -> None:
+    assert run_seed(4, 2_000).messages >= 1_000
+
+
+@pytest.mark.slow
+def test_everything_that_can_go_wrong_does_in_a_few_dozen_seeds() -> None:
+    seen: dict[str, int] = {}
+    switches = 0
+    for seed in range(1, 61):
+        world = World(seed, draw_nodes(seed, 4, 12))
+        world.start()
+        world.scheduler.run(START_US + world.faults.plan.calm_us)
+        for kind, count in world.faults.seen.items():
+            seen[kind] = seen.get(kind, 0) + count
+        leaders = world.checks.leaders
+        switches += sum(one != other for one, other in itertools.pairwise(leaders))
+    # By the names that the world calls them when they really happen.
+    named = {
+        "crash_agent_between_actions": "agent_crash_between_actions",
+        "crash_satellites_at_work": "crash_satellite",
+        "crash_controllers": "crash_standby",
+        "isolate_one_way": "isolate",
+        "isolate_controller": "isolate",
+        "pause_controller": "pause",
+    }
+    assert not {named.get(kind, kind) for kind in KINDS} - seen.keys()
+    assert switches >= 60, "leads pass from one controller to another"
 
 
 @pytest.mark.parametrize("seed", [3, 7])
