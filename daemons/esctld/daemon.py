@@ -70,6 +70,8 @@ SOCKETS_MAX = 96
 """Links to satellites, and to agents when there is none: beyond it agents have to wait."""
 DRAIN_S = 5.0
 STOP_GRACE_S = 1.0
+HAND_OVER_DRAIN_S = 0.3
+"""Questions that take longer are asked again at the next leader; what is decided is answered in any case."""
 
 
 class CannotStart(Exception):
@@ -120,10 +122,19 @@ class Controller:
         options: ControllerOptions,
         store: Store,
         lead: Lead,
+        listen: str,
         principals: Principals,
         metrics: ControllerMetrics,
         stopped: asyncio.Event,
+        *,
+        must_fit: bool = True,
     ) -> None:
+        """`listen` is the address for links; `lead` says where others find it.
+
+        `must_fit`: a configuration that cannot be brought into force ends the process; else the former one stays.
+        """
+        self._must_fit = must_fit
+        self._listen = listen
         self._options = options
         self._store = store
         self._lead = lead
@@ -136,7 +147,7 @@ class Controller:
         self._build(self._lead.state, self._lead.epoch)
         async with contextlib.AsyncExitStack() as stack:
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
-            election = Election(self._lead.name, self._options.lease_us)
+            election = Election(self._lead.name, self._lead.endpoint, self._options.lease_us)
             lease = asyncio.create_task(Lease(self._store, election).run(), name="lease")
             stack.push_async_callback(_end_tasks, [lease, dispatch])
             for message in (
@@ -151,7 +162,7 @@ class Controller:
             await self._serve(serving, [dispatch, lease])
             if await self._drain(dispatch):
                 await _end_tasks([lease])
-                await self._leadership.let_go(self._store)
+                await self._leadership.let_go(self._store, self._dispatcher.now_us())
 
     async def _first(self, dispatch: asyncio.Task[None], message: Message) -> bool:
         """One of the messages that come before all others; false when stopped meanwhile (the store may be away).
@@ -169,7 +180,9 @@ class Controller:
             return False
         answer = await request
         if isinstance(answer, Refused):
-            raise CannotStart(answer.text)
+            if self._must_fit or not self._lead.state.config.nodes:
+                raise CannotStart(answer.text)
+            log.error("the former configuration stays in force: %s", answer.text)
         return True
 
     # ---- building ----
@@ -275,7 +288,7 @@ class Controller:
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> None:
         """Links and loops; what is opened here is closed when the stack ends."""
-        endpoint = await self._rpc.listen(self._lead.endpoint)
+        endpoint = await self._rpc.listen(self._listen)
         await self._rpc.start()
         stack.push_async_callback(self._rpc.stop, STOP_GRACE_S)
         stack.push_async_callback(self._end_links)
@@ -283,7 +296,11 @@ class Controller:
         await self._foresight.start()
         self._conductor.lead()
         if self._options.config.controller.metrics_listen:
-            stack.callback(self._serve_metrics(self._options.config.controller.metrics_listen))
+            try:
+                stack.callback(self._serve_metrics(self._options.config.controller.metrics_listen))
+            except OSError as error:
+                # Another host's address, or a former leader that stands still has the port: no reason not to lead.
+                log.error("no metrics at %s: %s", self._options.config.controller.metrics_listen, error)
         stack.callback(self._gate.stop_admitting, "the controller stops: try again in a moment")
         spare_collector()
         log.info("cluster %s: %s leads at %s", self._local.cluster, self._lead.name, endpoint)
@@ -335,7 +352,7 @@ class Controller:
         self._gate.stop_admitting(f"{why}: try again in a moment")
         self._link_server.stop_admitting(why)
         self._dispatcher.interrupt()
-        await self._gate.drain(DRAIN_S)
+        await self._gate.drain(HAND_OVER_DRAIN_S if self._handing_over else DRAIN_S)
         self._dispatcher.stop()
         done, _ = await asyncio.wait({dispatch}, timeout=DRAIN_S)
         if not done:

@@ -202,7 +202,7 @@ class Dispatcher:
             answers = self._answers(entries, batch)
             blobs = [blob for entry in entries for blob in entry.blobs]
             rows = [row for entry in entries for row in entry.rows]
-            if batch.facts or answers or rows:
+            if batch.facts or answers or rows or _acknowledges(entries):
                 await self._commit(batch, answers, blobs, rows)
             self._release(entries, batch)
             # Let readers and writers of links have their turn between two batches.
@@ -294,6 +294,12 @@ class Dispatcher:
         self._recent[request_id] = answer
         if len(self._recent) > RECENT_ANSWERS_MAX:
             self._recent.popitem(last=False)
+
+
+def _acknowledges(entries: Sequence[_Entry]) -> bool:
+    """Whether agents will forget something because of this batch. Even when it changes nothing it is committed: a leader
+    that was overtaken while it stood still knows nothing of its successor's jobs, and only the fence tells it."""
+    return any(isinstance(entry.message, Reports) for entry in entries)
 
 
 def _weight(message: Message) -> int:

@@ -240,7 +240,10 @@ class Doctor:
         return last, gap, unreadable
 
     async def _drift(self) -> list[Finding]:
-        def settings() -> bytes:
+        def settings() -> bytes | None:
+            # The state is ahead of the store while a batch is being committed.
+            if self._state.revision != self._view.revision:
+                return None
             return records.encode(records.settings_of(self._state))
 
         return await RowDrift(self._store, self._around.owner, self._view, settings, self._pause).findings()

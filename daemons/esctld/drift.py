@@ -55,7 +55,7 @@ class RowDrift:
         store: StoreReader,
         owner: str,
         view: View,
-        settings: Callable[[], bytes],
+        settings: Callable[[], bytes | None],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
@@ -128,7 +128,11 @@ class RowDrift:
         match row:
             case SettingRow():
                 now = self._settings()
-                return None if row.blob == now else Differs(now, "the row of the cluster's scalars differs")
+                return (
+                    None
+                    if now is None or row.blob == now
+                    else Differs(now, "the row of the cluster's scalars differs")
+                )
             case NodeRow():
                 node = view.nodes.get(row.number)
                 if node is not None and (row.name, row.state) != (node.name, node.state.value):

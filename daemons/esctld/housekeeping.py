@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 
 from esctld.dispatcher import NotNow
@@ -37,7 +36,7 @@ async def prune(store: Store, state: State, logbook: LogKeeper) -> None:
         await asyncio.sleep(PERIOD_S)
         give_back()
         try:
-            pruned = await prune_once(store, state, logbook, time.time_ns() // 1000)
+            pruned = await prune_once(store, state, logbook, state.now_us)
         except StoreUnavailable as error:
             log.warning("not everything was pruned: %s", error)
         except NotNow:

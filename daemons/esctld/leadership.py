@@ -154,13 +154,17 @@ class Leadership:
             )
         return to or names[0]
 
-    async def let_go(self, store: Store) -> None:
-        """The last thing that this leader writes; a store that is away makes the others wait for the lease."""
+    async def let_go(self, store: Store, now_us: int = 0) -> None:
+        """The last thing that this leader writes; a store that is away makes the others wait for the lease.
+
+        `now_us`: the cluster's time, not before the last commit's: one without facts has moved only the row's time.
+        """
         state = self.lead.state
+        at_us = max(state.now_us, now_us)
         for _ in range(RELEASE_TRIES):
             try:
                 if self._answer is not None:
-                    await store.commit(Batch(state.revision + 1, state.now_us, answers=[self._answer]))
+                    await store.commit(Batch(state.revision + 1, at_us, answers=[self._answer]))
                     self._answer = None
                 await store.release(self._successor)
             except StoreUnavailable as error:

@@ -32,6 +32,8 @@ from eslurm.v1 import link_pb2
 log = logging.getLogger("esctld.links")
 
 DOOR_CALLS_MAX = 4096
+RETRY_AFTER_MS = 250
+"""When a call that found no room is welcome again: most take a few milliseconds."""
 
 
 class Caller(Protocol):
@@ -201,7 +203,13 @@ class ControllerLinks:
 
     @staticmethod
     def _refuse(link: Link, call: link_pb2.DoorCall, status: Status, text: str) -> None:
-        reply = link_pb2.DoorReply(process=call.process, call=call.call, status=status, text=text)
+        reply = link_pb2.DoorReply(
+            process=call.process,
+            call=call.call,
+            status=status,
+            text=text,
+            retry_after_ms=RETRY_AFTER_MS if status is Status.RESOURCE_EXHAUSTED else 0,
+        )
         link.send(link_pb2.Item(door_reply=reply))
 
     async def close(self) -> None:

@@ -235,6 +235,12 @@ def requeue(request: pb.RequeueRequest, by: Principal) -> RequeueJobs:
 
 def update_job(request: pb.UpdateJobRequest, by: Principal) -> UpdateJob:
     names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job")]
+    for option, value, limit in (
+        ("name", request.name, 256),
+        ("partition", request.partition, 63),
+        ("comment", request.comment, TEXT_MAX),
+    ):
+        _text(option, value, limit)
     return msgspec.structs.replace(UpdateJob(by, job_ref(request.job)), **_given(request, *names))
 
 

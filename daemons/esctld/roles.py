@@ -63,7 +63,8 @@ class ControllerProcess:
 
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Stand by, lead, stand by again ... `ready` gets the endpoint once it leads or could lead at any moment."""
-        endpoint = with_port(self._options.listen or self._options.config.controller.listen)
+        listen = with_port(self._options.listen or self._options.config.controller.listen)
+        endpoint = reachable(listen)
 
         def announce() -> None:
             if not ready.done():
@@ -73,7 +74,7 @@ class ControllerProcess:
             # First: two processes of one name would push each other out for ever.
             await self._door.start()
             while (lead := await self._stand_by(endpoint, announce)) is not None:
-                await self._lead(lead, announce)
+                await self._lead(lead, listen, announce, must_fit=not ready.done())
                 if self._stopped.is_set():
                     return
                 give_back_to_collector()
@@ -105,9 +106,17 @@ class ControllerProcess:
                 task.cancel()
             await asyncio.gather(won, stopped, return_exceptions=True)
 
-    async def _lead(self, lead: Lead, announce: Any) -> None:
+    async def _lead(self, lead: Lead, listen: str, announce: Any, *, must_fit: bool) -> None:
         controller = Controller(
-            self._options.read_again(), self._store, lead, self._principals, self._metrics, self._stopped
+            self._options.read_again(),
+            self._store,
+            lead,
+            listen,
+            self._principals,
+            self._metrics,
+            self._stopped,
+            # Who starts a controller reads what it says; nobody watches when a standby follows.
+            must_fit=must_fit,
         )
 
         def serving(gate: Gate) -> None:
@@ -142,3 +151,9 @@ def with_port(endpoint: str) -> str:
             raise OSError(error.errno, f"cannot listen at {endpoint}: {error.strerror}") from None
         port = probe.getsockname()[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reachable(endpoint: str) -> str:
+    """Where others find who listens there: of an address that stands for all of this host, the host's name."""
+    host, port = split_endpoint(endpoint)
+    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "::") else endpoint

@@ -50,7 +50,7 @@ class Standby:
         self._owner = owner
         self._name = name
         self._endpoint = endpoint
-        self._election = Election(name, lease_us)
+        self._election = Election(name, endpoint, lease_us)
         self._follower = Follower(store, owner)
         self._look_now = asyncio.Event()
         self._grown = asyncio.Event()

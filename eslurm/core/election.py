@@ -39,6 +39,10 @@ class LeaderRow(Protocol):
         """The latest leader's name."""
 
     @property
+    def endpoint(self) -> str:
+        """Where it takes links."""
+
+    @property
     def released(self) -> bool:
         """The holder let go in good order."""
 
@@ -50,14 +54,16 @@ class LeaderRow(Protocol):
 class Election:
     """One standby's watch of one leader row. Ask `look` with every row read, at least every `look_every_us`.
 
-    `now_us` is monotonic time in microseconds. Make a new one after a lost lead; raises ValueError for a lease
-    that is not positive.
+    `name` and `endpoint` are its own: a row that says both is its former process', which is dead or will be fenced. The
+    name alone is not enough, for two hosts may have been given the same by mistake. `now_us` is monotonic time in
+    microseconds. Make a new one after a lost lead; raises ValueError for a lease that is not positive.
     """
 
-    def __init__(self, name: str, lease_us: int) -> None:
+    def __init__(self, name: str, endpoint: str, lease_us: int) -> None:
         if lease_us <= 0:
             raise ValueError(f"a lease of {lease_us} us is none")
         self._name = name
+        self._endpoint = endpoint
         self._lease_us = lease_us
         self._seen: tuple[int, int, int, bool] | None = None
         self._since_us = 0
@@ -81,7 +87,7 @@ class Election:
             return True
         if leader.released and leader.successor in ("", self._name):
             return True
-        if leader.holder == self._name and not leader.released:
+        if (leader.holder, leader.endpoint) == (self._name, self._endpoint) and not leader.released:
             return True
         return now_us - self._since_us >= self._lease_us
 

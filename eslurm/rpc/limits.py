@@ -134,8 +134,10 @@ class Ticket:
         """The call is answered, after so long in all."""
         self.charge(CALL_COST_S + reply_bytes * BYTE_COST_S)
         if self._slow:
-            # A thread of the store worked for it meanwhile, on the same interpreter.
-            self.charge(max(0.0, took_s - self._spent_s))
+            # The store worked for it meanwhile: the asker's business, for the loop was free for everybody else.
+            elsewhere_s = max(0.0, took_s - self._spent_s)
+            for budget in self._budgets if self._user is None else self._user.budgets:
+                budget.take(elsewhere_s)
         for budget in self._budgets:
             budget.learn(self._spent_s)
 

@@ -296,7 +296,8 @@ class Controller(Process):
             if entry.request_id and not isinstance(answer, Refused)
         ]
         rows = [row for entry in entries for row in entry.rows]
-        if not batch.facts and not answers and not rows:
+        acknowledges = any(isinstance(entry.message, Reports) for entry in entries)
+        if not (batch.facts or answers or rows or acknowledges):
             self._release(entries, batch)
             return
         blobs = [blob for entry in entries for blob in entry.blobs]

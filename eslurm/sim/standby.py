@@ -39,7 +39,7 @@ class Standby(Process):
         super().__init__(world, seat.address)
         self.state: State | None = None
         self._seat = seat
-        self._election = Election(seat.name, LEASE_US)
+        self._election = Election(seat.name, self.address, LEASE_US)
         self._lane = StoreLane(self, seat)
         self._row = Leader()
         self._leader = ""

@@ -57,19 +57,20 @@ class Watch:
         self, messages: Iterable[Message], found: Sequence[facts.Fact], revision_first: int, now_us: int
     ) -> None:
         """A batch is durable: what nodes said in it, and what it made of that."""
-        offered: dict[str, Registration] = {}
+        # Nodes of one process share its session.
+        offered: dict[tuple[str, str], Registration] = {}
         for message in messages:
             if isinstance(message, Reports):
                 for report in message.reports:
                     if isinstance(report.body, Registration):
-                        offered[report.body.session] = report.body
+                        offered[report.body.node_uid, report.body.session] = report.body
                     elif isinstance(report.body, NodeGone):
                         self._orphans.pop((report.body.node, report.body.job_id, report.body.attempt), None)
             elif isinstance(message, EffectDone) and self._orphans:
                 self._on_effect(message)
         for revision, fact in enumerate(found, revision_first):
             if isinstance(fact, facts.NodeRegistered):
-                self._on_registered(fact, offered.get(fact.session), now_us)
+                self._on_registered(fact, offered.get((fact.node_uid, fact.session)), now_us)
             elif isinstance(fact, facts.OrphanFound):
                 if len(self._orphans) >= ORPHANS_MAX:
                     del self._orphans[next(iter(self._orphans))]

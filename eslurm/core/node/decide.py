@@ -103,8 +103,12 @@ def _back(node: Node) -> list[facts.Fact]:
 
 
 def _is_overtaken(node: Node, registration: Registration) -> bool:
-    """Whether a later session of the same node has been accepted already, in this epoch or in another."""
-    if registration.node_uid == node.node_uid and 0 < registration.starts < node.starts:
+    """Whether a later session of the same node has been accepted already, in this epoch or in another.
+
+    A node that was declared lost holds nothing more: even a spool that was restored from a copy may offer it again.
+    """
+    is_lost = node.state is NodeState.LOST
+    if not is_lost and registration.node_uid == node.node_uid and 0 < registration.starts < node.starts:
         return True
     return registration.session in node.sessions_past and registration.session != node.session
 

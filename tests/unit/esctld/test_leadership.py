@@ -160,7 +160,7 @@ def test_the_lease_is_kept_over_an_outage_and_ends_with_the_lead() -> None:
         image = StoreImage(CLUSTER)
         store = await opened(image)
         store.away = 3
-        lease = asyncio.create_task(Lease(store, Election("c1", 4_000)).run())
+        lease = asyncio.create_task(Lease(store, Election("c1", "h:1", 4_000)).run())
         await until(lambda: image.leader(OWNER).beat >= 3)
         assert store.away == 0 and not lease.done()
         await opened(image, "c2")
