@@ -34,7 +34,7 @@ from eslurm.core.messages import (
 from eslurm.core.plan.mapping import Placement, Span
 from eslurm.core.reactor import BatchAnswer, Reactor
 from eslurm.core.wire import Registration, Report, Started, StepEnded
-from eslurm.ports.store import AttemptRow, BlobRow, Claim, JobRow, content_hash
+from eslurm.ports.store import AttemptRow, BlobRow, JobRow, content_hash
 from eslurm.ports.store import Batch as Durable
 from eslurm.store.rows import to_store
 from eslurm.store.sql import SqlStore
@@ -88,8 +88,8 @@ class _Past:
     async def begin(self, config: ConfigLoaded) -> None:
         """A configuration, and the nodes without an agent up."""
         # In its own name: a controller of that name need not wait to see whether another one lives.
-        claim = Claim(OWNER, AWAY, await self._store.leader(OWNER))
-        epoch = await self._store.open(OWNER, claim)
+        # No holder: whoever starts next goes on at once, as a controller does that finds its own name and address.
+        epoch = await self._store.open(OWNER)
         await self._do(config, EpochStarted(epoch))
         away = [node for node in self._state.nodes.values() if node.name.startswith("away")]
         reports = tuple(

@@ -6,6 +6,7 @@ Imports nothing at start but what every command needs; the client is imported wh
 from __future__ import annotations
 
 import os
+import time
 
 from escli import exits
 from escli.failures import CommandFailed
@@ -132,6 +133,7 @@ class Door:
         self._command = command
         self._client: Client | None = None
         self._told = False
+        self._began_s = 0.0
 
     @property
     def path(self) -> str:
@@ -172,9 +174,10 @@ class Door:
                 raise _unknown_outcome(method, f"no answer within {timeout_s:g} s") from None
             if refusal.status == _UNAVAILABLE:
                 text = f"the controller was not ready within {timeout_s:g} s: {refusal.text}"
-                if method.mutating:
+                if method.mutating and refusal.maybe_done:
                     raise _unknown_outcome(method, text) from None
-                raise CommandFailed(exits.UNREACHABLE, text) from None
+                nothing = "; nothing was changed" if method.mutating else ""
+                raise CommandFailed(exits.UNREACHABLE, text + nothing) from None
             raise CommandFailed(exits.FAILED, refusal.text) from None
         except DoorUnreachable as silence:
             if silence.maybe_done and method.mutating:
@@ -188,6 +191,7 @@ class Door:
 
         if request_id is None and method.mutating:
             request_id = os.urandom(16)
+        self._began_s = time.monotonic()
         self._client = self._client or self._new_client(_PATIENCE_FIRST_S)
         try:
             return self._client.call(method, request, timeout_s, request_id)
@@ -205,7 +209,14 @@ class Door:
         from eslurm.rpc.unix_client import Client
 
         directory = self._directory
-        return Client(self._paths, patience_s, (lambda: sockets_in(directory)) if directory else None)
+        find_more = (lambda: sockets_in(directory)) if directory else None
+        return Client(self._paths, patience_s, find_more, self._hear)
+
+    def _hear(self, refusal: str) -> None:
+        """A call is refused for now and tried again: said once, when it takes longer than a moment."""
+        if not self._told and time.monotonic() - self._began_s >= _PATIENCE_FIRST_S:
+            self._told = True
+            warn(self._command, f"{refusal.partition(': try again')[0]}; trying again")
 
 
 def is_away(failure: CommandFailed) -> bool:

@@ -47,6 +47,10 @@ class NotNow(Exception):
     """The store does not take commits at present, or the controller stops; nothing of the request has happened."""
 
 
+class Unsettled(Exception):
+    """The store went away under the commit that holds the request: whether it has happened shows when it is back."""
+
+
 class _Entry:
     __slots__ = ("blobs", "done", "message", "request_id", "rows")
 
@@ -140,7 +144,7 @@ class Dispatcher:
     ) -> asyncio.Future[BatchAnswer]:
         """A request of a person. The same `request_id` gets the same answer and takes effect once.
 
-        Raises `InboxFull` or `NotNow`, both before anything has happened.
+        Raises `InboxFull` or `NotNow`, both before anything has happened, or `Unsettled`; so may the answer.
         """
         if request_id and (known := self._find_answer(request_id)) is not None:
             return known
@@ -157,8 +161,14 @@ class Dispatcher:
             self._wake.set()
         return answer
 
+    def knows(self, request_id: bytes) -> bool:
+        """Whether a request is under way or was answered lately: the store need not be asked for it."""
+        return request_id in self._under_way or request_id in self._recent
+
     def _find_answer(self, request_id: bytes) -> asyncio.Future[BatchAnswer] | None:
         under_way = self._under_way.get(request_id)
+        if under_way is not None and under_way.done():
+            raise Unsettled
         if under_way is not None or request_id not in self._recent:
             return under_way
         answered: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
@@ -203,7 +213,7 @@ class Dispatcher:
             blobs = [blob for entry in entries for blob in entry.blobs]
             rows = [row for entry in entries for row in entry.rows]
             if batch.facts or answers or rows or _acknowledges(entries):
-                await self._commit(batch, answers, blobs, rows)
+                await self._commit(entries, batch, answers, blobs, rows)
             self._release(entries, batch)
             # Let readers and writers of links have their turn between two batches.
             await asyncio.sleep(0)
@@ -248,7 +258,12 @@ class Dispatcher:
         ]
 
     async def _commit(
-        self, batch: Batch, answers: list[AnswerRow], blobs: list[BlobRow], rows: list[RowChange]
+        self,
+        entries: list[_Entry],
+        batch: Batch,
+        answers: list[AnswerRow],
+        blobs: list[BlobRow],
+        rows: list[RowChange],
     ) -> None:
         """One transaction; while the store is away the same batch is tried again and requests are refused."""
         durable = to_store(self.state, batch, answers, blobs)
@@ -263,7 +278,8 @@ class Dispatcher:
             except StoreUnavailable as error:
                 if self._available:
                     log.error("the store takes no commits: %s; requests are refused until it does", error)
-                self._available = False
+                    self._available = False
+                    self._let_go(entries)
                 await asyncio.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
                 tries += 1
         if not self._available:
@@ -271,6 +287,25 @@ class Dispatcher:
             self._available = True
         self._metrics.commit.observe(time.perf_counter() - started)
         self._metrics.facts.inc(len(batch.facts))
+
+    def _let_go(self, entries: list[_Entry]) -> None:
+        """Whoever waits for an answer hears now that the store is away; a retry finds what has become of its request."""
+        for entry in entries:
+            self._fail(self._under_way.get(entry.request_id), Unsettled())
+        waiting, self._requests = self._requests, deque()
+        for entry in waiting:
+            if entry.request_id:
+                # Not decided yet: it has never happened.
+                self._fail(self._under_way.pop(entry.request_id), NotNow())
+            else:
+                self._requests.append(entry)
+
+    @staticmethod
+    def _fail(answer: asyncio.Future[BatchAnswer] | None, why: Exception) -> None:
+        if answer is not None and not answer.done():
+            answer.set_exception(why)
+            # Its caller may be gone.
+            answer.exception()
 
     def _release(self, entries: list[_Entry], batch: Batch) -> None:
         self.view.advance(batch.touched, self.state.revision, batch.now_us)

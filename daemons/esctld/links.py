@@ -66,7 +66,8 @@ class ControllerLinks:
         self._standbys = standbys
         self._principals = principals
         self._caller = caller
-        self._reports: list[tuple[Link, Report]] = []
+        self._reports: list[Report] = []
+        self._unanswered: dict[tuple[str, int], Link] = {}
         self._parts: dict[Link, CallParts] = {}
         self._calls: set[asyncio.Task[None]] = set()
 
@@ -125,9 +126,7 @@ class ControllerLinks:
     def _take(self, link: Link, item: link_pb2.Item) -> None:
         match item.WhichOneof("kind"):
             case "report":
-                if not self._reports:
-                    asyncio.get_running_loop().call_soon(self._post_reports)
-                self._reports.append((link, report_from_pb(item.report)))
+                self._on_report(link, report_from_pb(item.report))
             case "broadcast_reply":
                 self._driver.on_reply(link, item.broadcast_reply)
             case "broadcast_ack":
@@ -146,17 +145,28 @@ class ControllerLinks:
 
     # ---- reports: one message per tick, however many came ----
 
+    def _on_report(self, link: Link, report: Report) -> None:
+        # Agents send again what is not acknowledged: while the store is away once is enough.
+        known = (report.process, report.seq) in self._unanswered
+        self._unanswered[report.process, report.seq] = link
+        if known:
+            return
+        if not self._reports:
+            asyncio.get_running_loop().call_soon(self._post_reports)
+        self._reports.append(report)
+
     def _post_reports(self) -> None:
         came, self._reports = self._reports, []
-        links = {report.process: link for link, report in came}
 
         def acknowledge(answer: BatchAnswer) -> None:
             assert isinstance(answer, tuple)
+            # By the way that each process came last.
+            links = {one.process: self._unanswered.pop((one.process, one.seq)) for one in came}
             for ack in answer:
                 assert isinstance(ack, ReportAck)
                 links[ack.process].send(link_pb2.Item(report_ack=report_ack_to_pb(ack)))
 
-        self._dispatcher.post(Reports(tuple(report for _, report in came)), acknowledge)
+        self._dispatcher.post(Reports(tuple(came)), acknowledge)
 
     # ---- calls that came through an agent's or a standby's door ----
 

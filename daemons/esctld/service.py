@@ -16,7 +16,7 @@ import msgspec
 
 from esctld import requests
 from esctld.accounting import account
-from esctld.dispatcher import Dispatcher, InboxFull, NotNow
+from esctld.dispatcher import Dispatcher, InboxFull, NotNow, Unsettled
 from esctld.leadership import Leadership
 from esctld.planner import Planner
 from esctld.trees import TreeQueries
@@ -50,6 +50,7 @@ WAITING_FEW = 16
 LOOK_S = 0.0005
 """Every commit wakes all who wait. Beyond a few, each looks only so often that all together look 2,000 times a second."""
 STORE_AWAY = "the job store does not answer at present: try again in a moment"
+STORE_AWAY_RETRY_S = 0.5
 
 _answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
 
@@ -120,13 +121,14 @@ class ControllerService:
 
     async def _decide(self, message: Message, caller: Caller, blobs: tuple[BlobRow, ...] = ()) -> BatchAnswer:
         """The durable answer to a message; a retry gets the answer of its first try."""
-        if caller.retry and caller.request_id:
-            stored = await self._store.lookup_request(caller.request_id)
+        request_id = caller.request_id
+        if caller.retry and request_id and not self._dispatcher.knows(request_id):
+            stored = await self._store.lookup_request(request_id)
             if stored is not None:
                 first: BatchAnswer = _answers.decode(stored)
                 return first
         try:
-            answer = await asyncio.shield(self._dispatcher.request(message, caller.request_id, blobs))
+            answer = await asyncio.shield(self._dispatcher.request(message, request_id, blobs))
         except InboxFull:
             raise DoorError(
                 Status.RESOURCE_EXHAUSTED,
@@ -134,6 +136,8 @@ class ControllerService:
                 FULL_RETRY_S,
             ) from None
         except NotNow:
+            raise DoorError(Status.UNAVAILABLE, STORE_AWAY, STORE_AWAY_RETRY_S) from None
+        except Unsettled:
             raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
         if isinstance(answer, Refused):
             raise answer

@@ -57,7 +57,7 @@ class Standby:
         self._leader = Leader()
         self._link = link(self._look_now.set)
         self._on_warm = on_warm
-        self._can_follow = True
+        self._away = False
 
     @property
     def door(self) -> Answerer:
@@ -71,7 +71,10 @@ class Standby:
             claimed = await self._look()
             if claimed is None:
                 # Only now: a cluster that nobody leads is not kept waiting for it.
-                log.info("%s stands by: %s leads", self._name, self._leader.holder or "another controller")
+                if not self._away:
+                    log.info(
+                        "%s stands by: %s leads", self._name, self._leader.holder or "another controller"
+                    )
                 tasks = [
                     asyncio.create_task(self._follow(), name="follow"),
                     asyncio.create_task(self._link.run(), name="leader link"),
@@ -106,8 +109,13 @@ class Standby:
         try:
             leader = await self._store.leader(self._owner)
         except StoreUnavailable as error:
-            log.debug("the leader row cannot be read: %s", error)
+            if not self._away:
+                log.warning("the job store cannot be read: %s; trying again until it can", error)
+            self._away = True
             return None
+        if self._away:
+            log.warning("the job store can be read again")
+            self._away = False
         if leader.revision > self._leader.revision:
             self._grown.set()
         self._leader = leader

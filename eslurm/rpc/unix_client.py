@@ -51,7 +51,8 @@ class Client:
 
     Several doors lead to one cluster: when one is absent, refuses, is lost, is not available or has fallen silent, the
     next one is tried. `patience_s`: how long doors that were never reached are tried again (a daemon may be restarting).
-    `find_more` is asked for further doors when all of `paths` have failed or one is silent.
+    `find_more` is asked for further doors when all of `paths` have failed or one is silent. `on_refused` hears why a
+    call is not served yet, each time before it is tried again.
     """
 
     def __init__(
@@ -59,9 +60,11 @@ class Client:
         paths: str | os.PathLike[str] | Sequence[str],
         patience_s: float = 2.0,
         find_more: Callable[[], Sequence[str]] | None = None,
+        on_refused: Callable[[str], None] | None = None,
     ) -> None:
         self._doors = [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else list(paths)
         self._find_more = find_more
+        self._on_refused = on_refused
         self._patience_s = patience_s
         self._at = 0
         self._failed = 0
@@ -126,6 +129,8 @@ class Client:
                     return method.reply.FromString(body)
                 if status is Status.DEADLINE_EXCEEDED:
                     raise self._unreachable("no answer in time", sent, time.monotonic() - began_s)
+                # Not available, and not a word on when to come again: whatever it has done of the call may be done.
+                lost_one = lost_one or (status is Status.UNAVAILABLE and not after_s)
                 refused = DoorRefused(status, body.decode(errors="replace"), maybe_done=lost_one)
                 if status is not Status.UNAVAILABLE and not after_s:
                     raise refused
@@ -140,6 +145,8 @@ class Client:
                 if refused is not None:
                     raise refused
                 raise self._unreachable(str(lost), sent, now_s - began_s)
+            if refused is not None and self._on_refused is not None:
+                self._on_refused(refused.text)
             time.sleep(pause_s)
 
     def _turn_to_next(self) -> bool:

@@ -43,6 +43,16 @@ _RETRYABLE_STATES = frozenset(
     }
 )
 _DATABASE_DROPPED = "57P04"
+# Refused while connecting: the driver keeps the SQLSTATE to itself. Of a server that speaks another language these are
+# taken for a server that is away, and what it said is logged all the same.
+_REFUSED_FOR_GOOD = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    '" does not exist',
+    "permission denied for database",
+    "is not permitted to log in",
+)
 
 
 def database_errors(engine: Engine) -> tuple[type[Exception], ...]:
@@ -53,7 +63,8 @@ def database_errors(engine: Engine) -> tuple[type[Exception], ...]:
 def translate(error: Exception) -> StoreError:
     """The store error for one of `database_errors`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
-    text = f"{type(cause).__name__}: {cause}".strip()
+    # Hints and advice come on lines of their own.
+    text = " ".join(f"{type(cause).__name__}: {cause}".split())
     lost = isinstance(error, PoolTimeout) or (isinstance(error, DBAPIError) and error.connection_invalidated)
     retryable = lost or _retryable_sqlite(cause) or _retryable_postgresql(cause)
     return StoreUnavailable(text) if retryable else StoreFailed(text)
@@ -80,5 +91,6 @@ def _retryable_postgresql(cause: object) -> bool:
     state = cause.sqlstate
     if state is None:
         # The server was not reached or is gone, so it said nothing; the driver's own complaints are of other kinds.
-        return type(cause).__name__ in ("OperationalError", "ConnectionTimeout")
+        away = type(cause).__name__ in ("OperationalError", "ConnectionTimeout")
+        return away and not any(words in str(cause) for words in _REFUSED_FOR_GOOD)
     return state != _DATABASE_DROPPED and (state[:2] in _RETRYABLE_CLASSES or state in _RETRYABLE_STATES)

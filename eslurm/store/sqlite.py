@@ -1,7 +1,7 @@
 """How a SQLite file is opened.
 
 Invariant: a transaction of the writing engine holds the file's write lock from its first statement; what a commit has
-returned from is on the disk; only the file's user may read it.
+returned from is on the disk, in the files that have the store's names; only the file's user may read it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
@@ -20,6 +20,8 @@ BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_PAGES = 4_096
 CACHED_STATEMENTS = 512
 
+_Identity: TypeAlias = tuple[int, int]
+
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
@@ -28,6 +30,8 @@ _PRAGMAS = (
     f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}",
     # A statement of many rows keeps an undo journal, by default in a file.
     "PRAGMA temp_store=MEMORY",
+    # The first thing read: from here on the log files are open.
+    "PRAGMA schema_version",
 )
 
 
@@ -47,6 +51,52 @@ def _path(url: URL) -> Path:
     return Path(url.database)
 
 
+class _Files:
+    """Whether the files in use still are the ones that the next start would find.
+
+    SQLite does not look: it goes on to use a file that was removed or replaced, and what is acknowledged from then on
+    is gone with the process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._main = os.fspath(path)
+        self._names = tuple(self._main + ending for ending in ("", "-wal", "-shm"))
+        self._first: _Identity | None = None
+
+    def before_connect(self) -> None:
+        """Makes the file if there is none; once it was in use it has to be there."""
+        if self._first is not None:
+            self._identity(self._main)
+            return
+        # Scripts and environments hold secrets. SQLite gives its log files the mode of the main file. A file that is
+        # there must not be opened here: closing it would drop every lock that this process holds on it, and the next
+        # process to let go of the database would take itself for the last one and remove the log under our feet.
+        with suppress(FileExistsError):
+            os.close(os.open(self._main, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    def connected(self, info: dict[Any, Any]) -> None:
+        """All files are open; `info` is the connection's. StoreFailed when it uses another file than those before it."""
+        found = tuple(map(self._identity, self._names))
+        self._first = self._first or found[0]
+        info[_Files] = (self._first, *found[1:])
+        self.check(info)
+
+    def check(self, info: dict[Any, Any]) -> None:
+        """StoreFailed when a connection's files are not the ones of these names any more."""
+        for name, used in zip(self._names, info[_Files], strict=True):
+            if self._identity(name) != used:
+                raise StoreFailed(f"{name} was replaced while it was in use")
+
+    def _identity(self, name: str) -> _Identity:
+        try:
+            status = os.stat(name)
+        except FileNotFoundError:
+            raise StoreFailed(f"{name} was removed while it was in use") from None
+        if name == self._main and not status.st_size:
+            raise StoreFailed(f"{name} was emptied while it was in use")
+        return status.st_dev, status.st_ino
+
+
 def _engine(path: Path, connections: int, begin: str, pragmas: tuple[str, ...]) -> Engine:
     engine = create_engine(
         URL.create("sqlite+pysqlite", database=str(path)),
@@ -58,23 +108,23 @@ def _engine(path: Path, connections: int, begin: str, pragmas: tuple[str, ...]) 
         hide_parameters=True,
     )
 
+    files = _Files(path)
+
     @event.listens_for(engine, "do_connect")
     def _before_connect(*_: Any) -> None:
-        # Scripts and environments hold secrets. SQLite gives its log files the mode of the main file. A file that is
-        # there must not be opened here: closing it would drop every lock that this process holds on it, and the next
-        # process to let go of the database would take itself for the last one and remove the log under our feet.
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        files.before_connect()
 
     @event.listens_for(engine, "connect")
-    def _on_connect(connection: Any, _record: Any) -> None:
+    def _on_connect(connection: Any, record: Any) -> None:
         # The driver would open transactions at moments of its own choosing: `_on_begin` does it instead.
         connection.isolation_level = None
         for pragma in pragmas:
             connection.execute(pragma).close()
+        files.connected(record.info)
 
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
+        files.check(connection.info)
         connection.connection.cursor().execute(begin)
 
     return engine
