@@ -26,7 +26,8 @@ class Sizes(msgspec.Struct, frozen=True):
     rounds: int
 
 
-FULL = Sizes(single=6_000, bulk=40_000, rounds=5)
+# In all below the most that may wait.
+FULL = Sizes(single=6_000, bulk=30_000, rounds=5)
 QUICK = Sizes(single=1_500, bulk=10_000, rounds=1)
 
 

@@ -154,7 +154,7 @@ class Leadership:
             )
         return to or names[0]
 
-    async def let_go(self, store: Store, now_us: int = 0) -> None:
+    async def let_go(self, store: Store, now_us: int) -> None:
         """The last thing that this leader writes; a store that is away makes the others wait for the lease.
 
         `now_us`: the cluster's time, not before the last commit's: one without facts has moved only the row's time.

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from eslurm.core.job.model import StepEnd
+from eslurm.core.reactor import BatchAnswer
+from eslurm.core.wire import Report, StepEnded
 from eslurm.ports.store import Prune
 from eslurm.sim.checks import Breach
 from eslurm.sim.controller import Controller
@@ -13,6 +16,7 @@ from eslurm.sim.faults import FaultPlan
 from eslurm.sim.network import CALM, Cut
 from eslurm.sim.seat import Seat
 from eslurm.sim.standby import LEASE_US, Standby
+from eslurm.sim.wire import Reports
 from eslurm.sim.world import START_US, World
 
 SECOND_US = 1_000_000
@@ -112,6 +116,35 @@ def test_a_leader_that_stood_still_ends_when_it_wakes_and_nobody_obeys_it() -> N
     run_until(world, lambda: not old.alive, 10 * SECOND_US)
     assert world.disk.leader(world.owner).epoch == leader_of(world).epoch
     settles(world)
+
+
+def test_a_leader_that_was_overtaken_without_knowing_acknowledges_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It knows nothing of its successor's jobs, and what is acknowledged is forgotten by whoever said it."""
+    told: list[str] = []
+    acknowledge = Controller._acknowledge
+
+    def heard(self: Controller, source: str, acks: BatchAnswer) -> None:
+        told.append(self.name)
+        acknowledge(self, source, acks)
+
+    monkeypatch.setattr(Controller, "_acknowledge", heard)
+    world = calm_world()
+    old = leader_of(world)
+    ended = Reports((Report("agent9", 1, StepEnded(0, 1, 4711, 1, StepEnd(0), True)),))
+    told.clear()
+    old.on_message("satellite9#1", ended)
+    run_until(world, lambda: old.name in told, SECOND_US)
+    old.seat.is_cut_off = True
+    run_until(world, another_leads(world, old.seat), 5 * SECOND_US)
+    told.clear()
+    old.on_message("satellite9#1", ended)
+    world.scheduler.run(world.scheduler.at_us + SECOND_US)
+    assert old.alive, "it cannot know"
+    old.seat.is_cut_off = False
+    run_until(world, lambda: not old.alive, 5 * SECOND_US)
+    assert old.name not in told
 
 
 def test_a_leader_without_the_store_is_followed_by_one_that_has_it() -> None:

@@ -52,6 +52,7 @@ def apply_epoch(state: State, fact: facts.EpochBegan) -> None:
 def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
     node = state.nodes[fact.number]
     past = node.sessions_past
+    is_the_same = node.node_uid == fact.node_uid and node.state is not NodeState.LOST
     if node.session not in ("", fact.session):
         # Of older epochs too: a session offers itself under each epoch that it hears of.
         past = (node.session, *past)[:SESSIONS_KEPT]
@@ -67,8 +68,8 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             incarnation=fact.incarnation,
             epoch=fact.epoch,
             endpoint=fact.endpoint,
-            # Another individual counts its own sessions.
-            starts=max(node.starts, fact.starts) if node.node_uid == fact.node_uid else fact.starts,
+            # Another individual counts its own sessions, and one that was lost counts on from what it remembers.
+            starts=max(node.starts, fact.starts) if is_the_same else fact.starts,
             reason=node.reason if node.drain else "",
         )
     )

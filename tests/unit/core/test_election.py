@@ -37,6 +37,14 @@ def test_its_own_name_as_holder_is_its_former_process() -> None:
     assert Election("c1", "h:c1", LEASE_US).look(ALIVE, 0)
 
 
+def test_a_living_leader_of_the_same_name_elsewhere_is_left_alone() -> None:
+    """Two hosts that were given one name by mistake do not push each other out for ever."""
+    election = Election("c1", "h:other", LEASE_US)
+    for turn in range(100):
+        assert not election.look(replaced(beat=turn), turn * STEP_US)
+    assert watch(election, ALIVE, 100 * STEP_US, 100 * STEP_US + 2 * LEASE_US) is not None
+
+
 def test_a_living_leader_is_left_alone() -> None:
     election = Election("c2", "h:c2", LEASE_US)
     for turn in range(100):

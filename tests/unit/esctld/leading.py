@@ -43,14 +43,15 @@ class LeadingController:
             on_committed=lambda messages, batch: None,
             clock=Clock(),
         )
-        self._task = asyncio.create_task(self.dispatcher.run())
+        self.task = asyncio.create_task(self.dispatcher.run())
         await self.dispatcher.request(ConfigLoaded(self._config))
         await self.dispatcher.request(EpochStarted(self.epoch))
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self.dispatcher.stop()
-        await self._task
+        if not self.task.done():
+            await self.task
 
     @property
     def state(self) -> State:

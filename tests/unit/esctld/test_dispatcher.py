@@ -10,23 +10,26 @@ from esctld.clock import Clock
 from esctld.dispatcher import Dispatcher, InboxFull, NotNow
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.job.model import JobSpec, Principal
+from eslurm.core.job.model import JobSpec, Principal, StepEnd
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
     ConfigLoaded,
     EpochStarted,
     Refused,
+    Reports,
     SubmitJobs,
     Submitted,
     Tick,
 )
 from eslurm.core.reactor import Batch, Reactor
+from eslurm.core.wire import Report, ReportAck, StepEnded
 from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import FenceLost, StoreUnavailable
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.telemetry.metrics import ControllerMetrics
 from tests.support.loops import run
+from tests.unit.esctld.leading import CLUSTER, LeadingController
 
 ALICE = Principal("alice", 1000, 1000)
 
@@ -177,6 +180,41 @@ def test_a_lost_fence_ends_the_dispatcher() -> None:
                 await bench.task
             assert not answer.done()
             assert len(bench.committed) == shown
+
+    run(main())
+
+
+def end_of_a_job_unheard_of() -> Reports:
+    """What changes nothing: the job that has ended here is not known."""
+    return Reports((Report("agent.1", 1, StepEnded(0, 1, 5, 1, StepEnd(0), True)),))
+
+
+def test_reports_that_change_nothing_are_committed_before_they_are_acknowledged() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            bench.store.gate.clear()
+            revision, told = bench.state.revision, asyncio.get_running_loop().create_future()
+            bench.dispatcher.post(end_of_a_job_unheard_of(), told.set_result)
+            await turns()
+            assert not told.done()
+            bench.store.gate.set()
+            assert await told == (ReportAck("agent.1", (1,), (), revision),)
+            assert not bench.store.batches[-1].facts and bench.state.revision == revision
+
+    run(main())
+
+
+def test_a_leader_that_was_overtaken_acknowledges_nothing() -> None:
+    """The report is of a job that its successor placed, and only the successor can make something of it."""
+
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image, "c1") as old, LeadingController(image, "c2"):
+            told: list[object] = []
+            old.dispatcher.post(end_of_a_job_unheard_of(), told.append)
+            with pytest.raises(FenceLost):
+                await old.task
+            assert told == []
 
     run(main())
 

@@ -28,6 +28,7 @@ from eslurm.core.reactor import Batch, Reactor
 from eslurm.core.wire import HeldAttempt, Registration, Report
 from eslurm.ports.door import Caller
 from eslurm.ports.link import PeerInfo
+from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import Claim, Leader, StoreUnavailable
 from eslurm.store.sql import SqlStore
 from eslurm.telemetry.metrics import ControllerMetrics
@@ -278,6 +279,32 @@ def test_what_moves_is_no_drift(tmp_path: Path) -> None:
                 assert told(await bench.examine()) == []
             going = False
             assert await task > 5
+
+    run(scenario())
+
+
+def test_a_slow_commit_is_no_drift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is ahead of the store until the store has the batch."""
+
+    async def scenario() -> None:
+        async with Bench(tmp_path) as bench:
+            commit, begun, may_go_on = bench.store.commit, asyncio.Event(), asyncio.Event()
+
+            async def slow(batch: StoredBatch) -> None:
+                begun.set()
+                await may_go_on.wait()
+                await commit(batch)
+
+            monkeypatch.setattr(bench.store, "commit", slow)
+            submitted = asyncio.create_task(bench.submit())
+            await begun.wait()
+            try:
+                assert bench.state.jobs and not bench.dispatcher.view.jobs
+                assert told(await bench.examine()) == []
+            finally:
+                may_go_on.set()
+                await submitted
+            assert told(await bench.examine()) == []
 
     run(scenario())
 

@@ -9,14 +9,15 @@ import pytest
 from esctld.leadership import Lead, Leadership, Lease, Standbys, give_up
 from eslurm.core.cluster import State
 from eslurm.core.election import Election
-from eslurm.core.messages import RefusalCode, Refused
+from eslurm.core.job.model import Principal
+from eslurm.core.messages import CancelJobs, Changed, JobRef, RefusalCode, Refused
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import Claim, FenceLost, StoreUnavailable
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
-from tests.unit.esctld.leading import CLUSTER, OWNER
+from tests.unit.esctld.leading import CLUSTER, OWNER, LeadingController
 from tests.unit.rpc.kit import until
 
 REQUEST_ID = bytes(range(1, 17))
@@ -119,11 +120,32 @@ def test_letting_go_names_the_successor_and_keeps_the_answer_for_retries() -> No
         leadership = leading("c2")
         reply = leadership.hand_over("c2", REQUEST_ID)
         store.away = 1
-        await leadership.let_go(store)
+        await leadership.let_go(store, 0)
         row = image.leader(OWNER)
         assert (row.released, row.successor) == (True, "c2")
         stored = await MemoryStore(image, CLUSTER).lookup_request(REQUEST_ID)
         assert stored is not None and pb.TakeoverReply.FromString(stored) == reply
+
+    run(main())
+
+
+def test_letting_go_after_a_batch_of_answers_alone_does_not_turn_the_time_back() -> None:
+    """Such a batch moves the row's time, not the state's."""
+
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image) as leader:
+            nothing = CancelJobs(Principal("ann", 1000, 1000), (JobRef(999),))
+            answer = await leader.dispatcher.request(nothing, bytes([7] * 16))
+            assert isinstance(answer, Changed) and answer.problems
+            assert image.head(OWNER).at_us > leader.state.now_us
+            linked = Standbys()
+            linked.add(FakeLink("c2"), 5)  # type: ignore[arg-type]
+            leadership = Leadership(Lead("c1", "c1:1", leader.epoch, leader.state), linked, 3)
+            leadership.hand_over("c2", REQUEST_ID)
+        await leadership.let_go(leader.store, leader.dispatcher.now_us())
+        assert (image.leader(OWNER).released, image.leader(OWNER).successor) == (True, "c2")
+        assert await leader.store.lookup_request(REQUEST_ID) is not None
 
     run(main())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from esctld import requests
 from esctld.requests import SpecReader
 from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import ArraySpec, Dependency, Principal
@@ -51,6 +52,31 @@ def test_bad_requests_are_refused(fields: dict[str, object], said: str) -> None:
         read(**fields)
     assert said in refusal.value.text
     assert "\n" not in refusal.value.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": "a\0b"}, "name: contains a NUL"),
+        ({"name": "x" * 300}, "name: 300 characters are more than 256"),
+        ({"partition": "a\0b"}, "partition: contains a NUL"),
+        ({"partition": "x" * 64}, "partition: 64 characters are more than 63"),
+        ({"comment": "a\0b"}, "comment: contains a NUL"),
+        ({"comment": "x" * 5000}, "comment: 5000 characters are more than 4096"),
+    ],
+)
+def test_what_submitting_refuses_changing_refuses_too(fields: dict[str, str], said: str) -> None:
+    """What no database takes would end one controller after the other."""
+    request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), **fields)  # type: ignore[arg-type]
+    with pytest.raises(Refused) as refusal:
+        requests.update_job(request, ALICE)
+    assert said in refusal.value.text
+
+
+def test_changing_a_job_says_what_was_given_and_nothing_else() -> None:
+    request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), name="n" * 256, comment="")
+    update = requests.update_job(request, ALICE)
+    assert (update.name, update.comment, update.partition) == ("n" * 256, "", None)
 
 
 def test_an_absent_field_means_the_default() -> None:

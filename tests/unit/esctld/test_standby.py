@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from esctld.leadership import Lead
-from esctld.roles import DoorSwitch, with_port
+from esctld.roles import DoorSwitch, reachable, with_port
 from esctld.standby import Standby
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.store import Claim, FenceLost, Leader, StoreUnavailable
@@ -244,3 +244,21 @@ def test_an_endpoint_is_known_before_anybody_listens_there() -> None:
     assert host == "127.0.0.1" and int(port) > 0
     with pytest.raises(OSError, match=r"192\.0\.2\.1"):
         with_port("192.0.2.1:0")
+
+
+@pytest.mark.parametrize(
+    ("listen", "told"),
+    [
+        ("0.0.0.0:6820", "front1:6820"),
+        ("[::]:6820", "front1:6820"),
+        ("10.0.0.2:6820", "10.0.0.2:6820"),
+        ("[fe80::2]:6820", "[fe80::2]:6820"),
+        ("c2:6820", "c2:6820"),
+    ],
+)
+def test_others_are_told_where_it_can_be_found(
+    listen: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address that stands for the whole host is nowhere to those on other hosts."""
+    monkeypatch.setattr("esctld.roles.socket.gethostname", lambda: "front1")
+    assert reachable(with_port(listen)) == told

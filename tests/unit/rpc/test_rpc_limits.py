@@ -188,6 +188,29 @@ def test_what_the_store_does_for_accounting_is_charged_too_and_so_are_bytes() ->
     assert world.read(1) is None
 
 
+@pytest.mark.parametrize("took_s", [0.5, 1.0, 3.0])
+def test_what_the_store_does_for_one_keeps_nobody_else_out(took_s: float) -> None:
+    """The loop was free meanwhile: who asked for it has to wait, and everybody else is served at once."""
+    world = World(msgspec.convert(ControllerSection(), LimitSettings, from_attributes=True))
+    ticket = world.admit(methods.ACCOUNTING)
+    world.now_s += took_s
+    ticket.charge(0.001)
+    ticket.settle(10_000, took_s)
+    ticket.leave()
+    for uid in range(2, 12):
+        assert world.read(uid, 0.001) is None
+    assert world.read(1, 0.001) is not None
+
+
+def test_what_the_store_does_for_operators_is_charged_to_them() -> None:
+    world = World()
+    ticket = world.admit(methods.ACCOUNTING, 0, operator=True)
+    ticket.settle(0, 5.0)
+    ticket.leave()
+    assert world.read(1) is None
+    assert world.read(0, operator=True) is not None
+
+
 def test_nothing_is_limited_where_nothing_is_set() -> None:
     world = World(LimitSettings())
     tickets = [world.admit(method) for method in (methods.JOBS, methods.SUBMIT, methods.WAIT_JOBS)]

@@ -4,7 +4,7 @@ went through.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from eslurm.core.job.model import Span, StepEnd
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
     EffectDone,
+    EpochStarted,
     HeartbeatDone,
     Message,
     NodeOutcome,
@@ -215,10 +216,19 @@ class Watched:
         return batch
 
     def register(self, number: int, session: str, *held: HeldAttempt) -> None:
+        self.register_together(session, {number: held})
+
+    def register_together(self, session: str, held: Mapping[int, tuple[HeldAttempt, ...]]) -> None:
+        """One agent process offers all the nodes that it serves, in one message."""
         state = self.world.state
-        name = f"cn{number}"
-        body = Registration(name, f"uid-{name}", "b1", session, state.epoch, "host:1", (64, 64_000), held)
-        self.send(Reports((Report("agent", 100 + state.revision, body),)))
+        bodies = [
+            Registration(
+                f"cn{number}", f"uid-cn{number}", "b1", session, state.epoch, "host:1", (64, 64_000), attempts
+            )
+            for number, attempts in held.items()
+        ]
+        first = 100 + state.revision
+        self.send(Reports(tuple(Report("agent", seq, body) for seq, body in enumerate(bodies, first))))
 
     def findings(self, after_s: float = 0) -> list[Finding]:
         return found(self.watch.check(self.world.state, self.world.now_us + int(after_s * SECOND)))
@@ -265,6 +275,27 @@ def test_an_attempt_on_a_node_that_came_without_it_is_found() -> None:
     finding = only(watched.findings())
     assert (finding.what, finding.severity) == (f"job {job}", ERROR)
     assert f"is held on cn{second}, registered without it since it started" in finding.text
+
+
+def test_nodes_of_one_process_are_remembered_each_with_its_own_inventory() -> None:
+    """As after a failover: the jobs are where they were, and nothing is wrong."""
+    watched = Watched()
+    world = watched.world
+    jobs = [world.submit(), world.submit(request=Request(tasks=4, nodes_min=2, nodes_max=2))]
+    world.start()
+    world.pass_time(600)
+    watched.send(EpochStarted(2))
+    attempts = {job: world.attempt(job) for job in jobs}
+    held = {
+        number: tuple(
+            HeldAttempt(job, one.number, "running") for job, one in attempts.items() if number in one.held
+        )
+        for number in world.state.nodes
+    }
+    assert len(set(held.values())) > 1
+    watched.register_together("s2", held)
+    assert all(node.session == "s2" for node in world.state.nodes.values())
+    assert watched.findings() == []
 
 
 def test_what_the_watch_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

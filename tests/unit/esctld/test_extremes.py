@@ -1,0 +1,129 @@
+"""No number that a user may send ends the dispatcher, the planner or the next controller's start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import pytest
+
+from esctld import requests
+from eslurm.core.messages import Message, Refused, Reports, SubmitJobs
+from eslurm.core.plan.policy import PlanLimits
+from eslurm.core.planning import plan_slices
+from eslurm.core.reactor import BatchAnswer
+from eslurm.core.wire import Registration, Report
+from eslurm.store.rows import load
+from eslurm.v1 import controller_pb2 as pb
+from tests.support.loops import run
+from tests.unit.core.mirror import unfinished
+from tests.unit.esctld.test_dispatcher import ALICE, Bench
+
+I64 = 2**63 - 1
+U32 = 2**32 - 1
+U64 = 2**64 - 1
+
+
+def job(**fields: object) -> pb.JobRequest:
+    given = {"name": "j", "work_dir": "/", "script": b"#!/bin/sh\n", **fields}
+    return pb.JobRequest(**given)  # type: ignore[arg-type]
+
+
+async def ask(bench: Bench, message: Message) -> BatchAnswer:
+    """The answer; what ended the dispatcher is raised in its place."""
+    answer = bench.dispatcher.request(message)
+    await asyncio.wait({answer, bench.task}, return_when=asyncio.FIRST_COMPLETED)
+    if bench.task.done():
+        await bench.task
+    return await answer
+
+
+async def is_in_order(bench: Bench) -> None:
+    """A plan can be made, and what is stored is what there is."""
+    body = Registration("cn1", "uid", "boot", "s1", bench.state.epoch, "h:1", (4, 1000))
+    await bench.dispatcher.decided(Reports((Report("agent", 1, body),)))
+    deque(plan_slices(bench.state, bench.state.now_us, (), PlanLimits()), maxlen=0)
+    assert unfinished(await load(bench.store, "main")) == unfinished(bench.state)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"begin_us": I64},
+        {"begin_us": -I64 - 1},
+        {"time_limit_s": U32},
+        {"priority": I64},
+        {"priority": -I64 - 1},
+        {"umask": U32},
+        {"array": [pb.TaskRange(first=0, last=3)], "array_limit": U32},
+        {"array": [pb.TaskRange(first=0, last=3, step=U32)]},
+        {"array": [pb.TaskRange(first=U32, last=U32)]},
+        {"components": [pb.ResourceRequest(tasks=U32, cpus_per_task=U32)]},
+        {"components": [pb.ResourceRequest(nodes_min=U32, tasks_per_node=U32)]},
+        {"components": [pb.ResourceRequest(nodes_min=1, nodes_max=U32)]},
+        {"components": [pb.ResourceRequest(memory_per_node_mib=U64)]},
+        {"components": [pb.ResourceRequest(cpus_per_task=U32, memory_per_cpu_mib=U64)]},
+    ],
+    ids=str,
+)
+def test_submitting(fields: dict[str, object]) -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            reader = requests.SpecReader(ALICE, bench.state.config)
+            try:
+                first = reader.read(job(**fields))
+            except Refused:
+                return
+            if isinstance(await ask(bench, SubmitJobs((first,))), Refused):
+                return
+            after = [pb.Dependency(kind="after", job_id=1, delay_s=U32)]
+            await ask(bench, SubmitJobs((reader.read(job(dependencies=after)),)))
+            await is_in_order(bench)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"begin_us": I64},
+        {"begin_us": -I64 - 1},
+        {"time_limit_s": U32},
+        {"priority": -I64 - 1},
+        {"nodes_min": U32},
+        {"nodes_max": U32},
+        {"nodes_min": U32, "nodes_max": 1},
+        {"array_limit": U32},
+    ],
+    ids=str,
+)
+def test_changing(fields: dict[str, int]) -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            reader = requests.SpecReader(ALICE, bench.state.config)
+            await ask(bench, SubmitJobs((reader.read(job(array=[pb.TaskRange(first=0, last=3)])),)))
+            request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), **fields)  # type: ignore[arg-type]
+            try:
+                await ask(bench, requests.update_job(request, ALICE))
+            except Refused:
+                return
+            await is_in_order(bench)
+
+    run(main())
+
+
+@pytest.mark.parametrize("number", [0, 2**31 - 1, 2**31, U32])
+def test_naming_jobs_that_cannot_be(number: int) -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            refs = [pb.JobRef(job_id=number), pb.JobRef(job_id=number, task=U32)]
+            for message in (
+                requests.cancel(pb.CancelRequest(jobs=refs, signal=U32 // 2), ALICE),
+                requests.hold(pb.HoldRequest(jobs=refs), ALICE),
+                requests.requeue(pb.RequeueRequest(jobs=refs), ALICE),
+                requests.finish_step(pb.FinishStepRequest(job_id=number, step=U32), ALICE),
+            ):
+                await ask(bench, message)
+            await is_in_order(bench)
+
+    run(main())
