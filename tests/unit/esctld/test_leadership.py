@@ -154,7 +154,7 @@ def test_a_clean_stop_lets_go_for_anybody() -> None:
     async def main() -> None:
         image = StoreImage(CLUSTER)
         store = await opened(image)
-        await leading("c2").let_go(store)
+        await leading("c2").let_go(store, 0)
         assert (image.leader(OWNER).released, image.leader(OWNER).successor) == (True, "")
 
     run(main())
@@ -165,11 +165,11 @@ def test_letting_go_of_what_another_has_or_of_an_absent_store_ends_quietly() -> 
         image = StoreImage(CLUSTER)
         store = await opened(image)
         store.away = 100
-        await leading().let_go(store)
+        await leading().let_go(store, 0)
         assert not image.leader(OWNER).released
         store.away = 0
         await opened(image, "c2")
-        await leading().let_go(store)
+        await leading().let_go(store, 0)
         await give_up(store)
         row = image.leader(OWNER)
         assert (row.holder, row.released) == ("c2", False)
