@@ -7,7 +7,6 @@ stays within the stated bounds; nothing is left behind.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,6 +34,7 @@ from tests.integration.test_grpc_door import TOKEN
 from tests.integration.test_grpc_door import door as grpc_door
 from tests.property.mutation import damaged
 from tests.support.loops import both_loops, run
+from tests.support.quiet import quiet
 from tests.unit.rpc.kit import (
     KEYRING,
     PATIENCE_S,
@@ -359,8 +359,8 @@ def test_no_first_frames_become_a_link(talks: list[tuple[str, list[bytes]]]) -> 
                 assert code in (grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED)
             await until(lambda: a.table.counters.sockets_now == 1)
 
-    logging.getLogger("eslurm.rpc.link_server").setLevel(logging.ERROR)
-    run(scenario())
+    with quiet("eslurm.rpc.link_server"):
+        run(scenario())
 
 
 @asynccontextmanager

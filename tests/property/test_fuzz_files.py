@@ -5,7 +5,6 @@ supervisor's frames, the output of steps. Each reader gives a value or its own t
 from __future__ import annotations
 
 import io
-import logging
 import socket
 import tempfile
 import tomllib
@@ -28,6 +27,7 @@ from esnoded.spool import Spool, SpoolError
 from esnoded.stepd import wire
 from esnoded.stepd.journal import Acknowledged, Finished, Intent, Journal, Opened, read_contents
 from tests.property.mutation import damaged
+from tests.support.quiet import quiet
 
 # ---- configuration ----
 
@@ -107,8 +107,7 @@ LATER = (Buried(3, 7, 1, "ctl", 9, True),)
 
 @contextmanager
 def spool_file() -> Iterator[Path]:
-    logging.getLogger("esnoded.spool").setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory() as directory:
+    with quiet("esnoded.spool"), tempfile.TemporaryDirectory() as directory:
         yield Path(directory, "spool")
 
 

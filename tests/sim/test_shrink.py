@@ -147,7 +147,7 @@ def test_a_planted_bug_becomes_a_small_plan_that_replays_it(
     assert lines_with(["after ", "planned faults", "requests", "nodes"], told)
     full = judge(Scenario(small.seed, 6))
     assert isinstance(full, Report), "without the bug the seed holds"
-    assert small.actions < 25 and len(plan_of(small).events) <= len(draw_plan(small.seed, 6).events) // 2
+    assert small.nodes < 6 and len(plan_of(small).events) <= len(draw_plan(small.seed, 6).events) // 2
     assert lines_with(["VIOLATED "], traced)
     assert traced[-1].startswith("replay: eslurm sim --plan '{")
     assert isinstance(run_scenario(small), Report)
