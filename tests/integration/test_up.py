@@ -214,9 +214,10 @@ def test_a_dead_daemon_is_seen_and_replaced(cluster: Cluster) -> None:
     cluster.finish("true")
 
 
-def test_the_foreground_restarts_daemons_and_ends_with_ctrl_c(cluster: Cluster) -> None:
+@pytest.mark.parametrize("controllers", [1, 2])
+def test_the_foreground_restarts_daemons_and_ends_with_ctrl_c(cluster: Cluster, controllers: int) -> None:
     with subprocess.Popen(
-        cluster.words("eslurm", "up", "-n", "2"),
+        cluster.words("eslurm", "up", "-n", "2", "--controllers", str(controllers)),
         cwd=cluster.work,
         env=cluster.environment,
         stdout=subprocess.PIPE,
@@ -235,5 +236,5 @@ def test_the_foreground_restarts_daemons_and_ends_with_ctrl_c(cluster: Cluster) 
         foreground.send_signal(signal.SIGINT)
         _, rest = foreground.communicate(timeout=COMMAND_TIMEOUT_S)
     assert foreground.returncode == 0
-    assert "The cluster is down (5 daemons" in rest
+    assert f"The cluster is down ({controllers + 4} daemons" in rest
     assert reap(cluster.others) == []

@@ -159,21 +159,3 @@ def test_two_controllers_on_postgresql(cluster: Cluster) -> None:
         assert leader(cluster) == "c2"
         assert len(json.loads(cluster("esacct", "--json").out)["attempts"]) == 2
         assert cluster("eslurm", "down").code == 0
-
-
-@pytest.mark.slow
-def test_a_cluster_in_the_foreground_restarts_its_leader(cluster: Cluster) -> None:
-    with running(cluster, "eslurm", "up", "-n", "2", "--controllers", "2") as foreground:
-        assert foreground.stdout is not None and foreground.stderr is not None
-        assert "is up" in foreground.stdout.readline()
-        os.kill(cluster.pid_of("esctld"), signal.SIGKILL)
-        told = ""
-        while "esctld is ready again" not in told:
-            told = foreground.stderr.readline()
-            assert told
-        cluster.finish("true")
-        foreground.send_signal(signal.SIGINT)
-        _, rest = foreground.communicate(timeout=COMMAND_TIMEOUT_S)
-    assert foreground.returncode == 0
-    assert "The cluster is down (6 daemons" in rest
-    assert reap(cluster.others) == []
