@@ -74,8 +74,8 @@ class Gate:
             # Leaked out of something the service waited for: without a status the caller would hang.
             return Answered(Status.UNAVAILABLE, "the call was interrupted inside; try again", b"")
         except Exception as error:
-            # Kept in no variable here: it holds this frame, and both would hold the request until the next collection.
-            return _refused(refusal_of(error))
+            refusal = refusal_of(error)
+            return Answered(refusal.status, refusal.text, b"", refusal.retry_after_s)
         finally:
             self.in_flight -= 1
             if not self.in_flight:
@@ -125,7 +125,3 @@ async def _metered(work: Coroutine[Any, Any, bytes], ticket: Ticket) -> bytes:
         return reply
     finally:
         ticket.settle(len(reply), time.monotonic() - began_s)
-
-
-def _refused(why: DoorError) -> Answered:
-    return Answered(why.status, why.text, b"", why.retry_after_s)

@@ -25,9 +25,13 @@ STATUS_OF_REFUSAL: dict[RefusalCode, Status] = {
 
 
 def refusal_of(error: Exception) -> DoorError:
-    """The refusal an exception amounts to. Logs what it does not know."""
+    """The refusal an exception amounts to. Logs what it does not know.
+
+    It comes without its traceback, which holds the caller's frame: a caller that keeps it in a variable would make a
+    cycle of both, and the request would stay in memory until the next collection.
+    """
     if isinstance(error, DoorError):
-        return error
+        return error.with_traceback(None)
     if isinstance(error, Refused):
         return DoorError(STATUS_OF_REFUSAL[error.code], error.text)
     if isinstance(error, TimeoutError):

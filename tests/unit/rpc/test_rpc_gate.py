@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 from time import thread_time
 
 import pytest
@@ -54,6 +56,32 @@ def test_an_answer_is_encoded_and_bytes_pass_as_they_are() -> None:
             return b"encoded already"
 
     assert ask(methods.JOBS, caller(), Encoded()).reply == b"encoded already"
+
+
+def test_a_refusal_lets_its_request_go_at_once() -> None:
+    """Without the collector, which a controller runs rarely: refusals come in floods."""
+    kept: list[weakref.ref[DoorError]] = []
+
+    class Refusing:
+        async def call(self, _method: object, _request: object, _caller: Caller) -> bytes:
+            refusal = DoorError(Status.UNAVAILABLE, "not now")
+            kept.append(weakref.ref(refusal))
+            try:
+                raise refusal
+            finally:
+                del refusal
+
+    async def scenario() -> None:
+        gate = Gate(Refusing(), lambda _who: False)
+        gc.disable()
+        try:
+            answered = await gate.answer(methods.PING, b"", caller(request_id=b""))
+            assert answered.text == "not now"
+            assert kept[0]() is None
+        finally:
+            gc.enable()
+
+    run(scenario())
 
 
 @pytest.mark.parametrize(
