@@ -6,22 +6,12 @@ Invariant: every `now` that reaches the core comes from here, so no jump of the 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 from eslurm.core.timekeeping import BOUND_US, Timekeeper
+from eslurm.telemetry.clocks import boot_us, wall_us
 
 log = logging.getLogger("esctld.clock")
-
-
-def wall_us() -> int:
-    """The host's idea of the time, in microseconds UTC."""
-    return time.time_ns() // 1000
-
-
-def boottime_us() -> int:
-    """Microseconds since the host was started, its sleep included."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
 class Clock:
@@ -32,7 +22,7 @@ class Clock:
         floor_us: int = 0,
         bound_us: int = BOUND_US,
         wall: Callable[[], int] = wall_us,
-        steady: Callable[[], int] = boottime_us,
+        steady: Callable[[], int] = boot_us,
     ) -> None:
         self._keeper = Timekeeper(floor_us, bound_us)
         self._wall = wall

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import random
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +58,7 @@ from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tokens import TokenAuthenticator
+from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger("esctld")
@@ -203,7 +203,7 @@ class Controller:
         )
         book = AddressBook(epoch)
         standbys = Standbys()
-        self._leadership = Leadership(self._lead, standbys, time.time_ns() // 1000)
+        self._leadership = Leadership(self._lead, standbys, wall_us())
         self._planner = Planner(self.metrics)
         satellites = LinkedSatellites(state, [(one.name, one.listen) for one in options.config.satellite])
         self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
@@ -255,7 +255,7 @@ class Controller:
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate)
         self._rpc = RpcServer(
             [self._link_server.handler(), door_handler(self._gate)],
-            Guard(TokenAuthenticator(keyring, cluster, lambda: time.time_ns() // 1000)),
+            Guard(TokenAuthenticator(keyring, cluster, wall_us)),
         )
 
     def _surroundings(self, satellites: LinkedSatellites) -> Surroundings:

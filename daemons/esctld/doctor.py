@@ -31,6 +31,7 @@ from eslurm.core.view import View
 from eslurm.ports.door import Caller
 from eslurm.ports.link import Link
 from eslurm.ports.store import LoggedFact, LogPruned, StoreError, StoreReader
+from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 
 log = logging.getLogger("esctld.doctor")
@@ -85,7 +86,7 @@ class Doctor:
     async def examine(self) -> pb.DoctorReply:
         """All checks, one after another."""
         state, around = self._state, self._around
-        now_us = time.time_ns() // 1000
+        now_us = wall_us()
         self._slice_ends_s = time.perf_counter() + SLICE_S
         checks: list[tuple[tuple[str, ...], Callable[[], Awaitable[list[Finding]]]]] = [
             ((allocations.RECORDS,), lambda: self._sliced(allocations.check_records(state))),
@@ -172,7 +173,7 @@ class Doctor:
         around = self._around
         disks = [await _disk(path) for path in around.disks]
         measured = host.Host(
-            wall_us=time.time_ns() // 1000,
+            wall_us=wall_us(),
             state_us=self._view.now_us,
             files_open=len(os.listdir(_FDS)),
             files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -27,6 +26,7 @@ from eslurm.relay.envelopes import EnvelopeError
 from eslurm.rpc.codec import CodecError, report_ack_to_pb, report_from_pb
 from eslurm.rpc.forward import CallParts, answer_door_call, send_reply
 from eslurm.rpc.principals import Principals
+from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import link_pb2
 
 log = logging.getLogger("esctld.links")
@@ -86,7 +86,7 @@ class ControllerLinks:
         """A satellite, a standby, or an agent that found no satellite, is there."""
         if link.peer.role == "controller":
             self._parts[link] = CallParts()
-            standby = self._standbys.add(link, time.time_ns() // 1000)
+            standby = self._standbys.add(link, wall_us())
             log.info("standby %s is linked", standby.name)
             return
         if link.peer.role != "satellite":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -41,6 +40,7 @@ from eslurm.core.step.model import StepState
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import BlobRow, Store, StoreUnavailable
 from eslurm.relay.blobs import BlobCache
+from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 
 WAIT_MAX_S = 60
@@ -77,7 +77,7 @@ class ControllerService:
         self._blobs = blobs
         self._leadership = leadership
         self._owner = owner
-        self._started_us = time.time_ns() // 1000
+        self._started_us = wall_us()
         self._waiting = 0
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
             "Ping": self._ping,
@@ -236,7 +236,7 @@ class ControllerService:
             epoch=state.epoch,
             revision=view.revision,
             build=__version__,
-            now_us=time.time_ns() // 1000,
+            now_us=wall_us(),
             nodes=len(view.nodes),
             nodes_up=sum(node.state is NodeState.UP for node in view.nodes.values()),
             jobs_pending=view.pending_count,
@@ -301,7 +301,7 @@ class ControllerService:
         return pb.ConfigReply(revision=state.config_revision, json=shown)
 
     async def _controllers(self, request: pb.ControllersRequest, caller: Caller) -> pb.ControllersReply:
-        return pb.ControllersReply(controllers=self._leadership.controllers(), now_us=time.time_ns() // 1000)
+        return pb.ControllersReply(controllers=self._leadership.controllers(), now_us=wall_us())
 
     async def _accounting(self, request: pb.AccountingRequest, caller: Caller) -> pb.AccountingReply:
         return await account(self._store, self._owner, request)

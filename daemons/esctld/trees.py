@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from esctld.foresight import Foresight
@@ -13,6 +12,7 @@ from eslurm.core.satellite.flights import Answered
 from eslurm.core.satellite.herald import Herald
 from eslurm.core.tree.results import Status
 from eslurm.core.tree.trace import ROOT
+from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 
 CONTROLLER = "controller"
@@ -41,7 +41,7 @@ class TreeQueries:
         chosen = kept[: request.limit or 1]
         return pb.BroadcastsReply(
             broadcasts=[self._broadcast(one, with_tree=request.with_tree) for one in chosen],
-            now_us=time.time_ns() // 1000,
+            now_us=wall_us(),
         )
 
     def _broadcast(self, one: Answered, *, with_tree: bool) -> pb.BroadcastInfo:

@@ -7,7 +7,6 @@ watch a queue of 10,000 jobs cost little.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from esctld.planner import Planner
@@ -20,6 +19,7 @@ from eslurm.core.view import View
 from eslurm.ports.store import QUERY_VALUES_MAX, Store
 from eslurm.rpc.codec import varint
 from eslurm.rpc.infos import job_info, node_info, partition_info, partitions_of_nodes
+from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 
 LINES_PER_SLICE = 100
@@ -59,7 +59,7 @@ class Queries:
                 lines.append(self._line(job))
         if request.jobs and request.finished_too:
             lines += await self._from_store(request)
-        tail = pb.JobsReply(revision=self._view.revision, now_us=time.time_ns() // 1000)
+        tail = pb.JobsReply(revision=self._view.revision, now_us=wall_us())
         return b"".join(lines) + tail.SerializeToString()
 
     def _named(self, request: pb.JobsRequest) -> list[Job]:
@@ -114,7 +114,7 @@ class Queries:
         state = self._state
         inside = partitions_of_nodes(state)
         wanted = set(request.names)
-        reply = pb.NodesReply(revision=self._view.revision, now_us=time.time_ns() // 1000)
+        reply = pb.NodesReply(revision=self._view.revision, now_us=wall_us())
         for number in sorted(self._view.nodes):
             node = self._view.nodes[number]
             partitions = inside.get(node.name, [])
@@ -131,7 +131,7 @@ class Queries:
 
     def satellites(self) -> pb.SatellitesReply:
         """The satellites and whether they are linked now."""
-        return pb.SatellitesReply(satellites=self._satellites(), now_us=time.time_ns() // 1000)
+        return pb.SatellitesReply(satellites=self._satellites(), now_us=wall_us())
 
 
 def _matches(job: Job, request: pb.JobsRequest) -> bool:

@@ -6,18 +6,9 @@ clock meanwhile. So a jump neither fires all timers at once nor puts them off fo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-
-def wall_us() -> int:
-    """The host's wall clock, microseconds UTC; it may be set at any time."""
-    return time.time_ns() // 1000
-
-
-def boot_us() -> int:
-    """Microseconds since the host's boot, time asleep included; nobody can set it."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+from eslurm.telemetry.clocks import boot_us, wall_us
 
 
 class AgentClock:

@@ -13,8 +13,8 @@ import signal
 import sys
 import time
 
+from eslurm.telemetry.clocks import wall_us
 from esnoded.stepd import procfs
-from esnoded.stepd.clock import wall_us
 from esnoded.stepd.journal import Finished, Journal
 from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.recovery import end_lost_steps

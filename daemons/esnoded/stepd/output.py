@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello, StepSpec
-from esnoded.stepd.clock import boot_us
+from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd.timers import Timers
 from esnoded.stepd.wire import encode_frame
 

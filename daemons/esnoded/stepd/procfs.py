@@ -13,7 +13,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from esnoded.stepd.clock import boot_us
+from eslurm.telemetry.clocks import boot_us
 
 STEP_MARKER = "ESLURM_STEP_KEY"
 _PR_SET_CHILD_SUBREAPER = 36

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import msgspec
 
 from eslurm.ports.step_runner import StepKey
+from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd import procfs
-from esnoded.stepd.clock import boot_us
 from esnoded.stepd.step import Step, Task
 from esnoded.stepd.timers import Timers
 

@@ -17,8 +17,8 @@ from typing import TypeVar
 import msgspec
 
 from eslurm.ports.step_runner import StepEnded, StepState
+from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd import wire
-from esnoded.stepd.clock import boot_us
 from esnoded.stepd.spawn import HANDLED_SIGNALS
 from esnoded.stepd.table import LaunchRefused, StepTable, complain
 from esnoded.stepd.timers import Timers

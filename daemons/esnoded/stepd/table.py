@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable
 from resource import struct_rusage
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepState
+from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.stepd import procfs
-from esnoded.stepd.clock import boot_us, wall_us
 from esnoded.stepd.journal import Acknowledged, Begun, Finished, Intent, Journal, live_records
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.reach import Delivery, Reach

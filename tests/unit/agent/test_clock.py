@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from eslurm.core.agent.machine import EXPIRY_TOLERANCE_US
 from eslurm.core.wire import Prepare
-from esnoded.clock import AgentClock, boot_us, wall_us
+from eslurm.telemetry.clocks import boot_us, wall_us
+from esnoded.clock import AgentClock
 from tests.unit.agent.world import SECOND, World, is_ok, launch
 
 HOUR = 3_600 * SECOND

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec
+from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd import procfs, wire
-from esnoded.stepd.clock import boot_us
 from esnoded.stepd.journal import Unfinished
 from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.reach import parse_key

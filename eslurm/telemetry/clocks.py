@@ -1,0 +1,19 @@
+"""The host's two clocks as every daemon reads them, in integer microseconds.
+
+Durations (limits, grace, silence) are measured on CLOCK_BOOTTIME, which nobody sets and which counts while the host
+sleeps; wall time may jump, and is what people and other hosts are told. Imports nothing but `time`.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+def wall_us() -> int:
+    """Microseconds UTC since the epoch; somebody may set it at any time."""
+    return time.time_ns() // 1000
+
+
+def boot_us() -> int:
+    """Microseconds since the host's boot, time asleep included."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
