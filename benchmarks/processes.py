@@ -155,12 +155,6 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S if fields else 0.0
 
 
-def children_cpu_s(pid: int) -> float:
-    """CPU seconds of a process's children that it has waited for; 0 when it is gone."""
-    fields = _stat(pid)
-    return (int(fields[13]) + int(fields[14])) / TICKS_PER_S if fields else 0.0
-
-
 def rss_mb(pid: int) -> float:
     """Resident memory of a process in MB (2^20 bytes)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -26,7 +26,6 @@ from eslurm.ports.store import (
     SettingRow,
     Store,
     StoreReader,
-    StoreUnavailable,
     content_hash,
 )
 from eslurm.replay.base import BasePacker
@@ -167,10 +166,6 @@ class Logbook:
             return await self._first_page(request)
         except LogPruned as error:
             raise DoorError(Status.NOT_FOUND, f"{error}: begin anew") from None
-        except StoreUnavailable:
-            raise DoorError(
-                Status.UNAVAILABLE, "the job store does not answer at present: try again in a moment"
-            ) from None
 
     async def _first_page(self, request: pb.ExportLogRequest) -> pb.ExportLogReply:
         for base in await self._beginnings(request.since_us):

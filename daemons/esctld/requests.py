@@ -29,6 +29,8 @@ from eslurm.v1 import controller_pb2 as pb
 JOBS_PER_CALL_MAX = 10_000
 ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
 TEXT_MAX = 4096
+JOB_NAME_MAX = 256
+PARTITION_NAME_MAX = 63
 ARGUMENT_MAX = 131_072
 DEPENDENCIES_MAX = 1000
 
@@ -86,9 +88,9 @@ class SpecReader:
             raise _refuse(f"--chdir: '{work_dir}' is not an absolute path")
         priority = job.priority if job.HasField("priority") else None
         return JobSpec(
-            name=self._shared(_text("--job-name", job.name, 256)) or "job",
+            name=self._shared(_text("--job-name", job.name, JOB_NAME_MAX)) or "job",
             user=self._user,
-            partition=_text("--partition", job.partition, 63),
+            partition=_text("--partition", job.partition, PARTITION_NAME_MAX),
             components=self._read_components(job),
             script_hash=self._script(job),
             environment_hash=self._environment(job),
@@ -236,8 +238,8 @@ def requeue(request: pb.RequeueRequest, by: Principal) -> RequeueJobs:
 def update_job(request: pb.UpdateJobRequest, by: Principal) -> UpdateJob:
     names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job")]
     for option, value, limit in (
-        ("name", request.name, 256),
-        ("partition", request.partition, 63),
+        ("name", request.name, JOB_NAME_MAX),
+        ("partition", request.partition, PARTITION_NAME_MAX),
         ("comment", request.comment, TEXT_MAX),
     ):
         _text(option, value, limit)

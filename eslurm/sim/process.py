@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from eslurm.sim.world import World
 
 REFUSED_AFTER_US = 400
-TREE_MESSAGES = (tree.Broadcast, tree.Ack, tree.Reply)
 
 
 class Process:

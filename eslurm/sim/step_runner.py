@@ -215,10 +215,6 @@ class MemoryStepRunner:
             if not is_remembered(step.spec.key):
                 del self._outcomes[step.spec.key]
 
-    def is_live(self, key: StepKey) -> bool:
-        """Whether the step's processes exist."""
-        return key in self._running
-
     def _on_own_end(self, step: _Running) -> None:
         self._end(step, step.script.exit_code, 0)
 

@@ -115,12 +115,6 @@ class Agent:
                 self._on_effect(nodes, command, ref, answer_by_us, expired=expired)
         return self._done(now_us)
 
-    def on_command(
-        self, node: int, command: Command, ref: Ref, now_us: int, answer_by_us: int
-    ) -> list[Action]:
-        """`on_command_many` for one node."""
-        return self.on_command_many((node,), command, ref, now_us, answer_by_us)
-
     def on_blobs(self, hashes: tuple[bytes, ...], now_us: int) -> list[Action]:
         """These blobs are in the cache now."""
         self.lifecycle.on_blobs(hashes)
