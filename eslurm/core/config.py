@@ -15,6 +15,59 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     time_limit_default_s: int = 0
     time_limit_max_s: int = 0
     memory_per_cpu_default_mib: int = 0
+    priority: int = 0
+    preempt_mode: str = "off"
+    """What happens to running jobs here when one of a partition with a higher tier asks for their nodes: off, requeue,
+    cancel or suspend.
+    """
+    tier: int = 0
+
+
+class Resource(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A resource beyond cores and memory (C-08). With `wide_total` it belongs to no node (a licence); else each node says
+    how many it has. `devices`: its items are numbered and a job gets certain ones (GPUs).
+    """
+
+    name: str
+    wide_total: int = 0
+    devices: bool = False
+
+
+class NodeRule(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Who may be mapped to some nodes (C-45): a job that meets at least one of the conditions given (0: not asked).
+
+    `resource_min` are (name, items per node) of which one must be reached.
+    """
+
+    nodes: tuple[str, ...]
+    cores_min: int = 0
+    memory_min_mib: int = 0
+    resources_min: tuple[tuple[str, int], ...] = ()
+    time_max_s: int = 0
+
+
+class Switch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A switch and what hangs on it: nodes, or other switches by name."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+
+
+class PriorityWeights(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Multifactor priority: each factor is within 0..1 and counts so much. All 0: the order of submission."""
+
+    age: int = 0
+    fairshare: int = 0
+    size: int = 0
+    partition: int = 0
+    qos: int = 0
+    age_max_s: int = 604_800
+    half_life_s: int = 604_800
+    favor_small: bool = False
+    recompute_s: float = 60.0
+    billing: tuple[tuple[str, float], ...] = (("cores", 1.0),)
+    """(resource, what one item of it is worth a second): what usage is counted in."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -22,6 +75,12 @@ class NodeConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
 
     name: str
     total: tuple[int, ...]
+    features: tuple[str, ...] = ()
+    weight: int = 0
+    """Added to what a node is worth (C-35): cheap nodes are taken first."""
+    cores_for_devices: int = 0
+    """Cores that only jobs with a device of this node may use (C-44)."""
+    device_type: str = ""
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -56,3 +115,16 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     satellite_max_inflight: int = 64
     satellite_reallocations_max: int = 2
     satellite_down_after_s: float = 1200.0
+    resources: tuple[Resource, ...] = ()
+    """In the order of the vectors' entries, after cores and memory; wide ones last."""
+    node_rules: tuple[NodeRule, ...] = ()
+    switches: tuple[Switch, ...] = ()
+    priority: PriorityWeights = PriorityWeights()
+    zone: str = "UTC"
+    """Time zone of cron strings."""
+    extension_percent: float = 10.0
+    """By how much of the first time limit a user may extend a running job (C-40)."""
+    accounts_enforced: bool = False
+    """Whether a job needs a user and an account that exist."""
+    plan_horizon_s: float = 0.0
+    """How far ahead jobs are planned; 0: without end."""

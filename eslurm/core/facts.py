@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from eslurm.core.account.model import Policy
 from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.job.states import JobState
@@ -164,6 +165,7 @@ class JobPlaced(FactBase, frozen=True, tag=True):
     until_us: int
     array_job_id: int = 0
     task: int = -1
+    wide: tuple[int, ...] = ()
 
 
 class NodesPrepared(FactBase, frozen=True, tag=True):
@@ -191,6 +193,37 @@ class JobSignalled(FactBase, frozen=True, tag=True):
     attempt: int
     signal: int
     by: str
+
+
+class AttemptSuspended(FactBase, frozen=True, tag=True):
+    """The attempt's processes are told to stop where they are (or to go on); it keeps what it holds.
+
+    With `room_for` (a job) it keeps all but its cores, once its nodes have acknowledged. `by`: "by alice".
+    """
+
+    job_id: int
+    attempt: int
+    suspended: bool
+    by: str = ""
+    room_for: int = 0
+
+
+class TimeChanged(FactBase, frozen=True, tag=True):
+    """The running attempt has another time limit from now on; its nodes are told (C-40)."""
+
+    job_id: int
+    attempt: int
+    time_limit_s: int
+    until_us: int
+
+
+class AttemptInformed(FactBase, frozen=True, tag=True):
+    """These nodes have done what `AttemptSuspended` or `TimeChanged` of that revision says."""
+
+    job_id: int
+    attempt: int
+    revision: int
+    nodes: tuple[int, ...]
 
 
 class AttemptEnded(FactBase, frozen=True, tag=True):
@@ -270,6 +303,20 @@ class StepFinished(FactBase, frozen=True, tag=True):
     signal: int
 
 
+# ---- policies ----
+
+
+class PolicySet(FactBase, frozen=True, tag=True):
+    """An account, user, QOS, limit, FreePool, reservation or default is from now on like this."""
+
+    policy: Policy
+
+
+class PolicyRemoved(FactBase, frozen=True, tag=True):
+    kind: str
+    name: str
+
+
 Fact: TypeAlias = (
     ConfigAccepted
     | EpochBegan
@@ -291,6 +338,9 @@ Fact: TypeAlias = (
     | AttemptStarted
     | StopRequested
     | JobSignalled
+    | AttemptSuspended
+    | TimeChanged
+    | AttemptInformed
     | AttemptEnded
     | NodesReleased
     | JobFinished
@@ -298,6 +348,8 @@ Fact: TypeAlias = (
     | StepCreated
     | StepAnswered
     | StepFinished
+    | PolicySet
+    | PolicyRemoved
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

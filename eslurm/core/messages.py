@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from eslurm.core.account.model import Policy
 from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.plan.mapping import Placement
@@ -101,6 +102,61 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     nodes_min: int | None = None
     nodes_max: int | None = None
     array_limit: int | None = None
+    qos: str | None = None
+    account: str | None = None
+    reservation: str | None = None
+    nice: int | None = None
+    deadline_us: int | None = None
+    constraint: str | None = None
+
+
+class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
+    """Stop running jobs where they are, or let them go on (operators only). Answer: `Changed`."""
+
+    by: Principal
+    jobs: tuple[JobRef, ...]
+    resume: bool = False
+
+
+class ReservedNodes(msgspec.Struct, frozen=True, gc=False):
+    """So many nodes (0: all) for a reservation, chosen when it is set: of a partition, with a feature (empty: any)."""
+
+    count: int
+    partition: str = ""
+    feature: str = ""
+
+
+class ReservedTime(msgspec.Struct, frozen=True, gc=False):
+    """From when to when a reservation is, as far as it is said (0: not)."""
+
+    start_us: int = 0
+    end_us: int = 0
+    duration_s: int = 0
+
+
+class PolicyChange(msgspec.Struct, frozen=True, gc=False):
+    """`action` is add, modify, set (whether it is there or not) or delete.
+
+    To modify takes from `policy` the fields named in `given`; those also in `added` or `removed` are joined to the names
+    that are there, or taken away from them. Of a reservation `choose` and `time` say what its record does not.
+    """
+
+    action: str
+    kind: str
+    name: str
+    policy: Policy | None = None
+    given: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    choose: ReservedNodes | None = None
+    time: ReservedTime | None = None
+
+
+class ChangePolicies(msgspec.Struct, frozen=True, gc=False):
+    """All of these changes or none. Answer: `Changed`."""
+
+    by: Principal
+    changes: tuple[PolicyChange, ...]
 
 
 class UpdateNodes(msgspec.Struct, frozen=True, gc=False):
@@ -203,11 +259,21 @@ class Tick(msgspec.Struct, frozen=True, gc=False):
     """Time has passed: due timers fire."""
 
 
+class Preemption(msgspec.Struct, frozen=True, gc=False):
+    """A running job has to make room for another one, in the way its QOS or partition says."""
+
+    victim: int
+    attempt: int
+    mode: str
+    for_job: int
+
+
 class PlanMade(msgspec.Struct, frozen=True, gc=False):
     """A planning cycle ended; each placement is checked again, for the state may have moved on."""
 
     placements: tuple[Placement, ...]
     generation: int
+    preemptions: tuple[Preemption, ...] = ()
 
 
 Request: TypeAlias = (
@@ -218,6 +284,8 @@ Request: TypeAlias = (
     | UpdateJob
     | UpdateNodes
     | UpdateSatellites
+    | SuspendJobs
+    | ChangePolicies
     | CreateStep
     | FinishStep
 )

@@ -58,6 +58,14 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     array_max: int = 0
     restarts: int = 0
     account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    warn_signal: int = 0
+    warn_before_s: int = 0
+    warn_batch_only: bool = False
+    warn_script: str = ""
+    devices: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
+    """(node number, resource, device numbers) of what is told apart."""
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):
@@ -100,6 +108,22 @@ class Signal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, t
     step: int = BATCH_STEP
 
 
+class Suspend(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="suspend", gc=False):
+    """Stop the attempt's processes where they are, or let them go on. Its time limit stands still meanwhile. Idempotent."""
+
+    job_id: int
+    attempt: int
+    resume: bool = False
+
+
+class SetTime(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="set_time", gc=False):
+    """The attempt's time limit counts from its start and is so long from now on. Idempotent."""
+
+    job_id: int
+    attempt: int
+    time_limit_s: int
+
+
 class LaunchStep(
     msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="launch_step", gc=False
 ):
@@ -127,7 +151,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     floor: int
 
 
-Body: TypeAlias = Prepare | Start | End | Signal | LaunchStep | Heartbeat
+Body: TypeAlias = Prepare | Start | End | Signal | Suspend | SetTime | LaunchStep | Heartbeat
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -217,6 +241,9 @@ class Registration(
     total: Vector
     held: tuple[HeldAttempt, ...] = ()
     starts: int = 0
+    resources: tuple[tuple[str, int], ...] = ()
+    """What the node has counted itself of configured resources, by name: of the others it knows nothing."""
+    device_model: str = ""
 
 
 ReportBody: TypeAlias = Registration | StepEnded | NodeGone

@@ -65,6 +65,14 @@ CONTROLLERS = Method("Controllers", 20, pb.ControllersRequest, pb.ControllersRep
 TAKEOVER = Method("Takeover", 21, pb.TakeoverRequest, pb.TakeoverReply, True, "operator")
 EXPORT_LOG = Method("ExportLog", 22, pb.ExportLogRequest, pb.ExportLogReply, False, "operator")
 DOCTOR = Method("Doctor", 23, pb.DoctorRequest, pb.DoctorReply, False, "operator")
+POLICIES = Method("Policies", 24, pb.PoliciesRequest, pb.PoliciesReply, False, "anyone")
+CHANGE_POLICIES = Method(
+    "ChangePolicies", 25, pb.ChangePoliciesRequest, pb.ChangeReply, True, "operator"
+)
+WHY = Method("Why", 26, pb.WhyRequest, pb.WhyReply, False, "anyone")
+PLAN = Method("Plan", 27, pb.PlanRequest, pb.PlanReply, False, "anyone")
+SHARES = Method("Shares", 28, pb.SharesRequest, pb.SharesReply, False, "anyone")
+SUSPEND = Method("Suspend", 29, pb.SuspendRequest, pb.ChangeReply, True, "operator")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -90,6 +98,12 @@ METHODS: tuple[Method[Any, Any], ...] = (
     TAKEOVER,
     EXPORT_LOG,
     DOCTOR,
+    POLICIES,
+    CHANGE_POLICIES,
+    WHY,
+    PLAN,
+    SHARES,
+    SUSPEND,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

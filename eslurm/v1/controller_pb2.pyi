@@ -37,7 +37,7 @@ class PingReply(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., build: _Optional[str] = ..., now_us: _Optional[int] = ..., nodes: _Optional[int] = ..., nodes_up: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., started_us: _Optional[int] = ...) -> None: ...
 
 class ResourceRequest(_message.Message):
-    __slots__ = ("tasks", "cpus_per_task", "nodes_min", "nodes_max", "tasks_per_node", "memory_per_node_mib", "memory_per_cpu_mib", "exclusive", "include", "exclude")
+    __slots__ = ("tasks", "cpus_per_task", "nodes_min", "nodes_max", "tasks_per_node", "memory_per_node_mib", "memory_per_cpu_mib", "exclusive", "include", "exclude", "per_node", "per_task", "wide", "constraint", "chunks", "place")
     TASKS_FIELD_NUMBER: _ClassVar[int]
     CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
     NODES_MIN_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,12 @@ class ResourceRequest(_message.Message):
     EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_FIELD_NUMBER: _ClassVar[int]
     EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    WIDE_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
     tasks: int
     cpus_per_task: int
     nodes_min: int
@@ -58,7 +64,35 @@ class ResourceRequest(_message.Message):
     exclusive: bool
     include: _containers.RepeatedScalarFieldContainer[str]
     exclude: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mib: _Optional[int] = ..., memory_per_cpu_mib: _Optional[int] = ..., exclusive: _Optional[bool] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ...) -> None: ...
+    per_node: _containers.RepeatedCompositeFieldContainer[ResourceAmount]
+    per_task: _containers.RepeatedCompositeFieldContainer[ResourceAmount]
+    wide: _containers.RepeatedCompositeFieldContainer[ResourceAmount]
+    constraint: str
+    chunks: _containers.RepeatedCompositeFieldContainer[Chunk]
+    place: str
+    def __init__(self, tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mib: _Optional[int] = ..., memory_per_cpu_mib: _Optional[int] = ..., exclusive: _Optional[bool] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., per_node: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., per_task: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., wide: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., constraint: _Optional[str] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., place: _Optional[str] = ...) -> None: ...
+
+class ResourceAmount(_message.Message):
+    __slots__ = ("name", "items")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    items: int
+    def __init__(self, name: _Optional[str] = ..., items: _Optional[int] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("count", "cores", "memory_mib", "resources", "constraint")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    cores: int
+    memory_mib: int
+    resources: _containers.RepeatedCompositeFieldContainer[ResourceAmount]
+    constraint: str
+    def __init__(self, count: _Optional[int] = ..., cores: _Optional[int] = ..., memory_mib: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., constraint: _Optional[str] = ...) -> None: ...
 
 class Dependency(_message.Message):
     __slots__ = ("kind", "job_id", "delay_s")
@@ -81,7 +115,7 @@ class TaskRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask")
+    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +140,15 @@ class JobRequest(_message.Message):
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     COMMENT_FIELD_NUMBER: _ClassVar[int]
     UMASK_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
+    WARN_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    WARN_BEFORE_S_FIELD_NUMBER: _ClassVar[int]
+    WARN_BATCH_ONLY_FIELD_NUMBER: _ClassVar[int]
+    WARN_SCRIPT_FIELD_NUMBER: _ClassVar[int]
     name: str
     partition: str
     components: _containers.RepeatedCompositeFieldContainer[ResourceRequest]
@@ -130,7 +173,16 @@ class JobRequest(_message.Message):
     account: str
     comment: str
     umask: int
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ...) -> None: ...
+    qos: str
+    reservation: str
+    nice: int
+    start_at_us: int
+    deadline_us: int
+    warn_signal: int
+    warn_before_s: int
+    warn_batch_only: bool
+    warn_script: str
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("jobs", "test_only")
@@ -141,16 +193,20 @@ class SubmitRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("job_ids", "revision", "test_answer", "test_start_us")
+    __slots__ = ("job_ids", "revision", "test_answer", "test_start_us", "test_nodes", "test_reasons")
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     TEST_ANSWER_FIELD_NUMBER: _ClassVar[int]
     TEST_START_US_FIELD_NUMBER: _ClassVar[int]
+    TEST_NODES_FIELD_NUMBER: _ClassVar[int]
+    TEST_REASONS_FIELD_NUMBER: _ClassVar[int]
     job_ids: _containers.RepeatedScalarFieldContainer[int]
     revision: int
     test_answer: str
     test_start_us: int
-    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., revision: _Optional[int] = ..., test_answer: _Optional[str] = ..., test_start_us: _Optional[int] = ...) -> None: ...
+    test_nodes: str
+    test_reasons: _containers.RepeatedCompositeFieldContainer[Reason]
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., revision: _Optional[int] = ..., test_answer: _Optional[str] = ..., test_start_us: _Optional[int] = ..., test_nodes: _Optional[str] = ..., test_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ...) -> None: ...
 
 class JobRef(_message.Message):
     __slots__ = ("job_id", "task")
@@ -191,7 +247,7 @@ class RequeueRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ...) -> None: ...
 
 class UpdateJobRequest(_message.Message):
-    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit")
+    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint")
     JOB_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -202,6 +258,12 @@ class UpdateJobRequest(_message.Message):
     NODES_MIN_FIELD_NUMBER: _ClassVar[int]
     NODES_MAX_FIELD_NUMBER: _ClassVar[int]
     ARRAY_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
     job: JobRef
     name: str
     partition: str
@@ -212,7 +274,13 @@ class UpdateJobRequest(_message.Message):
     nodes_min: int
     nodes_max: int
     array_limit: int
-    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ...) -> None: ...
+    qos: str
+    account: str
+    reservation: str
+    nice: int
+    deadline_us: int
+    constraint: str
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ...) -> None: ...
 
 class UpdateNodesRequest(_message.Message):
     __slots__ = ("names", "action", "reason")
@@ -263,7 +331,7 @@ class JobsRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., partition: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., after_revision: _Optional[int] = ..., finished_too: _Optional[bool] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed")
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -301,6 +369,13 @@ class JobInfo(_message.Message):
     TASKS_RUNNING_FIELD_NUMBER: _ClassVar[int]
     TASKS_DONE_FIELD_NUMBER: _ClassVar[int]
     TASKS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_NODES_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -338,7 +413,14 @@ class JobInfo(_message.Message):
     tasks_running: int
     tasks_done: int
     tasks_failed: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ...) -> None: ...
+    qos: str
+    reservation: str
+    nice: int
+    deadline_us: int
+    resources: str
+    constraint: str
+    planned_nodes: str
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ...) -> None: ...
 
 class JobsReply(_message.Message):
     __slots__ = ("jobs", "revision", "now_us")
@@ -369,7 +451,7 @@ class NodesRequest(_message.Message):
     def __init__(self, names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., partition: _Optional[str] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("number", "name", "state", "flags", "reason", "cores", "cores_used", "memory_mib", "memory_used_mib", "partitions", "endpoint", "incarnation", "since_us", "jobs", "boot_id")
+    __slots__ = ("number", "name", "state", "flags", "reason", "cores", "cores_used", "memory_mib", "memory_used_mib", "partitions", "endpoint", "incarnation", "since_us", "jobs", "boot_id", "features", "resources", "weight", "reservations")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -385,6 +467,10 @@ class NodeInfo(_message.Message):
     SINCE_US_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     state: str
@@ -400,7 +486,23 @@ class NodeInfo(_message.Message):
     since_us: int
     jobs: _containers.RepeatedScalarFieldContainer[int]
     boot_id: str
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., cores: _Optional[int] = ..., cores_used: _Optional[int] = ..., memory_mib: _Optional[int] = ..., memory_used_mib: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ..., since_us: _Optional[int] = ..., jobs: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ...) -> None: ...
+    features: _containers.RepeatedScalarFieldContainer[str]
+    resources: _containers.RepeatedCompositeFieldContainer[ResourceUse]
+    weight: int
+    reservations: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., cores: _Optional[int] = ..., cores_used: _Optional[int] = ..., memory_mib: _Optional[int] = ..., memory_used_mib: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ..., since_us: _Optional[int] = ..., jobs: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., resources: _Optional[_Iterable[_Union[ResourceUse, _Mapping]]] = ..., weight: _Optional[int] = ..., reservations: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ResourceUse(_message.Message):
+    __slots__ = ("name", "total", "used", "device_type")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    total: int
+    used: int
+    device_type: str
+    def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., used: _Optional[int] = ..., device_type: _Optional[str] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
     __slots__ = ("name", "is_default", "up", "time_limit_max_s", "time_limit_default_s", "nodes")
@@ -926,3 +1028,269 @@ class DoctorReply(_message.Message):
     revision: int
     now_us: int
     def __init__(self, findings: _Optional[_Iterable[_Union[Finding, _Mapping]]] = ..., checks: _Optional[_Iterable[str]] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class PoliciesRequest(_message.Message):
+    __slots__ = ("kind", "names")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PolicyInfo(_message.Message):
+    __slots__ = ("kind", "name", "json")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    json: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., json: _Optional[str] = ...) -> None: ...
+
+class PoliciesReply(_message.Message):
+    __slots__ = ("policies", "revision", "now_us")
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    policies: _containers.RepeatedCompositeFieldContainer[PolicyInfo]
+    revision: int
+    now_us: int
+    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyInfo, _Mapping]]] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class Setting(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class PolicyChange(_message.Message):
+    __slots__ = ("action", "kind", "name", "settings")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    action: str
+    kind: str
+    name: str
+    settings: _containers.RepeatedCompositeFieldContainer[Setting]
+    def __init__(self, action: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
+
+class ChangePoliciesRequest(_message.Message):
+    __slots__ = ("changes",)
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[PolicyChange]
+    def __init__(self, changes: _Optional[_Iterable[_Union[PolicyChange, _Mapping]]] = ...) -> None: ...
+
+class Reason(_message.Message):
+    __slots__ = ("kind", "text", "nodes_failing", "nodes_of", "until_us", "holders")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FAILING_FIELD_NUMBER: _ClassVar[int]
+    NODES_OF_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_US_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    text: str
+    nodes_failing: int
+    nodes_of: int
+    until_us: int
+    holders: _containers.RepeatedCompositeFieldContainer[Holder]
+    def __init__(self, kind: _Optional[str] = ..., text: _Optional[str] = ..., nodes_failing: _Optional[int] = ..., nodes_of: _Optional[int] = ..., until_us: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ...) -> None: ...
+
+class Holder(_message.Message):
+    __slots__ = ("job_id", "what", "nodes", "until_us")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_US_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    what: str
+    nodes: int
+    until_us: int
+    def __init__(self, job_id: _Optional[int] = ..., what: _Optional[str] = ..., nodes: _Optional[int] = ..., until_us: _Optional[int] = ...) -> None: ...
+
+class Alternative(_message.Message):
+    __slots__ = ("text", "option", "start_us", "nodes")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    option: str
+    start_us: int
+    nodes: int
+    def __init__(self, text: _Optional[str] = ..., option: _Optional[str] = ..., start_us: _Optional[int] = ..., nodes: _Optional[int] = ...) -> None: ...
+
+class WhyRequest(_message.Message):
+    __slots__ = ("job", "no_alternatives")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NO_ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    no_alternatives: bool
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., no_alternatives: _Optional[bool] = ...) -> None: ...
+
+class WhyReply(_message.Message):
+    __slots__ = ("job", "reasons", "planned_start_us", "planned_nodes", "alternatives", "ahead", "priority", "factors", "revision", "now_us")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_START_US_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_NODES_FIELD_NUMBER: _ClassVar[int]
+    ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    FACTORS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    job: JobInfo
+    reasons: _containers.RepeatedCompositeFieldContainer[Reason]
+    planned_start_us: int
+    planned_nodes: str
+    alternatives: _containers.RepeatedCompositeFieldContainer[Alternative]
+    ahead: int
+    priority: int
+    factors: str
+    revision: int
+    now_us: int
+    def __init__(self, job: _Optional[_Union[JobInfo, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., planned_start_us: _Optional[int] = ..., planned_nodes: _Optional[str] = ..., alternatives: _Optional[_Iterable[_Union[Alternative, _Mapping]]] = ..., ahead: _Optional[int] = ..., priority: _Optional[int] = ..., factors: _Optional[str] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class PlanRequest(_message.Message):
+    __slots__ = ("until_us", "partition", "limit")
+    UNTIL_US_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    until_us: int
+    partition: str
+    limit: int
+    def __init__(self, until_us: _Optional[int] = ..., partition: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class PlannedJob(_message.Message):
+    __slots__ = ("job_id", "array_job_id", "array_task", "user", "name", "partition", "running", "start_us", "end_us", "nodes", "node_count", "cores", "tasks")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    array_job_id: int
+    array_task: int
+    user: str
+    name: str
+    partition: str
+    running: bool
+    start_us: int
+    end_us: int
+    nodes: str
+    node_count: int
+    cores: int
+    tasks: int
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., running: _Optional[bool] = ..., start_us: _Optional[int] = ..., end_us: _Optional[int] = ..., nodes: _Optional[str] = ..., node_count: _Optional[int] = ..., cores: _Optional[int] = ..., tasks: _Optional[int] = ...) -> None: ...
+
+class PlanReply(_message.Message):
+    __slots__ = ("policy", "jobs", "waiting", "made_us", "now_us", "nodes", "slots", "reservations")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    MADE_US_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    jobs: _containers.RepeatedCompositeFieldContainer[PlannedJob]
+    waiting: int
+    made_us: int
+    now_us: int
+    nodes: int
+    slots: int
+    reservations: _containers.RepeatedCompositeFieldContainer[PlannedJob]
+    def __init__(self, policy: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[PlannedJob, _Mapping]]] = ..., waiting: _Optional[int] = ..., made_us: _Optional[int] = ..., now_us: _Optional[int] = ..., nodes: _Optional[int] = ..., slots: _Optional[int] = ..., reservations: _Optional[_Iterable[_Union[PlannedJob, _Mapping]]] = ...) -> None: ...
+
+class SharesRequest(_message.Message):
+    __slots__ = ("priorities", "jobs")
+    PRIORITIES_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    priorities: bool
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, priorities: _Optional[bool] = ..., jobs: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ShareInfo(_message.Message):
+    __slots__ = ("account", "user", "parent", "shares", "norm_shares", "usage", "norm_usage", "level", "factor")
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    NORM_SHARES_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    NORM_USAGE_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    account: str
+    user: str
+    parent: str
+    shares: int
+    norm_shares: float
+    usage: float
+    norm_usage: float
+    level: float
+    factor: float
+    def __init__(self, account: _Optional[str] = ..., user: _Optional[str] = ..., parent: _Optional[str] = ..., shares: _Optional[int] = ..., norm_shares: _Optional[float] = ..., usage: _Optional[float] = ..., norm_usage: _Optional[float] = ..., level: _Optional[float] = ..., factor: _Optional[float] = ...) -> None: ...
+
+class PriorityInfo(_message.Message):
+    __slots__ = ("job_id", "user", "account", "partition", "qos", "priority", "given", "age_points", "fairshare_points", "size_points", "partition_points", "qos_points", "nice")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    AGE_POINTS_FIELD_NUMBER: _ClassVar[int]
+    FAIRSHARE_POINTS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_POINTS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_POINTS_FIELD_NUMBER: _ClassVar[int]
+    QOS_POINTS_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    user: str
+    account: str
+    partition: str
+    qos: str
+    priority: int
+    given: bool
+    age_points: float
+    fairshare_points: float
+    size_points: float
+    partition_points: float
+    qos_points: float
+    nice: int
+    def __init__(self, job_id: _Optional[int] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., qos: _Optional[str] = ..., priority: _Optional[int] = ..., given: _Optional[bool] = ..., age_points: _Optional[float] = ..., fairshare_points: _Optional[float] = ..., size_points: _Optional[float] = ..., partition_points: _Optional[float] = ..., qos_points: _Optional[float] = ..., nice: _Optional[int] = ...) -> None: ...
+
+class SharesReply(_message.Message):
+    __slots__ = ("shares", "half_life_s", "now_us", "priorities")
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    HALF_LIFE_S_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    PRIORITIES_FIELD_NUMBER: _ClassVar[int]
+    shares: _containers.RepeatedCompositeFieldContainer[ShareInfo]
+    half_life_s: int
+    now_us: int
+    priorities: _containers.RepeatedCompositeFieldContainer[PriorityInfo]
+    def __init__(self, shares: _Optional[_Iterable[_Union[ShareInfo, _Mapping]]] = ..., half_life_s: _Optional[int] = ..., now_us: _Optional[int] = ..., priorities: _Optional[_Iterable[_Union[PriorityInfo, _Mapping]]] = ...) -> None: ...
+
+class SuspendRequest(_message.Message):
+    __slots__ = ("jobs", "resume")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
+    resume: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., resume: _Optional[bool] = ...) -> None: ...

@@ -149,6 +149,36 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.DoctorRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.DoctorReply.FromString,
                 _registered_method=True)
+        self.Policies = channel.unary_unary(
+                '/eslurm.v1.Controller/Policies',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.PoliciesRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.PoliciesReply.FromString,
+                _registered_method=True)
+        self.ChangePolicies = channel.unary_unary(
+                '/eslurm.v1.Controller/ChangePolicies',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.ChangePoliciesRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
+        self.Why = channel.unary_unary(
+                '/eslurm.v1.Controller/Why',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.WhyRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.WhyReply.FromString,
+                _registered_method=True)
+        self.Plan = channel.unary_unary(
+                '/eslurm.v1.Controller/Plan',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.PlanRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.PlanReply.FromString,
+                _registered_method=True)
+        self.Shares = channel.unary_unary(
+                '/eslurm.v1.Controller/Shares',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.SharesRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.SharesReply.FromString,
+                _registered_method=True)
+        self.Suspend = channel.unary_unary(
+                '/eslurm.v1.Controller/Suspend',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.SuspendRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -292,6 +322,42 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Policies(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangePolicies(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Why(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Plan(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Shares(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Suspend(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -409,6 +475,36 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.Doctor,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.DoctorRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.DoctorReply.SerializeToString,
+            ),
+            'Policies': grpc.unary_unary_rpc_method_handler(
+                    servicer.Policies,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.PoliciesRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.PoliciesReply.SerializeToString,
+            ),
+            'ChangePolicies': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangePolicies,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangePoliciesRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'Why': grpc.unary_unary_rpc_method_handler(
+                    servicer.Why,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.WhyRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.WhyReply.SerializeToString,
+            ),
+            'Plan': grpc.unary_unary_rpc_method_handler(
+                    servicer.Plan,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.PlanRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.PlanReply.SerializeToString,
+            ),
+            'Shares': grpc.unary_unary_rpc_method_handler(
+                    servicer.Shares,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.SharesRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.SharesReply.SerializeToString,
+            ),
+            'Suspend': grpc.unary_unary_rpc_method_handler(
+                    servicer.Suspend,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.SuspendRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1032,6 +1128,168 @@ class Controller:
             '/eslurm.v1.Controller/Doctor',
             eslurm_dot_v1_dot_controller__pb2.DoctorRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.DoctorReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Policies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Policies',
+            eslurm_dot_v1_dot_controller__pb2.PoliciesRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.PoliciesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangePolicies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/ChangePolicies',
+            eslurm_dot_v1_dot_controller__pb2.ChangePoliciesRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Why(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Why',
+            eslurm_dot_v1_dot_controller__pb2.WhyRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.WhyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Plan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Plan',
+            eslurm_dot_v1_dot_controller__pb2.PlanRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.PlanReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Shares(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Shares',
+            eslurm_dot_v1_dot_controller__pb2.SharesRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.SharesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Suspend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Suspend',
+            eslurm_dot_v1_dot_controller__pb2.SuspendRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -81,6 +81,19 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     account: str = ""
     comment: str = ""
     umask: int = 0o022
+    qos: str = ""
+    reservation: str = ""
+    nice: int = 0
+    start_at_us: int = 0
+    """Fixed start (C-30): exactly then or not at all; 0: as early as possible."""
+    deadline_us: int = 0
+    """The job must have ended by then."""
+    warn_signal: int = 0
+    warn_before_s: int = 0
+    """`--signal`: this signal so many seconds before the time limit (C-40)."""
+    warn_batch_only: bool = False
+    warn_script: str = ""
+    """Run on the first node at that time, beside the job, instead of or besides the signal."""
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -94,6 +107,8 @@ class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     tasks: int = 1
     component: int = 0
     lent: bool = False
+    devices: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """(index of a resource, numbers of the devices held) for resources whose items are told apart, such as GPUs."""
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -103,6 +118,8 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     at_us: int
     by: str = ""
     signal: int = 0
+    grace_s: float = -1.0
+    """Seconds between the signal and the kill; -1: the cluster's `kill_grace_s`."""
 
 
 class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -142,6 +159,20 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     end: StepEnd | None = None
     ended_us: int = 0
     next_step: int = 0
+    wide: Vector = ()
+    """What it holds of the resources that belong to no node."""
+    time_limit_s: int = 0
+    """The limit as it was extended while running; 0: the job's."""
+    time_revision: int = 0
+    suspended_us: int = 0
+    """Since when it stands still; 0: it runs."""
+    suspend_revision: int = 0
+    informing: frozenset[int] = frozenset()
+    """Nodes that have not acknowledged `suspend_revision`. `time_revision` is owed to the first node alone."""
+    paused_us: int = 0
+    """How long it stood still in earlier suspensions."""
+    room_for: int = 0
+    """The job that it was suspended for: its cores are lent to others meanwhile (see `core.job.holding`)."""
 
     @property
     def first(self) -> int:

@@ -1,0 +1,184 @@
+"""What administrators say about who may use what, when: accounts, users, QOS, limits, FreePools, reservations, defaults.
+
+Together they are the cluster's *policies*: small named records that are changed by facts (`PolicySet`, `PolicyRemoved`)
+and kept in the store one row each. They say nothing about single jobs. Invariant: a record is complete in itself; names
+it mentions (an account's parent, a user's account) exist when it is set.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+EVERYONE: Final = "*"
+UNLIMITED: Final = -1
+
+
+class Validity(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """When something is in force (C-09): within [from_us, until_us) (0: open), and there only as the cron string says.
+
+    Each minute that `cron` (five fields, the site's zone) matches is in force; with `duration_s` each match begins an
+    interval of that length instead. No cron: all the time.
+    """
+
+    from_us: int = 0
+    until_us: int = 0
+    cron: str = ""
+    duration_s: int = 0
+
+
+ALWAYS: Final = Validity()
+
+
+class Amount(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """`min[/max%]` (C-11): the larger of a number of items and a share of those available. (-1, 0): unlimited."""
+
+    items: int = UNLIMITED
+    percent: float = 0.0
+
+
+class Limit(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="limit"):
+    """What one consumer may use of one resource at a time, for how long, and how much in all (C-11).
+
+    `kind` is user, group, account, qos or partition; `consumer` a name, or `*` for each of that kind. `resource` is `*`
+    (each), cores, memory_mib, nodes, a configured resource, `jobs` (in the system) or `arrayjobs` (tasks of one array).
+    A limit for one resource overrides that for `*` (C-12), one for a name overrides that for each.
+    `duration_s` bounds how long a job may hold the resource; `area_s` items times seconds, of all the consumer's jobs
+    that run or are planned together. 0: no bound.
+    """
+
+    name: str
+    kind: str
+    consumer: str
+    resource: str
+    amount: Amount = Amount()
+    duration_s: int = 0
+    area_s: int = 0
+    validity: Validity = ALWAYS
+
+
+class Access(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One way to be let into a FreePool: everything that is given here must hold. 0 and empty: not asked.
+
+    `items_below` looks at what the job asks of the pool's resource, `time_below_s` and `time_max_s` at its time limit.
+    """
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    items_below: int = 0
+    time_below_s: int = 0
+    time_max_s: int = 0
+
+
+class FreePool(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="pool"):
+    """Resources kept free for those who are let in by one of `access` (C-15); nobody, when there is none.
+
+    `nodes` (a folded list) or `feature` keep whole nodes free instead of an amount of `resource`.
+    """
+
+    name: str
+    resource: str = "cores"
+    amount: Amount = Amount()
+    access: tuple[Access, ...] = ()
+    nodes: str = ""
+    feature: str = ""
+    validity: Validity = ALWAYS
+
+
+class Reservation(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="reservation"):
+    """Nodes set aside for some users (C-41): a system of its own for jobs with `--reservation`.
+
+    `nodes` are the chosen names. With a cron validity it recurs: each interval is one occurrence. `maintenance`: no job
+    at all runs there then. `flags` beyond that: ignore_running (set up over running jobs).
+    """
+
+    name: str
+    validity: Validity
+    nodes: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    maintenance: bool = False
+    flags: tuple[str, ...] = ()
+
+
+class Account(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="account"):
+    """A node of the tree that shares are given to (fair tree); "" as parent is the root."""
+
+    name: str
+    parent: str = ""
+    shares: int = 1
+    description: str = ""
+    validity: Validity = ALWAYS
+
+
+class User(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="user"):
+    """A person's association with accounts. The first is the default. `qos`: those allowed, the first is the default."""
+
+    name: str
+    accounts: tuple[str, ...] = ()
+    shares: int = 1
+    qos: tuple[str, ...] = ()
+    validity: Validity = ALWAYS
+
+
+class Qos(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="qos"):
+    """A class of service. Jobs of it may push out running jobs of those in `preempts`, by the victims' `preempt_mode`:
+    off, requeue, cancel or suspend; they get `preempt_grace_s` (-1: the site's) between the signal and the kill.
+    """
+
+    name: str
+    priority: int = 0
+    preempts: tuple[str, ...] = ()
+    preempt_mode: str = "requeue"
+    preempt_grace_s: int = -1
+    preempt_exempt_s: int = 0
+    usage_factor: float = 1.0
+    time_limit_max_s: int = 0
+    description: str = ""
+
+
+class Defaults(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="defaults"):
+    """Values for what a job does not say, and values that overwrite what it says (C-29).
+
+    `kind` is system, group or user; the most specific wins, force over default. Pairs are (option, value) with the long
+    names of `essubmit`: time, partition, account, qos, mem-per-cpu, constraint, nice, requeue.
+    """
+
+    name: str
+    kind: str = "system"
+    consumer: str = EVERYONE
+    values: tuple[tuple[str, str], ...] = ()
+    forced: tuple[tuple[str, str], ...] = ()
+
+
+Policy: TypeAlias = Limit | FreePool | Reservation | Account | User | Qos | Defaults
+
+KINDS: Final = {
+    "limit": Limit,
+    "pool": FreePool,
+    "reservation": Reservation,
+    "account": Account,
+    "user": User,
+    "qos": Qos,
+    "defaults": Defaults,
+}
+
+
+def kind_of(policy: Policy) -> str:
+    """The word that names its kind everywhere: in rows, facts and commands."""
+    tag = policy.__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """What one user has used through one account: weighted resource seconds, decayed by half-life as of `at_us`."""
+
+    account: str
+    user: str
+    raw: float
+    at_us: int
