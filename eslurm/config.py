@@ -10,13 +10,16 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from msgspec import Meta
 
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
+from eslurm.config_nodes import nodes_of, resources_of, rules_of, switches_of
+from eslurm.config_policies import policy_names
+from eslurm.core.config import ClusterConfig, Partition, PriorityWeights
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 Name = Annotated[str, Meta(pattern=NAME)]
@@ -30,6 +33,8 @@ Whole = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 Width = Annotated[int, Meta(le=NUMBER_MAX)]
 UserId = Annotated[int, Meta(ge=0, lt=2**32)]
 Share = Annotated[float, Meta(ge=0, le=100)]
+Weight = Annotated[float, Meta(ge=0, le=1e6)]
+PREEMPT_MODES = ("off", "requeue", "cancel", "suspend")
 GROUPINGS = ("balanced", "positional")
 
 
@@ -100,6 +105,51 @@ class NodesSection(msgspec.Struct, forbid_unknown_fields=True):
     """Cores that jobs may use on each."""
     memory_mib: Count
     """Memory in MiB that jobs may use on each."""
+    features: list[str] = msgspec.field(default_factory=list)
+    """Words that describe them, for --constraint and chunks: ib, arch=linux, rack=8."""
+    gres: list[str] = msgspec.field(default_factory=list)
+    """What else each of them has, as NAME[:TYPE][:N]: gpu:a100:4. A type is also the feature NAME:TYPE."""
+    weight: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    """Makes them dearer; cheap nodes are taken first. 0: by the largest share they have of any resource."""
+    cores_for_devices: Whole = 0
+    """Cores of each that only jobs with one of its devices may use; others may not have these nodes to themselves."""
+
+
+class ResourceSection(msgspec.Struct, forbid_unknown_fields=True):
+    """A resource besides cores and memory. GPUs (gpu) are known without a section."""
+
+    name: Name
+    """What users write in --gres, --licenses and chunks."""
+    total: Whole = 0
+    """How many the whole cluster has of what belongs to no node (licences); 0: nodes have it, see nodes.gres."""
+    devices: bool = False
+    """Whether its items are numbered and a job gets certain ones."""
+
+
+class SwitchSection(msgspec.Struct, forbid_unknown_fields=True):
+    """A network switch and what hangs on it. Jobs that fit under one switch are placed under one."""
+
+    name: Name
+    """What the switch is called."""
+    nodes: str = ""
+    """Folded list of the nodes on it."""
+    switches: str = ""
+    """Folded list of the switches on it."""
+
+
+class NodeRuleSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Who may use some nodes: jobs that meet at least one of the conditions given."""
+
+    nodes: str
+    """Folded list of the nodes."""
+    cores_min: Whole = 0
+    """Jobs that need at least so many cores on one node."""
+    memory_min_mib: Whole = 0
+    """Jobs that need at least so much memory in MiB on one node."""
+    resources_min: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Jobs that need at least so many items of one of these resources on one node."""
+    time_max_s: Whole = 0
+    """Jobs whose time limit in seconds is at most this."""
 
 
 class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -119,6 +169,12 @@ class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
     """Longest time limit in seconds; 0: unlimited."""
     memory_per_cpu_default_mib: Whole = 0
     """Memory in MiB per core of jobs that ask for none; 0: memory is not counted for them."""
+    tier: Whole = 0
+    """Jobs of a higher tier may push out running jobs of lower ones, by these partitions' preempt_mode."""
+    preempt_mode: str = "off"
+    """What happens to its running jobs then: off, requeue, cancel or suspend."""
+    priority: Whole = 0
+    """What its jobs gain by being here, relative to the highest of all partitions (see priority.partition)."""
 
 
 class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
@@ -162,6 +218,35 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     """Satellites that a failed share is handed on to before the controller sends it itself."""
     satellite_down_after_s: Positive = 1200.0
     """Seconds in FAULT after which a satellite is DOWN, until `esctl satellite resume`."""
+    accounts_enforced: bool = False
+    """Whether only registered users may submit (`esctl user add`), each through an account of theirs."""
+    zone: str = "UTC"
+    """Time zone in which dates and cron strings of limits, FreePools and reservations are read, like Europe/Berlin."""
+
+
+class PrioritySection(msgspec.Struct, forbid_unknown_fields=True):
+    """How the order of waiting jobs is computed: factors within 0..1, each times its weight. All 0: as submitted."""
+
+    age: Whole = 0
+    """Weight of the time since submission."""
+    fairshare: Whole = 0
+    """Weight of fair share: who has used least of what is due comes first."""
+    size: Whole = 0
+    """Weight of the part of the cluster that a job asks for."""
+    partition: Whole = 0
+    """Weight of the partition's priority, relative to the highest."""
+    qos: Whole = 0
+    """Weight of the QOS's priority, relative to the highest."""
+    age_max_s: Whole = 604_800
+    """Seconds after which a job gains no more by its age."""
+    half_life_s: Whole = 604_800
+    """Seconds after which what was used counts half; 0: it counts for ever."""
+    favor_small: bool = False
+    """Whether size favours small jobs instead of large ones."""
+    recompute_s: Positive = 60.0
+    """Seconds between computations of all priorities."""
+    billing: dict[str, Weight] = msgspec.field(default_factory=lambda: {"cores": 1.0})
+    """What one item of a resource is worth a second: cores, memory_mib, or a resource's name. What is not named is free."""
 
 
 class FailureSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -190,9 +275,13 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     controller: ControllerSection = msgspec.field(default_factory=ControllerSection)
     satellite: list[SatelliteSection] = msgspec.field(default_factory=list)
     nodes: list[NodesSection] = msgspec.field(default_factory=list)
+    resource: list[ResourceSection] = msgspec.field(default_factory=list)
+    switch: list[SwitchSection] = msgspec.field(default_factory=list)
+    node_rule: list[NodeRuleSection] = msgspec.field(default_factory=list)
     partition: list[PartitionSection] = msgspec.field(default_factory=list)
     policy: PolicySection = msgspec.field(default_factory=PolicySection)
     failure: FailureSection = msgspec.field(default_factory=FailureSection)
+    priority: PrioritySection = msgspec.field(default_factory=PrioritySection)
 
 
 def read_config(path: Path) -> Config:
@@ -222,28 +311,68 @@ def parse_config(raw: bytes, origin: str) -> Config:
 def cluster_config(config: Config, origin: str = "configuration") -> ClusterConfig:
     """What the core decides by. Raises `ConfigError` when the sections contradict each other."""
     try:
-        nodes = _nodes(config, origin)
+        resources = resources_of(config.resource, config.nodes)
+        nodes = nodes_of(config.nodes, resources)
+        names = [node.name for node in nodes]
+        switches = switches_of(config.switch, names)
+        rules = rules_of(config.node_rule, names, resources)
         partitions = _partitions(config, {node.name: node.name for node in nodes}, origin)
     except OptionError as error:
         raise ConfigError(f"{origin}: {error}") from None
     policy = config.policy
-    if policy.scheduler not in ("fcfs", "easy"):
-        raise ConfigError(f"{origin}: policy.scheduler: '{policy.scheduler}' is unknown: use fcfs or easy")
+    if policy.scheduler not in policy_names():
+        known = ", ".join(policy_names())
+        raise ConfigError(
+            f"{origin}: policy.scheduler: '{policy.scheduler}' is unknown: use one of {known}, or install the package"
+            " that offers it"
+        )
     if policy.orphan_timeout_s + policy.kill_grace_s >= policy.node_lost_after_s:
         raise ConfigError(
             f"{origin}: policy.node_lost_after_s: {policy.node_lost_after_s:g} must be above orphan_timeout_s + "
             f"kill_grace_s ({policy.orphan_timeout_s + policy.kill_grace_s:g}), or a job could run twice"
         )
+    _check_zone(policy.zone, origin)
     _check_relay(config, {node.name for node in nodes}, origin)
     numbers = {name: getattr(policy, name) for name in policy.__struct_fields__ if name != "scheduler"}
-    return ClusterConfig(
+    made = ClusterConfig(
         cluster=config.cluster.name,
         nodes=nodes,
         partitions=partitions,
         operators=tuple(config.cluster.operators),
         policy=policy.scheduler,
+        resources=resources,
+        switches=switches,
+        node_rules=rules,
+        priority=_priority(config.priority),
         **numbers,
     )
+    _check_billing(made, origin)
+    return made
+
+
+def _priority(section: PrioritySection) -> PriorityWeights:
+    names = [name for name in section.__struct_fields__ if name != "billing"]
+    return PriorityWeights(
+        **{name: getattr(section, name) for name in names}, billing=tuple(sorted(section.billing.items()))
+    )
+
+
+def _check_billing(config: ClusterConfig, origin: str) -> None:
+    known = ("cores", "memory_mib", *(resource.name for resource in config.resources))
+    for name, _ in config.priority.billing:
+        if name not in known:
+            raise ConfigError(
+                f"{origin}: priority.billing: '{name}' is no resource: use one of {', '.join(known)}"
+            )
+
+
+def _check_zone(zone: str, origin: str) -> None:
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigError(
+            f"{origin}: policy.zone: '{zone}' is no time zone: write e.g. Europe/Berlin or UTC"
+        ) from None
 
 
 def _check_relay(config: Config, nodes: set[str], origin: str) -> None:
@@ -268,17 +397,6 @@ def _check_relay(config: Config, nodes: set[str], origin: str) -> None:
         seen.add(satellite.name)
 
 
-def _nodes(config: Config, origin: str) -> tuple[NodeConfig, ...]:
-    found: dict[str, NodeConfig] = {}
-    for section in config.nodes:
-        total = (section.cores, section.memory_mib)
-        for name in expand(section.names, "nodes.names"):
-            if name in found:
-                raise ConfigError(f"{origin}: nodes.names: '{name}' is named twice")
-            found[name] = NodeConfig(name, total)
-    return tuple(found.values())
-
-
 def _partitions(config: Config, known: dict[str, str], origin: str) -> tuple[Partition, ...]:
     """With the nodes' own strings for names: of twenty thousand nodes a second set of them is a megabyte."""
     found: list[Partition] = []
@@ -291,6 +409,11 @@ def _partitions(config: Config, known: dict[str, str], origin: str) -> tuple[Par
             )
         if any(section.name == other.name for other in found):
             raise ConfigError(f"{origin}: partition.name: '{section.name}' is used twice")
+        if section.preempt_mode not in PREEMPT_MODES:
+            raise ConfigError(
+                f"{origin}: partition.preempt_mode: '{section.preempt_mode}' is unknown: "
+                f"use {', '.join(PREEMPT_MODES)}"
+            )
         found.append(
             Partition(
                 section.name,
@@ -300,6 +423,9 @@ def _partitions(config: Config, known: dict[str, str], origin: str) -> tuple[Par
                 section.time_limit_default_s,
                 section.time_limit_max_s,
                 section.memory_per_cpu_default_mib,
+                section.priority,
+                section.preempt_mode,
+                section.tier,
             )
         )
     if sum(partition.default for partition in found) > 1:

@@ -6,16 +6,14 @@ The request is a plain mapping in the shape of `wire.JOB_REQUEST`.
 
 from __future__ import annotations
 
+from escli.draft_resources import draft_resources
 from eslurm.compat.arrays import parse_array
 from eslurm.compat.dependencies import parse_dependencies
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.environment import encode_environment
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.filenames import default_output
-from eslurm.compat.hostlist import expand
 from eslurm.compat.moments import parse_moment
-from eslurm.compat.nodecounts import parse_node_count
-from eslurm.compat.sizes import parse_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +22,9 @@ if TYPE_CHECKING:
 
     from escli.options import Words
 
-_COUNT_MAX = 2**31 - 1
 _TEXT_CHARS_MAX = 1024
+_NICE_DEFAULT = 100
+_NICE_MAX = 2**31 - 1
 _PATH_CHARS_MAX = 4096
 _ARGUMENTS_BYTES_MAX = 1024 * 1024
 _ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
@@ -63,7 +62,9 @@ def draft_job(
         "partition": _short_text(given, "partition"),
         "account": _short_text(given, "account"),
         "comment": _short_text(given, "comment"),
-        "components": [_resources(given)],
+        "qos": _short_text(given, "qos"),
+        "reservation": _short_text(given, "reservation"),
+        "components": [draft_resources(given)],
         "script": script,
         "arguments": _checked_arguments(arguments),
         "environment": _environment(around),
@@ -74,90 +75,10 @@ def draft_job(
     if given.has("requeue") or given.has("no-requeue"):
         job["requeue"] = given.has("requeue")
     _add_times(job, given, around)
+    _add_warning(job, given, around)
     _add_order(job, given)
     _add_files(job, given)
     return job
-
-
-def _resources(given: Words) -> dict[str, Any]:
-    nodes_min, nodes_max = (0, 0)
-    if given.has("nodes"):
-        nodes_min, nodes_max = parse_node_count(given.text("nodes"), given.spelling("nodes"))
-    tasks_per_node = _count(given, "ntasks-per-node")
-    tasks = _count(given, "ntasks")
-    request: dict[str, Any] = {
-        "tasks": tasks or max(1, nodes_min) * max(1, tasks_per_node),
-        "cpus_per_task": _count(given, "cpus-per-task") or 1,
-        "nodes_min": nodes_min,
-        "nodes_max": nodes_max,
-        "tasks_per_node": tasks_per_node,
-        "exclusive": _exclusive(given),
-        "include": _node_names(given, "nodelist"),
-        "exclude": _node_names(given, "exclude"),
-    }
-    _check_shape(given, request, tasks)
-    _add_memory(request, given)
-    return request
-
-
-def _check_shape(given: Words, request: Mapping[str, Any], tasks: int) -> None:
-    """Refuse what contradicts itself on any cluster."""
-    if tasks and tasks < request["nodes_min"]:
-        raise OptionError(
-            given.spelling("ntasks"),
-            str(tasks),
-            f"tasks cannot fill {request['nodes_min']} nodes",
-            f"use -n {request['nodes_min']} or more, or -N {tasks}",
-        )
-    room = request["nodes_max"] * request["tasks_per_node"]
-    if tasks and room and tasks > room:
-        raise OptionError(
-            given.spelling("ntasks"),
-            str(tasks),
-            f"tasks do not fit: {request['nodes_max']} nodes of {request['tasks_per_node']} tasks hold {room}",
-            f"use -n {room} or less, or more nodes",
-        )
-    both = sorted(set(request["include"]) & set(request["exclude"]))
-    if both:
-        raise OptionError(
-            given.spelling("exclude"), both[0], "is also in --nodelist", "name it in one of them"
-        )
-    if request["nodes_max"] and len(request["include"]) > request["nodes_max"]:
-        raise OptionError(
-            given.spelling("nodelist"),
-            given.text("nodelist"),
-            f"names more than {request['nodes_max']} nodes",
-            f"use -N {len(request['include'])} or name fewer",
-        )
-
-
-def _add_memory(request: dict[str, Any], given: Words) -> None:
-    per_cpu = given.has("mem-per-cpu")
-    if given.has("mem") and per_cpu:
-        raise OptionError(
-            given.spelling("mem-per-cpu"), given.text("mem-per-cpu"), "excludes --mem", "give one of them"
-        )
-    if per_cpu:
-        request["memory_per_cpu_mib"] = parse_memory(given.text("mem-per-cpu"), given.spelling("mem-per-cpu"))
-    elif given.has("mem"):
-        mib = parse_memory(given.text("mem"), given.spelling("mem"))
-        if not mib and not request["exclusive"]:
-            raise OptionError(
-                given.spelling("mem"),
-                given.text("mem"),
-                "is all memory of a node",
-                "add --exclusive, or name an amount",
-            )
-        request["memory_per_node_mib"] = mib
-
-
-def _exclusive(given: Words) -> bool:
-    kind = given.text("exclusive")
-    if kind:
-        raise OptionError(
-            given.spelling("exclusive"), kind, "is a kind that is not supported", "use --exclusive alone"
-        )
-    return given.has("exclusive")
 
 
 def _add_times(job: dict[str, Any], given: Words, around: Surroundings) -> None:
@@ -167,11 +88,49 @@ def _add_times(job: dict[str, Any], given: Words, around: Surroundings) -> None:
         option, text = given.spelling("begin"), given.text("begin")
         begin_us = parse_moment(text, around.now_us, around.offset_s, option)
         job["begin_us"] = begin_us if begin_us > around.now_us else 0
+    for long, field in (("start-at", "start_at_us"), ("deadline", "deadline_us")):
+        if given.has(long):
+            job[field] = _future(given, long, around)
+    if job.get("start_at_us") and job.get("deadline_us", job["start_at_us"] + 1) <= job["start_at_us"]:
+        raise OptionError(
+            given.spelling("deadline"), given.text("deadline"), "is not after --start-at", "give a later one"
+        )
+
+
+def _add_warning(job: dict[str, Any], given: Words, around: Surroundings) -> None:
+    """What happens before the time limit (C-40)."""
+    if given.has("signal"):
+        from eslurm.compat.signals import parse_warning
+
+        signal, before_s, batch_only = parse_warning(given.text("signal"), given.spelling("signal"))
+        job["warn_signal"], job["warn_before_s"], job["warn_batch_only"] = signal, before_s, batch_only
+    if given.has("warn-script"):
+        from eslurm.compat.signals import BEFORE_DEFAULT_S
+
+        job["warn_script"] = _path(given, "warn-script", around.cwd)
+        job.setdefault("warn_before_s", BEFORE_DEFAULT_S)
+
+
+def _path(given: Words, long: str, cwd: str) -> str:
+    name = given.text(long)
+    if not name.strip():
+        raise OptionError(given.spelling(long), name, "is not a file name", f"use e.g. --{long} save.sh")
+    return _checked_path(name if name.startswith("/") else f"{cwd.rstrip('/')}/{name}", given.spelling(long))
+
+
+def _future(given: Words, long: str, around: Surroundings) -> int:
+    option, text = given.spelling(long), given.text(long)
+    at_us = parse_moment(text, around.now_us, around.offset_s, option)
+    if at_us <= around.now_us:
+        raise OptionError(option, text, "has passed already", f"use e.g. --{long} now+2hours")
+    return at_us
 
 
 def _add_order(job: dict[str, Any], given: Words) -> None:
     if given.has("priority"):
         job["priority"] = _priority(given)
+    if given.has("nice"):
+        job["nice"] = _nice(given)
     if given.has("dependency"):
         conditions = parse_dependencies(given.text("dependency"), given.spelling("dependency"))
         job["dependencies"] = [
@@ -233,17 +192,6 @@ def _short_text(given: Words, long: str, default: str = "") -> str:
     return text
 
 
-def _count(given: Words, long: str) -> int:
-    """A positive number, or 0 when the option was not given."""
-    if not given.has(long):
-        return 0
-    text = given.text(long)
-    number = whole_number(text, 10)
-    if not 0 < number <= _COUNT_MAX:
-        raise OptionError(given.spelling(long), text, "is not a number from 1 on", f"use e.g. --{long} 4")
-    return number
-
-
 def _priority(given: Words) -> int:
     text = given.text("priority")
     number = whole_number(text, 10)
@@ -257,10 +205,17 @@ def _priority(given: Words) -> int:
     return number
 
 
-def _node_names(given: Words, long: str) -> list[str]:
-    if not given.has(long):
-        return []
-    return list(dict.fromkeys(expand(given.text(long), given.spelling(long))))
+def _nice(given: Words) -> int:
+    text = given.text("nice") or str(_NICE_DEFAULT)
+    number = whole_number(text.removeprefix("-").removeprefix("+"), 10)
+    if not 0 <= number <= _NICE_MAX:
+        raise OptionError(
+            given.spelling("nice"),
+            text,
+            f"is not a number from -{_NICE_MAX} to {_NICE_MAX}",
+            "use --nice=100",
+        )
+    return -number if text.startswith("-") else number
 
 
 def _checked_arguments(arguments: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from escli.options import IGNORED, OPTIONAL, REFUSED, Option
 
-EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun"
+EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun eswhy"
 _JOB = "What the job is"
 _RESOURCES = "What it needs"
 _WHEN = "When it runs"
@@ -15,7 +15,6 @@ _FILES = "Files and environment"
 _COMMAND = "This command"
 _CHOICE = "Which ones"
 _SHAPE = "What is shown"
-_LATER = "leave it out, or ask your site"
 
 ROWS: tuple[Option, ...] = (
     # ---- essubmit: the job ----
@@ -38,6 +37,9 @@ ROWS: tuple[Option, ...] = (
         example="-p short",
     ),
     Option("essubmit", "account", "A", "NAME", "account to charge", group=_JOB, example="-A physics"),
+    Option(
+        "essubmit", "qos", "q", "NAME", "class of service (your default one)", group=_JOB, example="-q urgent"
+    ),
     Option(
         "essubmit",
         "comment",
@@ -121,6 +123,69 @@ ROWS: tuple[Option, ...] = (
     Option(
         "essubmit", "exclude", "x", "NODES", "use none of these nodes", group=_RESOURCES, example="-x cn007"
     ),
+    Option(
+        "essubmit",
+        "gres",
+        "",
+        "LIST",
+        "resources on each node: NAME[:TYPE][:N],...",
+        group=_RESOURCES,
+        example="--gres gpu:a100:2",
+    ),
+    Option(
+        "essubmit",
+        "gpus",
+        "G",
+        "[TYPE:]N",
+        "GPUs of the whole job, shared out evenly over its nodes (with -N) or tasks",
+        group=_RESOURCES,
+        example="-G 8",
+    ),
+    Option(
+        "essubmit",
+        "gpus-per-node",
+        "",
+        "[TYPE:]N",
+        "GPUs on each node",
+        group=_RESOURCES,
+        example="--gpus-per-node 4",
+    ),
+    Option(
+        "essubmit",
+        "gpus-per-task",
+        "",
+        "[TYPE:]N",
+        "GPUs for each task",
+        group=_RESOURCES,
+        example="--gpus-per-task 1",
+    ),
+    Option(
+        "essubmit",
+        "constraint",
+        "C",
+        "EXPR",
+        "features its nodes must have: a&b, a|b, !a, brackets",
+        group=_RESOURCES,
+        example="-C 'a100&(ib|!old)'",
+    ),
+    Option(
+        "essubmit",
+        "licenses",
+        "L",
+        "LIST",
+        "licences of the whole job: NAME[:N],...",
+        group=_RESOURCES,
+        example="-L matlab:2",
+    ),
+    Option(
+        "essubmit",
+        "rset",
+        "",
+        "RSET",
+        "chunks instead of tasks: [N:]WORD=VALUE[:...][+...][,place=free|pack|scatter[:excl]]",
+        group=_RESOURCES,
+        example="--rset '8:ncpus=2:mem=10g+1:ncpus=16:gpus=2,place=scatter:excl'",
+    ),
     # ---- essubmit: time and order ----
     Option(
         "essubmit",
@@ -145,6 +210,61 @@ ROWS: tuple[Option, ...] = (
     ),
     Option(
         "essubmit", "priority", "", "N", "priority; higher comes first", group=_WHEN, example="--priority 100"
+    ),
+    Option(
+        "essubmit",
+        "nice",
+        "",
+        "[=N]",
+        "step back by so much (100); operators may go below 0",
+        group=_WHEN,
+        kind=OPTIONAL,
+        example="--nice=500",
+    ),
+    Option(
+        "essubmit",
+        "start-at",
+        "",
+        "WHEN",
+        "start exactly then or not at all",
+        group=_WHEN,
+        example="--start-at 08:00",
+    ),
+    Option(
+        "essubmit",
+        "deadline",
+        "",
+        "WHEN",
+        "the job must have ended by then",
+        group=_WHEN,
+        example="--deadline now+2days",
+    ),
+    Option(
+        "essubmit",
+        "reservation",
+        "",
+        "NAME",
+        "run inside this reservation",
+        group=_WHEN,
+        example="--reservation course",
+    ),
+    Option(
+        "essubmit",
+        "signal",
+        "",
+        "[B:]SIG[@S]",
+        "send this signal S seconds (60) before the time limit; B: to the batch shell alone",
+        group=_WHEN,
+        example="--signal B:USR1@120",
+    ),
+    Option(
+        "essubmit",
+        "warn-script",
+        "",
+        "FILE",
+        "run this beside the job at that time, on its first node",
+        group=_WHEN,
+        example="--warn-script save.sh",
     ),
     Option("essubmit", "hold", "H", "", "do not start before `esctl release`", group=_WHEN),
     Option("essubmit", "requeue", "", "", "may be started again when a node is lost", group=_WHEN),
@@ -210,16 +330,14 @@ ROWS: tuple[Option, ...] = (
     Option("essubmit", "mail-user", "", "USER", kind=IGNORED),
     Option("essubmit", "hint", "", "TYPE", kind=IGNORED),
     Option("essubmit", "profile", "", "TYPES", kind=IGNORED),
-    Option("essubmit", "gres", "", "LIST", _LATER, kind=REFUSED),
-    Option("essubmit", "gpus", "G", "N", _LATER, kind=REFUSED),
-    Option("essubmit", "gpus-per-node", "", "N", _LATER, kind=REFUSED),
-    Option("essubmit", "gpus-per-task", "", "N", _LATER, kind=REFUSED),
-    Option("essubmit", "constraint", "C", "LIST", "name nodes with --nodelist or --exclude", kind=REFUSED),
-    Option("essubmit", "qos", "q", "NAME", _LATER, kind=REFUSED),
-    Option("essubmit", "reservation", "", "NAME", _LATER, kind=REFUSED),
-    Option("essubmit", "licenses", "L", "LIST", _LATER, kind=REFUSED),
-    Option("essubmit", "signal", "", "SIGNAL", "the script gets SIGTERM before SIGKILL", kind=REFUSED),
-    Option("essubmit", "nice", "", "N", "use --priority", kind=REFUSED),
+    Option("essubmit", "gpus-per-socket", "", "N", "use --gpus-per-node", kind=REFUSED),
+    Option("essubmit", "cpus-per-gpu", "", "N", "use --gpus-per-task with --cpus-per-task", kind=REFUSED),
+    Option("essubmit", "mem-per-gpu", "", "SIZE", "use --mem, or chunks: --rset", kind=REFUSED),
+    Option(
+        "essubmit", "distribution", "m", "KIND", "tasks are dealt in blocks; see --rset place=", kind=REFUSED
+    ),
+    Option("essubmit", "spread-job", "", "", "use -N, or --rset with place=scatter", kind=REFUSED),
+    Option("essubmit", "contiguous", "", "", "jobs stay under one switch where they fit", kind=REFUSED),
     # ---- esrun ----
     Option("esrun", "ntasks", "n", "N", "number of tasks (the job's)", example="-n 16"),
     Option("esrun", "nodes", "N", "N", "number of nodes (the job's)", example="-N 4"),
@@ -263,12 +381,12 @@ ROWS: tuple[Option, ...] = (
         "format",
         "o",
         "FORMAT",
-        "columns: %i %P %j %u %t %T %M %l %D %C %m %R %r %S %V %e %Q %A %F %K %Z",
+        "columns: %i %P %j %u %t %T %M %l %D %C %m %R %r %S %Y %V %e %Q %A %F %K %Z",
         group=_SHAPE,
         example="-o '%.10i %.20j %t %M'",
     ),
     Option("esqueue", "long", "l", "", "more columns", group=_SHAPE),
-    Option("esqueue", "start", "", "", "when waiting jobs are planned to start", group=_SHAPE),
+    Option("esqueue", "start", "", "", "when and where waiting jobs are planned to start", group=_SHAPE),
     Option("esqueue", "array", "r", "", "one line for each waiting task of an array", group=_SHAPE),
     Option("esqueue", "watch", "i", "SECONDS", "show again and again", group=_SHAPE, example="--watch 2"),
     # ---- escancel ----
@@ -358,9 +476,29 @@ ROWS: tuple[Option, ...] = (
         "with `log export`: replace the names of users, jobs, nodes and files",
         group=_SHAPE,
     ),
+    Option(
+        "esctl",
+        "format",
+        "",
+        "FORMAT",
+        "with `plan`: table, chart or json",
+        group=_SHAPE,
+        example="--format chart",
+    ),
+    # ---- eswhy ----
+    Option(
+        "eswhy esctl",
+        "no-alternatives",
+        "",
+        "",
+        "only why, not what would let it start earlier (esctl: with `why`)",
+        group=_SHAPE,
+    ),
     # ---- several ----
     Option("esqueue esinfo esacct", "noheader", "h", "", "no header line", group=_SHAPE),
-    Option("essubmit esqueue escancel esinfo esacct esctl", "json", "", "", "print JSON", group=_COMMAND),
+    Option(
+        "essubmit esqueue escancel esinfo esacct esctl eswhy", "json", "", "", "print JSON", group=_COMMAND
+    ),
     Option(
         EVERY,
         "socket",

@@ -132,7 +132,7 @@ class Parser:
                     spelling, value, "is a value, but the option takes none", f"use --{row.long}"
                 )
             self._put(row, "", spelling, found)
-        elif equals or row.kind == OPTIONAL:
+        elif equals or row.kind == OPTIONAL or (row.kind == REFUSED and not row.metavar):
             self._put(row, value, spelling, found)
         else:
             self._put(row, self._next(row, spelling, pending), spelling, found)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from eslurm.core.resources import bits
-from eslurm.core.resources.ledger import Ledger, LedgerError, Overdue
+from eslurm.core.resources.ledger import Ledger, LedgerError
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.vector import Vector, fits
 
@@ -52,15 +52,6 @@ class LedgerMachine(RuleBasedStateMachine):
         index, asked, until = self.holds.pop(chosen)
         self.ledger.give_back(NUMBERS[index], asked, until)
 
-    @rule(data=st.data(), new_until=ends)
-    def extend(self, data: st.DataObject, new_until: int) -> None:
-        if not self.holds:
-            return
-        chosen = data.draw(st.integers(0, len(self.holds) - 1))
-        index, asked, until = self.holds[chosen]
-        self.ledger.extend(NUMBERS[index], asked, until, new_until)
-        self.holds[chosen] = (index, asked, new_until)
-
     @rule(index=node_indexes, asked=amounts)
     def refuse_to_give_back_what_is_not_held(self, index: int, asked: tuple[int, int]) -> None:
         with pytest.raises(LedgerError, match="holds no"):
@@ -85,26 +76,6 @@ class LedgerMachine(RuleBasedStateMachine):
         assert bits.all_positions(self.ledger.fitting(asked)) == expected
         for index, number in enumerate(NUMBERS):
             assert self.ledger.fits_on(number, asked) == (index in expected and index in self.usable)
-
-    @rule(now=st.integers(0, 20), ahead=st.integers(0, 20), grace=st.integers(1, 10))
-    def look_ahead(self, now: int, ahead: int, grace: int) -> None:
-        overdue = Overdue(now, grace)
-        slices = self.ledger.ahead(now + ahead, overdue)
-        try:
-            next(slices)
-            raise AssertionError("so few nodes are one slice")
-        except StopIteration as finished:
-            later: Ledger = finished.value
-        for index in range(len(TOTALS)):
-            cores, memory = self.free(index)
-            for held, (c, m), until in self.holds:
-                end = until if until > now else now + grace
-                if held == index and end <= now + ahead:
-                    cores, memory = cores + c, memory + m
-            assert later.free_on(index) == (cores, memory)
-            idle = (cores, memory) == (*TOTALS[index], 0)[:2]
-            assert bool((later.idle >> index) & 1) == idle
-            assert bool((later.open >> index) & 1) == (cores > 0 and index in self.usable)
 
     @invariant()
     def agrees(self) -> None:

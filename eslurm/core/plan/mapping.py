@@ -1,28 +1,30 @@
 """From a need to nodes: which, how many tasks on each, and the amounts they take.
 
-Only here is decided what fits (C-27 mapping); "now", "at that later instant" and "ever" are the
-same function asked of different ledgers. It is monotone: what fits still fits when more is
-free. Spans come in the cluster's node order, and the same input gives the same nodes.
+Only here is decided what fits (C-33, C-34); "now", "at that later instant" and "ever" are the same function asked of
+different rooms: `choose(room, need)`. For jobs of one part, packed and scattered ones it is exact and monotone: what fits
+still fits when more is free. Several kinds of chunks that may share nodes are mapped greedily, the expensive ones first
+onto the cheapest nodes; no chunk is ever split. Nodes are taken in the topology's order, and a job that fits under one
+switch stays under one (`switches`). Spans come in that order, and the same input gives the same nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from eslurm.core.plan.need import Need
+from eslurm.core.plan import chunks, switches
+from eslurm.core.plan.capacity import capacities, fitting
+from eslurm.core.plan.need import Need, Part
+from eslurm.core.plan.room import Chosen, Room
 from eslurm.core.resources import bits
-from eslurm.core.resources.ledger import NODES_PER_SLICE, Ledger
+from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.resources.vector import Vector
+from eslurm.core.resources.vector import Vector, add, aligned, fits, padded, scale
 
 UNBOUNDED: Final = 1 << 30
-
-Shares: TypeAlias = list[tuple[int, int]]
-"""(position, tasks) in ascending order of position."""
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -34,11 +36,15 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A decision to start a job now, on these nodes. Fields are only ever appended."""
+    """A decision to start a job now, on these nodes. Fields are only ever appended.
+
+    `wide` is what it takes of the resources that belong to no node.
+    """
 
     job_id: int
     spans: tuple[Span, ...]
     until_us: int
+    wide: Vector = ()
 
 
 def end_of(start_us: int, time_limit_us: int) -> int:
@@ -48,112 +54,168 @@ def end_of(start_us: int, time_limit_us: int) -> int:
 
 def revalidate(placement: Placement, ledger: Ledger) -> bool:
     """Whether a placement planned on an older generation can still be carried out."""
+    if placement.wide and not fits(placement.wide, ledger.wide_free):
+        return False
     return all(ledger.fits_on(span.node, span.amounts) for span in placement.spans)
 
 
-def place(ledger: Ledger, need: Need) -> tuple[Span, ...] | None:
-    """Spans for the whole job on what is free in `ledger`, or None when it does not fit."""
-    shares = choose(ledger, need)
-    return _spans(ledger.topology, need, shares) if shares is not None else None
+def place(room: Room, need: Need) -> tuple[Span, ...] | None:
+    """Spans for the whole job on what is free in `room`, or None when it does not fit."""
+    chosen = choose(room, need)
+    return spans_of(room.topology, need, chosen) if chosen is not None else None
 
 
-def choose(ledger: Ledger, need: Need) -> Shares | None:
-    """Nodes and tasks for the whole job on what is free in `ledger`, or None when it does not fit."""
-    candidates = need.allowed & ledger.open
+def choose(room: Room, need: Need) -> Chosen | None:
+    """Nodes, amounts and tasks for the whole job on what is free in `room`, or None when it does not fit."""
+    candidates = need.allowed & room.usable
     if need.exclusive:
-        candidates &= ledger.idle
+        candidates &= room.idle
     if need.include & ~candidates or not candidates:
         return None
-    if need.nodes_min == 0:
-        return _on_few_nodes(ledger, need, candidates)
-    return _on_many_nodes(ledger, need, candidates)
-
-
-def spans_in_slices(
-    topology: Topology, need: Need, shares: Shares
-) -> Generator[None, None, tuple[Span, ...]]:
-    """The spans of chosen shares; yields between slices of a large job."""
-    if len(shares) <= NODES_PER_SLICE:
-        return _spans(topology, need, shares)
-    spans: list[Span] = []
-    for start in range(0, len(shares), NODES_PER_SLICE):
-        spans += _spans(topology, need, shares[start : start + NODES_PER_SLICE])
-        yield
-    return tuple(spans)
-
-
-def capacities(ledger: Ledger, need: Need, candidates: int) -> dict[int, int]:
-    """Sets of candidate positions by how many tasks they can take; those that take none are left out."""
-    found: dict[int, int] = {}
-    for free, inside in ledger.groups(need.unit[0], candidates):
-        capacity = need.capacity(free)
-        if capacity:
-            found[capacity] = found.get(capacity, 0) | inside
-    return found
-
-
-def _on_few_nodes(ledger: Ledger, need: Need, candidates: int) -> Shares | None:
-    one_node = not need.include and not (need.tasks_cap and need.tasks > need.tasks_cap)
-    if one_node:
-        whole = ledger.fitting(need.amounts(need.tasks)) & candidates
-        if whole:
-            return [(bits.lowest(whole), need.tasks)]
-    by_capacity = capacities(ledger, need, candidates)
-    bound = need.nodes_max or UNBOUNDED
-    chosen = _widest(by_capacity, need.include, need.tasks, 0, bound)
-    return _filled(chosen, need.tasks) if chosen is not None else None
-
-
-def _on_many_nodes(ledger: Ledger, need: Need, candidates: int) -> Shares | None:
-    by_capacity = capacities(ledger, need, candidates)
-    eligible = _at_least(by_capacity, 1)
-    # One task with several nodes means that tasks were not counted: the width alone was asked for.
-    widest = need.nodes_max if need.tasks == 1 else min(need.nodes_max, max(need.nodes_min, need.tasks))
-    count = min(widest, eligible.bit_count())
-    if count < need.nodes_min or need.include & ~eligible or need.include.bit_count() > count:
+    if need.wide and not fits(need.wide, room.wide_free):
         return None
-    even = _evenly(by_capacity, need, count)
+    chosen = _choose_within(room, need, candidates)
+    if chosen is None or len(chosen) < 2 or need.include or not room.topology.switches:
+        return chosen
+    if len(need.parts) == 1:
+        # Nodes that take no task say nothing about how much room there is under a switch.
+        candidates = fitting(room, need.parts[0], need.parts[0].amounts(1), candidates)
+    return switches.gathered(
+        room.topology,
+        candidates,
+        chosen,
+        _keeps_width(need),
+        lambda within: _choose_within(room, need, within),
+    )
+
+
+def spans_of(topology: Topology, need: Need, chosen: Chosen) -> tuple[Span, ...]:
+    """What was chosen, by node numbers; a job that shares its nodes with no other gets all they have."""
+    numbers = topology.numbers
+    if need.exclusive:
+        totals = topology.totals
+        return tuple([Span(numbers[position], totals[position], tasks) for position, _, tasks in chosen])
+    return tuple([Span(numbers[position], amounts, tasks) for position, amounts, tasks in chosen])
+
+
+def satisfies(topology: Topology, need: Need, spans: Sequence[Span], wide: Vector, times: int = 1) -> bool:
+    """Whether nodes that were chosen under another configuration, for so many `times` a job, are what it would get now."""
+    width = len(topology.totals[0]) if topology.totals else 0
+    taken = 0
+    total: Vector = (0,) * width
+    part = need.parts[0]
+    for span in spans:
+        position = topology.positions.get(span.node)
+        amounts = padded(span.amounts, width)
+        if position is None:
+            return False
+        if need.exclusive:
+            expected = topology.totals[position]
+        elif len(need.parts) > 1:
+            expected = amounts
+        elif times > 1:
+            expected = scale(part.amounts(1), span.tasks)
+        else:
+            expected = part.amounts(span.tasks)
+        if amounts != expected:
+            return False
+        taken |= 1 << position
+        total = add(total, amounts)
+    if len(need.parts) > 1 and not need.exclusive and total != need.floor:
+        return False
+    asked = scale(need.wide, times)
+    return not taken & ~need.allowed and not need.include & ~taken and aligned(wide, len(asked)) == asked
+
+
+def _keeps_width(need: Need) -> bool:
+    """Whether staying under one switch must not cost the job nodes: it asked for as many as there are."""
+    part = need.parts[0]
+    return part.nodes_max > part.nodes_min > 0
+
+
+def _choose_within(room: Room, need: Need, candidates: int) -> Chosen | None:
+    if len(need.parts) > 1:
+        return chunks.choose(room, need, candidates)
+    part = need.parts[0]
+    if part.nodes_min == 0:
+        return _on_few_nodes(room, part, need.include, candidates)
+    return _on_many_nodes(room, part, need.include, candidates)
+
+
+def _on_few_nodes(room: Room, part: Part, include: int, candidates: int) -> Chosen | None:
+    tasks, bound = part.tasks, part.nodes_max or UNBOUNDED
+    if not part.most or part.nodes_floor > bound:
+        return None
+    if not include:
+        # All nodes as full as a node can be is the fewest there can be: one look when that many are free.
+        count = part.nodes_floor
+        full = fitting(room, part, part.amounts(part.most), candidates)
+        if count == 1:
+            if full:
+                return [(bits.lowest(full), part.amounts(tasks), tasks)]
+        elif full.bit_count() >= count:
+            chosen = bits.first_positions(full, count)
+            return _with_amounts(part, _filled([(position, part.most) for position in chosen], tasks))
+    found = _widest(capacities(room, part, candidates), include, tasks, 0, bound)
+    return _with_amounts(part, _filled(found, tasks)) if found is not None else None
+
+
+def _on_many_nodes(room: Room, part: Part, include: int, candidates: int) -> Chosen | None:
+    eligible = fitting(room, part, part.amounts(1), candidates)
+    tasks = part.tasks
+    # One task with several nodes means that tasks were not counted: the width alone was asked for.
+    widest = part.nodes_max if tasks == 1 else min(part.nodes_max, max(part.nodes_min, tasks))
+    count = min(widest, eligible.bit_count())
+    if count < part.nodes_min or include & ~eligible or include.bit_count() > count:
+        return None
+    even = _evenly(room, part, include, eligible, count)
     if even is not None:
-        return even
-    chosen = _widest(by_capacity, need.include, need.tasks, count, count)
-    return _levelled(chosen, need.tasks) if chosen is not None else None
+        return _with_amounts(part, even)
+    found = _widest(capacities(room, part, candidates), include, tasks, count, count)
+    return _with_amounts(part, _levelled(found, tasks)) if found is not None else None
 
 
-def _evenly(by_capacity: dict[int, int], need: Need, count: int) -> Shares | None:
+def _with_amounts(part: Part, shares: list[tuple[int, int]]) -> Chosen:
+    # Few different shares, many nodes: the amounts of equal shares are one object.
+    amounts = {tasks: part.amounts(tasks) for tasks in {tasks for _, tasks in shares}}
+    return [(position, amounts[tasks], tasks) for position, tasks in shares]
+
+
+def _evenly(room: Room, part: Part, include: int, eligible: int, count: int) -> list[tuple[int, int]] | None:
     """Block distribution: equal shares, the first `tasks % count` nodes take one more."""
-    share, more = divmod(need.tasks, count)
-    enough = _at_least(by_capacity, max(share, 1))
-    if need.include:
-        roomy = _at_least(by_capacity, share + 1) if more else enough
-        if need.include & ~roomy:
+    share, more = divmod(part.tasks, count)
+    if share + (more > 0) > max(part.most, 1):
+        return None
+    enough = fitting(room, part, part.amounts(share), eligible) if share > 1 else eligible
+    roomy = enough
+    if more and share:
+        roomy = fitting(room, part, part.amounts(share + 1), enough)
+    if include:
+        if include & ~roomy:
             return None
-        others = bits.lowest_part(roomy & ~need.include, count - need.include.bit_count())
-        chosen = bits.first_positions(need.include | others, count)
-        if len(chosen) < count:
-            return None
-    elif more:
-        chosen = bits.first_positions(_at_least(by_capacity, share + 1), more)
+        others = bits.lowest_part(roomy & ~include, count - include.bit_count())
+        chosen = bits.first_positions(include | others, count)
+    elif roomy is not enough:
+        chosen = bits.first_positions(roomy, more)
         if len(chosen) < more:
             return None
         behind = enough >> (chosen[-1] + 1) << (chosen[-1] + 1)
         chosen += bits.first_positions(behind, count - more)
-        if len(chosen) < count:
-            return None
     else:
         chosen = bits.first_positions(enough, count)
-        if len(chosen) < count:
-            return None
+    if len(chosen) < count:
+        return None
     return [(position, share + 1 if index < more else share) for index, position in enumerate(chosen)]
 
 
 def _widest(
     by_capacity: dict[int, int], include: int, tasks: int, nodes_min: int, nodes_max: int
-) -> Shares | None:
+) -> list[tuple[int, int]] | None:
     """The nodes with the most room until `tasks` fit and `nodes_min` is reached: (position, capacity).
 
     Equal ones come in node order. None when `nodes_max` nodes are not enough.
     """
-    chosen: Shares = []
+    chosen: list[tuple[int, int]] = []
     room = 0
     if include:
         for capacity, mask in by_capacity.items():
@@ -175,9 +237,9 @@ def _widest(
     return chosen
 
 
-def _filled(chosen: Shares, tasks: int) -> Shares:
+def _filled(chosen: list[tuple[int, int]], tasks: int) -> list[tuple[int, int]]:
     """Fills node after node, leaving one task for each node that follows while there are enough."""
-    shares: Shares = []
+    shares: list[tuple[int, int]] = []
     left = tasks
     for index, (position, capacity) in enumerate(chosen):
         behind = len(chosen) - index - 1
@@ -187,7 +249,7 @@ def _filled(chosen: Shares, tasks: int) -> Shares:
     return shares
 
 
-def _levelled(chosen: Shares, tasks: int) -> Shares:
+def _levelled(chosen: list[tuple[int, int]], tasks: int) -> list[tuple[int, int]]:
     """As even as the nodes' room allows: a level that every node reaches or is full below."""
     level, left, open_nodes = 0, tasks, len(chosen)
     for capacity in sorted(capacity for _, capacity in chosen):
@@ -197,27 +259,10 @@ def _levelled(chosen: Shares, tasks: int) -> Shares:
         level, left, open_nodes = capacity, left - rise, open_nodes - 1
     if open_nodes:
         level, left = level + left // open_nodes, left % open_nodes
-    shares: Shares = []
+    shares: list[tuple[int, int]] = []
     for position, capacity in chosen:
         share = min(capacity, level)
         if left and capacity > level:
             share, left = share + 1, left - 1
         shares.append((position, share))
     return shares
-
-
-def _at_least(by_capacity: dict[int, int], tasks: int) -> int:
-    found = 0
-    for capacity, mask in by_capacity.items():
-        if capacity >= tasks:
-            found |= mask
-    return found
-
-
-def _spans(topology: Topology, need: Need, shares: Shares) -> tuple[Span, ...]:
-    numbers, totals = topology.numbers, topology.totals
-    if need.exclusive:
-        return tuple(Span(numbers[position], totals[position], tasks) for position, tasks in shares)
-    # Few different shares, many nodes: the amounts of equal shares are one object.
-    amounts = {tasks: need.amounts(tasks) for _, tasks in shares}
-    return tuple(Span(numbers[position], amounts[tasks], tasks) for position, tasks in shares)

@@ -7,6 +7,10 @@ the first node in the cluster's order; that is what makes "first node that fits"
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+FEW: Final = 256
+_NEAR: Final = (1 << 2 * FEW) - 1
 
 
 def mask_of(positions: Iterable[int], size: int) -> int:
@@ -24,13 +28,20 @@ def lowest(mask: int) -> int:
 
 def first_positions(mask: int, count: int) -> list[int]:
     """The first `count` positions in ascending order, or all of them when there are fewer."""
-    # Clearing the lowest bit again and again copies the whole integer each time; searching its
-    # text once is linear.
+    # Clearing the lowest bit again and again copies the whole integer each time; searching the
+    # text of the part that has enough is linear.
+    offset = 0
+    if count <= FEW and mask:
+        offset = lowest(mask)
+        mask >>= offset
+        near = mask & _NEAR
+        if near.bit_count() >= count:
+            mask = near
     text = bin(mask)[:1:-1]
     found: list[int] = []
     position = text.find("1")
     while position >= 0 and len(found) < count:
-        found.append(position)
+        found.append(position + offset)
         position = text.find("1", position + 1)
     return found
 

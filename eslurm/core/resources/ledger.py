@@ -4,18 +4,19 @@ The cluster keeps one `Ledger` and changes it with every allocation (`hold`) and
 (`give_back`); a planner works on a `fork`. Nodes with equal free amounts share one set, so
 "which nodes fit this" looks at the few different amounts, not at the nodes. Invariant: per
 node, free + held = total and no entry of either is below zero; a change that would break this
-raises `LedgerError` and leaves the ledger as it was.
+raises `LedgerError` and leaves the ledger as it was. What belongs to no node (licences) is counted beside the nodes;
+there may be less of it than is held, when the site was given fewer: then nothing of it is free.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from eslurm.core.resources.nodes import Topology, grouped
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.resources.vector import CORES, Vector, add, fits, is_negative, padded, subtract
+from eslurm.core.resources.vector import CORES, Vector, add, aligned, fits, is_negative, subtract
 
 Hold: TypeAlias = tuple[int, Vector]
 """(until_us, amounts) on one node."""
@@ -30,7 +31,7 @@ class LedgerError(ValueError):
 class Ledger:
     """Free amounts per node, indexed for "first node that fits"."""
 
-    __slots__ = ("_free", "_full", "_holds", "_idle", "_levels", "_usable", "topology")
+    __slots__ = ("_free", "_full", "_holds", "_idle", "_levels", "_usable", "_wide", "topology")
 
     def __init__(self, topology: Topology) -> None:
         """All nodes of the topology, nothing held."""
@@ -42,6 +43,7 @@ class Ledger:
         self._usable = topology.usable
         self._full = _union(self._levels.get(0, {}))
         self._idle = topology.everything
+        self._wide = topology.wide_totals
 
     def fork(self) -> Ledger:
         """An independent ledger with the same contents; costs copying two lists of pointers."""
@@ -53,6 +55,7 @@ class Ledger:
         other._usable = self._usable
         other._full = self._full
         other._idle = self._idle
+        other._wide = self._wide
         return other
 
     def emptied(self) -> Ledger:
@@ -67,7 +70,7 @@ class Ledger:
         """Takes `amounts` on node number `node`, expected back at `until_us` at the latest."""
         position = self._position(node)
         old = self._free[position]
-        amounts = padded(amounts, len(old))
+        amounts = aligned(amounts, len(old))
         new = subtract(old, amounts)
         if is_negative(new) or is_negative(amounts):
             name = self.topology.names[position]
@@ -81,7 +84,7 @@ class Ledger:
         """Ends a hold made with the very same arguments."""
         position = self._position(node)
         old = self._free[position]
-        amounts = padded(amounts, len(old))
+        amounts = aligned(amounts, len(old))
         holds = self._holds[position]
         index = bisect_left(holds, (until_us, amounts))
         if index == len(holds) or holds[index] != (until_us, amounts):
@@ -90,20 +93,18 @@ class Ledger:
         self._holds[position] = holds[:index] + holds[index + 1 :]
         self._move(position, add(old, amounts))
 
-    def extend(self, node: int, amounts: Vector, until_us: int, new_until_us: int) -> None:
-        """Moves the end of a hold, for a changed time limit (C-40)."""
-        self.give_back(node, amounts, until_us)
-        self.hold(node, amounts, new_until_us)
+    def hold_wide(self, amounts: Vector) -> None:
+        """Takes of the resources that belong to no node."""
+        self._wide = subtract(self._wide, aligned(amounts, len(self._wide)))
+
+    def give_back_wide(self, amounts: Vector) -> None:
+        """Ends a hold made with the same amounts."""
+        self._wide = add(self._wide, aligned(amounts, len(self._wide)))
 
     def set_usable(self, node: int, usable: bool) -> None:
         """Whether new work may be placed on the node; what it holds stays held."""
         bit = 1 << self._position(node)
         self._usable = self._usable | bit if usable else self._usable & ~bit
-
-    def restrict(self, position: int, amounts: Vector) -> None:
-        """Shows exactly `amounts` as free at a position of a *view*: a fork used to ask, not to account."""
-        if self._free[position] != amounts:
-            self._move(position, amounts)
 
     # Reading
 
@@ -121,6 +122,12 @@ class Ledger:
     def idle(self) -> int:
         """Positions on which nothing is held, usable or not."""
         return self._idle
+
+    @property
+    def wide_free(self) -> Vector:
+        """What is free of the resources that belong to no node: nothing where more is held than there is."""
+        wide = self._wide
+        return tuple([max(0, free) for free in wide]) if is_negative(wide) else wide
 
     def free(self, node: int) -> Vector:
         """What is free on node number `node`."""
@@ -160,37 +167,6 @@ class Ledger:
                     inside = mask & within
                     if inside:
                         yield free, inside
-
-    def free_at(self, position: int, at_us: int, overdue: Overdue) -> Vector:
-        """What will be free at a position if everything ends when it is expected to."""
-        free = self._free[position]
-        for until_us, amounts in self._holds[position]:
-            if until_us > at_us:
-                break
-            if overdue.end_of(until_us) <= at_us:
-                free = add(free, amounts)
-        return free
-
-    def ahead(self, at_us: int, overdue: Overdue) -> Generator[None, None, Ledger]:
-        """The ledger as it will be at a later instant; a view to ask. Yields between slices of nodes."""
-        other = Ledger.__new__(Ledger)
-        other.topology = self.topology
-        other._holds = self._holds
-        other._usable = self._usable
-        free: list[Vector] = []
-        for position in range(self.topology.size):
-            free.append(self.free_at(position, at_us, overdue))
-            if position % NODES_PER_SLICE == NODES_PER_SLICE - 1:
-                yield
-        other._free = free
-        other._levels = grouped(free)
-        other._full = _union(other._levels.get(0, {}))
-        other._idle = 0
-        for cores, group in self.topology.groups.items():
-            reached = other._levels.get(cores, {})
-            for total, mask in group.items():
-                other._idle |= mask & reached.get(total, 0)
-        return other
 
     def check(self) -> None:
         """Raises `LedgerError` unless free + held = total everywhere and the index agrees."""
@@ -243,24 +219,6 @@ class Ledger:
         total = self.topology.totals[position]
         if new == total or old == total:
             self._idle ^= bit
-
-
-class Overdue:
-    """How to read a hold whose end has passed without its confirmation.
-
-    It is still held; it is expected back `grace_us` from now, so that a promise built on it
-    keeps moving on instead of lying in the past.
-    """
-
-    __slots__ = ("expected_us", "now_us")
-
-    def __init__(self, now_us: int, grace_us: int) -> None:
-        self.now_us = now_us
-        self.expected_us = now_us + grace_us
-
-    def end_of(self, until_us: int) -> int:
-        """The expected end of a hold."""
-        return until_us if until_us > self.now_us else self.expected_us
 
 
 def _union(group: dict[Vector, int]) -> int:

@@ -1,24 +1,30 @@
-"""The nodes as the planner sees them: a fixed order, totals, names and partitions.
+"""The nodes as the planner sees them: a fixed order, what each has, and every set of nodes that has a name.
 
-A `Topology` is immutable and built once per configuration. The order of its nodes is the
-cluster's own (closeness in the network); a node's *position* in that order is what the sets of
-`bits` hold, its *number* is its identity everywhere else.
+A `Topology` is immutable and built once per configuration. A node's *position* in its order is what the sets of `bits`
+hold, its *number* is its identity everywhere else. The order is the one in which nodes are taken: `plan.topology.arranged`
+puts cheap nodes first, then neighbours in the switch tree beside each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
-from eslurm.core.resources import bits
-from eslurm.core.resources.vector import WIDTH, Vector, padded
+from eslurm.core.config import NodeRule, Resource, Switch
+from eslurm.core.resources import bits, features
+from eslurm.core.resources.vector import RESOURCES, WIDTH, Vector, padded
+
+CLASSES_MAX: Final = 64
+"""Kinds of nodes that are told apart when a request is compiled; beyond, the largest of each resource stands for all."""
 
 
 class NodeView(msgspec.Struct, frozen=True):
     """One node: its identity, what it has, and whether new work may be placed on it now.
 
-    What is free on it is the ledger's knowledge, not a field that could disagree with it.
+    What is free on it is the ledger's knowledge, not a field that could disagree with it. `device_type` is also the
+    feature `gpu:TYPE`; of `cores_for_devices` cores only jobs with a device see anything (C-44).
     """
 
     number: int
@@ -26,28 +32,56 @@ class NodeView(msgspec.Struct, frozen=True):
     total: Vector
     usable: bool = True
     partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    weight: int = 0
+    cores_for_devices: int = 0
+    device_type: str = ""
 
 
 class Topology:
-    """Looks up nodes by position, number, name and partition. Raises `ValueError` on duplicates."""
+    """Looks up nodes by position, number, name, partition, feature and switch. Raises `ValueError` on duplicates.
+
+    `resources` are the names of the vectors' entries, `devices` the indexes of those whose items are numbered; `wide`
+    names the resources that belong to no node, `wide_totals` how many there are. `switches` are sets of positions, level
+    by level, the lowest first. `kept` are (cores, positions) kept for jobs with devices, `rules` who may use which nodes.
+    `classes` are (total, positions) of equal nodes, `weights` what the administrator added to a position's cost.
+    """
 
     __slots__ = (
+        "classes",
+        "devices",
         "everything",
+        "features",
         "groups",
+        "kept",
         "names",
         "numbers",
         "partitions",
         "positions",
         "positions_by_name",
+        "resources",
+        "rules",
         "size",
+        "switches",
         "totals",
         "usable",
+        "weights",
+        "wide",
+        "wide_totals",
     )
 
-    def __init__(self, nodes: Iterable[NodeView]) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[NodeView],
+        *,
+        resources: Iterable[Resource] = (),
+        switches: Iterable[Switch] = (),
+        rules: Iterable[NodeRule] = (),
+    ) -> None:
         ordered = tuple(nodes)
+        self._read_resources(tuple(resources))
         width = max((len(node.total) for node in ordered), default=WIDTH)
-        width = max(width, WIDTH)
+        width = max(width, len(self.resources))
         self.size = len(ordered)
         self.numbers = tuple(node.number for node in ordered)
         self.names = tuple(node.name for node in ordered)
@@ -62,11 +96,79 @@ class Topology:
         self.everything = (1 << self.size) - 1
         self.usable = bits.mask_of((p for p, node in enumerate(ordered) if node.usable), self.size)
         self.groups = grouped(self.totals)
+        self.classes = self._classes(width)
+        self.partitions = self._masks(node.partitions for node in ordered)
+        self.features = self._masks(_features_of(node) for node in ordered)
+        by_cores = self._masks(
+            (str(node.cores_for_devices),) if node.cores_for_devices else () for node in ordered
+        )
+        self.kept = tuple((int(cores), mask) for cores, mask in by_cores.items())
+        self.weights = {position: node.weight for position, node in enumerate(ordered) if node.weight}
+        self.rules = tuple((self.mask_of_names(rule.nodes), rule) for rule in rules)
+        self.switches = self._levels(tuple(switches))
+
+    def _read_resources(self, resources: tuple[Resource, ...]) -> None:
+        of_nodes = tuple(resource for resource in resources if not resource.wide_total)
+        wide = tuple(resource for resource in resources if resource.wide_total)
+        self.resources = (*RESOURCES, *(resource.name for resource in of_nodes))
+        self.devices = tuple(WIDTH + index for index, resource in enumerate(of_nodes) if resource.devices)
+        self.wide = tuple(resource.name for resource in wide)
+        self.wide_totals = tuple(resource.wide_total for resource in wide)
+
+    def _classes(self, width: int) -> tuple[tuple[Vector, int], ...]:
+        found = tuple((total, mask) for group in self.groups.values() for total, mask in group.items())
+        if len(found) <= CLASSES_MAX:
+            return found
+        largest = tuple(max(total[index] for total, _ in found) for index in range(width))
+        return ((largest, self.everything),)
+
+    def _masks(self, names: Iterable[Iterable[str]]) -> dict[str, int]:
         members: dict[str, list[int]] = {}
-        for position, node in enumerate(ordered):
-            for partition in node.partitions:
-                members.setdefault(partition, []).append(position)
-        self.partitions = {name: bits.mask_of(inside, self.size) for name, inside in members.items()}
+        for position, inside in enumerate(names):
+            for name in inside:
+                members.setdefault(name, []).append(position)
+        return {name: bits.mask_of(inside, self.size) for name, inside in members.items()}
+
+    def _levels(self, switches: tuple[Switch, ...]) -> tuple[tuple[int, ...], ...]:
+        """Switches by height; one whose parts are not known yet waits for them, so a cycle is left out."""
+        known: dict[str, tuple[int, int]] = {}
+        waiting = list(switches)
+        while True:
+            ready = [switch for switch in waiting if all(name in known for name in switch.switches)]
+            if not ready:
+                break
+            waiting = [switch for switch in waiting if switch not in ready]
+            for switch in ready:
+                below = [known[name] for name in switch.switches]
+                mask = self.mask_of_names(switch.nodes)
+                for _, inside in below:
+                    mask |= inside
+                known[switch.name] = (1 + max((height for height, _ in below), default=-1), mask)
+        levels: dict[int, list[int]] = {}
+        for height, mask in known.values():
+            if mask:
+                levels.setdefault(height, []).append(mask)
+        return tuple(tuple(levels[height]) for height in sorted(levels))
+
+    def features_on(self, position: int) -> tuple[str, ...]:
+        """The features of a node."""
+        return tuple(word for word, mask in self.features.items() if (mask >> position) & 1)
+
+    def mask_of_feature(self, word: str) -> int:
+        """The nodes with a feature; `host=NAME` is the node of that name."""
+        found = self.features.get(word, 0)
+        if not found and word.startswith("host="):
+            return self.mask_of_names((word.removeprefix("host="),))
+        return found
+
+    def mask_of_constraint(self, text: str) -> int:
+        """The nodes on which an expression over features is true; all for an empty one, none for one that is none."""
+        if not text:
+            return self.everything
+        try:
+            return features.evaluate(text, self.mask_of_feature, self.everything)
+        except features.FeatureError:
+            return 0
 
     def mask_of_numbers(self, numbers: Iterable[int]) -> int:
         """The set of the given node numbers; numbers that no longer exist are left out."""
@@ -92,3 +194,8 @@ def grouped(amounts: Iterable[Vector]) -> dict[int, dict[Vector, int]]:
         mask = bits.mask_of(positions, size) if len(positions) > 1 else 1 << positions[0]
         levels.setdefault(vector[0], {})[vector] = mask
     return levels
+
+
+def _features_of(node: NodeView) -> tuple[str, ...]:
+    typed = f"gpu:{node.device_type}"
+    return (*node.features, typed) if node.device_type and typed not in node.features else node.features

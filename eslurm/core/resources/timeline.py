@@ -3,19 +3,24 @@
 A timeline is a step function kept in canonical form: instants strictly ascending, neighbouring
 values differ, nothing stored where nothing is used. Invariants: used + free = total at every
 instant and neither is below zero; an operation that would break this raises `TimelineError` and
-leaves the timeline as it was. Times are integer microseconds, slots are half open
+leaves the timeline as it was. Of the total a *defect* may be out of service: what is used stays
+used, but only `available` = total - defect counts for what is free. Times are integer microseconds, slots are half open
 [start_us, stop_us), and `INFINITY_US` as a stop means for ever.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, compress
 from typing import Final
 
 import msgspec
 
 INFINITY_US: Final = (1 << 63) - 1
+
+MIN_GAP_US: Final = 1_000_000
+"""minDist: free gaps that are no longer than this are not worth a slot (C-24)."""
 
 
 class Slot(msgspec.Struct, frozen=True, array_like=True):
@@ -33,12 +38,15 @@ class TimelineError(ValueError):
 class Timeline:
     """The use of one resource over time. `at` and `used` describe the steps, see the module."""
 
-    __slots__ = ("_at", "_used", "total")
+    __slots__ = ("_at", "_used", "defect", "total")
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, defect: int = 0) -> None:
         if total < 0:
             raise ValueError(f"a timeline's total must not be negative: {total}")
+        if not 0 <= defect <= total:
+            raise ValueError(f"a timeline's defect must be within its total of {total}: {defect}")
         self.total = total
+        self.defect = defect
         self._at: list[int] = []
         self._used: list[int] = []
 
@@ -63,9 +71,22 @@ class Timeline:
             result._used.append(used)
         return result
 
+    @classmethod
+    def from_changes(cls, total: int, at_us: Sequence[int], changes: Sequence[int]) -> Timeline:
+        """From how much the use changes at ascending instants, where it does."""
+        if len(at_us) != len(changes):
+            raise ValueError(f"{len(at_us)} instants do not go with {len(changes)} changes")
+        result = cls(total)
+        result._at = list(compress(at_us, changes))
+        result._used = list(accumulate(filter(None, changes)))
+        if result._used:
+            _check_range(min(result._used), total)
+            _check_range(max(result._used), total)
+        return result
+
     def copy(self) -> Timeline:
         """An independent timeline of the same steps."""
-        result = Timeline(self.total)
+        result = Timeline(self.total, self.defect)
         result._at = self._at.copy()
         result._used = self._used.copy()
         return result
@@ -73,14 +94,20 @@ class Timeline:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Timeline):
             return NotImplemented
-        return self.total == other.total and self._at == other._at and self._used == other._used
+        mine = (self.total, self.defect, self._at, self._used)
+        return mine == (other.total, other.defect, other._at, other._used)
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __repr__(self) -> str:
-        return f"Timeline({self.total}, {list(self.slots())})"
+        return f"Timeline({self.total}, {self.defect}, {list(self.slots())})"
 
     # Reading
+
+    @property
+    def available(self) -> int:
+        """Items in service (avl): maxAvl - defect."""
+        return self.total - self.defect
 
     def slots(self) -> tuple[Slot, ...]:
         """The stored slots: ascending, every one with something used."""
@@ -91,22 +118,22 @@ class Timeline:
             if used
         )
 
-    def instants(self, after_us: int) -> list[int]:
-        """The instants later than `after_us` at which the use changes."""
-        return self._at[bisect_right(self._at, after_us) :]
-
     def used_at(self, at_us: int) -> int:
         """Items used at one instant."""
         index = bisect_right(self._at, at_us) - 1
         return self._used[index] if index >= 0 else 0
 
     def free_at(self, at_us: int) -> int:
-        """Items free at one instant."""
-        return self.total - self.used_at(at_us)
+        """Items free at one instant; none where a defect leaves less than is used."""
+        return max(self.available - self.used_at(at_us), 0)
 
     def least_free(self, start_us: int, stop_us: int) -> int:
         """The smallest number of free items anywhere in [start_us, stop_us)."""
-        return self.total - max(self._values(start_us, stop_us))
+        return max(self.available - max(self._values(start_us, stop_us)), 0)
+
+    def least_used(self, start_us: int, stop_us: int) -> int:
+        """The smallest number of used items anywhere in [start_us, stop_us)."""
+        return min(self._values(start_us, stop_us))
 
     def earliest_fit(
         self, items: int, duration_us: int, from_us: int, until_us: int = INFINITY_US
@@ -136,9 +163,21 @@ class Timeline:
     # Changing
 
     def increment(self, start_us: int, stop_us: int, items: int) -> None:
-        """Uses `items` more over the interval (C-19). Raises when more than the total would be used."""
+        """Uses `items` more over the interval (C-19). Raises when more than is available would be used."""
         _check_slot(start_us, stop_us, items)
-        _check_range(max(self._values(start_us, stop_us)) + items, self.total)
+        _check_range(max(self._values(start_us, stop_us)) + items, self.available)
+        self._shift(start_us, stop_us, items)
+
+    def hold(self, start_us: int, stop_us: int, items: int) -> None:
+        """Uses `items` more over the interval though there may be fewer now: what is held already is counted all the same.
+
+        What the total lacks for that it gets, out of service.
+        """
+        _check_slot(start_us, stop_us, items)
+        lack = max(self._values(start_us, stop_us)) + items - self.total
+        if lack > 0:
+            self.total += lack
+            self.defect += lack
         self._shift(start_us, stop_us, items)
 
     def decrement(self, start_us: int, stop_us: int, items: int) -> None:
@@ -147,23 +186,56 @@ class Timeline:
         _check_range(min(self._values(start_us, stop_us)) - items, self.total)
         self._shift(start_us, stop_us, -items)
 
+    def forget(self, before_us: int) -> None:
+        """Drops the steps that have no effect at or after an instant; what is used then stays."""
+        past = bisect_right(self._at, before_us) - 1
+        if past < 0:
+            return
+        if not self._used[past]:
+            past += 1
+        del self._at[:past], self._used[:past]
+
     # Combining
 
     def plus(self, other: Timeline) -> Timeline:
         """What both use together, against this timeline's total (C-20). Raises when that is exceeded."""
-        return self._combined(other, self.total, lambda mine, theirs: mine + theirs)
+        return self._combined(other, self.total, lambda mine, theirs: mine + theirs, self.defect)
 
     def minus(self, other: Timeline) -> Timeline:
         """This use without the other's (C-20). Raises when the other uses more anywhere."""
-        return self._combined(other, self.total, lambda mine, theirs: mine - theirs)
+        return self._combined(other, self.total, lambda mine, theirs: mine - theirs, self.defect)
 
-    def normalised(self, min_gap_us: int) -> Timeline:
+    def transposed(self, period_us: int, items: int, from_us: int, until_us: int) -> Timeline:
+        """cronToRUSV (C-46): this timeline's slots, one period from instant 0 on, repeated over [from_us, until_us).
+
+        Each repeated slot uses `items` of a total of `items`. The last period begins before `until_us`, which is finite.
+        """
+        if period_us <= 0 or not from_us < until_us < INFINITY_US:
+            raise ValueError(f"a period of {period_us} cannot be repeated over [{from_us}, {until_us})")
+        template = self.slots()
+        if template and not 0 <= template[0].start_us < template[-1].stop_us <= period_us:
+            raise ValueError(f"a template's slots lie within its period of {period_us}: {self!r}")
+        result = Timeline(items)
+        for offset_us in range(from_us - from_us % period_us, until_us, period_us):
+            for slot in template:
+                start_us = max(slot.start_us + offset_us, from_us)
+                stop_us = min(slot.stop_us + offset_us, until_us)
+                if start_us >= stop_us:
+                    continue
+                if result._at and result._at[-1] == start_us:
+                    result._at[-1] = stop_us
+                else:
+                    result._at += (start_us, stop_us)
+                    result._used += (items, 0)
+        return result
+
+    def normalised(self, min_gap_us: int = MIN_GAP_US) -> Timeline:
         """Closes free gaps of at most `min_gap_us` between slots of equal use (C-24).
 
         The gap counts as used afterwards, so the result never promises more than the original.
         Applying it again changes nothing.
         """
-        result = Timeline(self.total)
+        result = Timeline(self.total, self.defect)
         for slot in self.slots():
             closes_gap = (
                 len(result._at) > 1
@@ -223,30 +295,32 @@ class Timeline:
 
     def _windows(self, items: int, from_us: int, until_us: int) -> Iterable[Slot]:
         """The maximal windows inside [from_us, until_us) with at least `items` free."""
-        at, used, total = self._at, self._used, self.total
+        at, used, available = self._at, self._used, self.available
         index = bisect_right(at, from_us)
         now_us, now_used = from_us, (used[index - 1] if index else 0)
         open_us, most_used = -1, 0
         is_open = False
         while now_us < until_us:
-            if total - now_used >= items:
+            if max(available - now_used, 0) >= items:
                 if not is_open:
                     is_open, open_us, most_used = True, now_us, now_used
                 elif now_used > most_used:
                     most_used = now_used
             elif is_open:
                 is_open = False
-                yield Slot(open_us, now_us, total - most_used)
+                yield Slot(open_us, now_us, max(available - most_used, 0))
             if index == len(at):
                 break
             now_us, now_used = at[index], used[index]
             index += 1
         if is_open:
-            yield Slot(open_us, until_us, total - most_used)
+            yield Slot(open_us, until_us, max(available - most_used, 0))
 
-    def _combined(self, other: Timeline, total: int, rule: Callable[[int, int], int]) -> Timeline:
+    def _combined(
+        self, other: Timeline, total: int, rule: Callable[[int, int], int], defect: int = 0
+    ) -> Timeline:
         """`rule` of both uses at every instant; `rule(0, 0)` must be 0."""
-        result = Timeline(total)
+        result = Timeline(total, defect)
         mine = theirs = before = 0
         left = right = 0
         while left < len(self._at) or right < len(other._at):
@@ -274,21 +348,21 @@ def min_free(system: Timeline, consumer: Timeline, limit: int) -> Timeline:
     `consumer` holds what the consumer uses; using more than the limit (it was lowered) leaves
     nothing rather than raising. The answer is a timeline whose *free* items are that minimum.
     """
-    total = min(system.total, limit)
+    total = min(system.available, limit)
     return system._combined(
         consumer,
         total,
-        lambda used, by_consumer: total - min(system.total - used, max(limit - by_consumer, 0)),
+        lambda used, by_consumer: total - min(max(system.available - used, 0), max(limit - by_consumer, 0)),
     )
 
 
 def intersection(left: Timeline, right: Timeline) -> Timeline:
     """A timeline whose free items are the lesser of both at every instant (C-22, C-b)."""
-    total = min(left.total, right.total)
+    total = min(left.available, right.available)
     return left._combined(
         right,
         total,
-        lambda mine, theirs: total - min(left.total - mine, right.total - theirs),
+        lambda mine, theirs: total - min(max(left.available - mine, 0), max(right.available - theirs, 0)),
     )
 
 

@@ -1,25 +1,32 @@
 """Amounts of several resources at once, and their arithmetic.
 
-A vector is read against `RESOURCES`; entries it does not have are zero, so a new resource is
-appended without touching what was stored before. Nothing here clips: a negative entry is the
-caller's finding (`is_negative`), never silently turned into zero.
+The entries are cores, memory in MiB, then the node resources of the configuration in its order (C-08); entries a vector
+does not have are zero, so a new resource is appended without touching what was stored before. Nothing here clips: a
+negative entry is the caller's finding (`is_negative`), never silently turned into zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
+from operator import add as _plus
+from operator import le as _at_most
+from operator import sub as _minus
 from typing import Final, TypeAlias
 
 Vector: TypeAlias = tuple[int, ...]
 
-RESOURCES: Final = ("cores", "memory_mib")
+RESOURCES: Final[tuple[str, ...]] = ("cores", "memory_mib")
+"""The first entries of every vector."""
 WIDTH: Final = len(RESOURCES)
 CORES: Final = 0
 MEMORY_MIB: Final = 1
-ZERO: Final[Vector] = (0,) * WIDTH
 
 # (one, many)
-_UNITS: Final = {"cores": ("core", "cores"), "memory_mib": ("MiB of memory", "MiB of memory")}
+_UNITS: Final[dict[str, tuple[str, str]]] = {
+    "cores": ("core", "cores"),
+    "memory_mib": ("MiB of memory", "MiB of memory"),
+}
 
 
 def padded(amounts: Vector, width: int = WIDTH) -> Vector:
@@ -28,10 +35,17 @@ def padded(amounts: Vector, width: int = WIDTH) -> Vector:
     return amounts + (0,) * missing if missing > 0 else amounts
 
 
+def aligned(amounts: Vector, width: int) -> Vector:
+    """With exactly `width` entries: resources come and go at the end with the configuration, never while they are held."""
+    return amounts if len(amounts) == width else padded(amounts, width)[:width]
+
+
 def add(left: Vector, right: Vector) -> Vector:
     """Entry by entry sum."""
     if len(left) == 2 == len(right):
         return (left[0] + right[0], left[1] + right[1])
+    if len(left) == len(right):
+        return tuple(map(_plus, left, right))
     return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))
 
 
@@ -39,6 +53,8 @@ def subtract(left: Vector, right: Vector) -> Vector:
     """Entry by entry difference; entries may come out negative."""
     if len(left) == 2 == len(right):
         return (left[0] - right[0], left[1] - right[1])
+    if len(left) == len(right):
+        return tuple(map(_minus, left, right))
     return tuple(a - b for a, b in zip_longest(left, right, fillvalue=0))
 
 
@@ -63,6 +79,8 @@ def fits(asked: Vector, free: Vector) -> bool:
     """Whether `free` covers `asked` in every entry."""
     if len(asked) == 2 == len(free):
         return asked[0] <= free[0] and asked[1] <= free[1]
+    if len(asked) == len(free):
+        return all(map(_at_most, asked, free))
     return all(a <= b for a, b in zip_longest(asked, free, fillvalue=0))
 
 
@@ -88,11 +106,14 @@ def times(free: Vector, unit: Vector) -> int:
     return max(0, min(bounds))
 
 
-def describe(amounts: Vector) -> str:
-    """The amounts in words for a user, zero entries left out: `8 cores, 1024 MiB of memory`."""
+def describe(amounts: Vector, names: Sequence[str] = RESOURCES) -> str:
+    """The amounts in words for a user, zero entries left out: `8 cores, 1024 MiB of memory, 2 gpu`.
+
+    `names` are those of the entries, as in `Topology.resources`.
+    """
     words = [
-        f"{amount} {_UNITS[name][amount != 1]}"
-        for name, amount in zip(RESOURCES, amounts, strict=False)
+        f"{amount} {_UNITS[name][amount != 1] if name in _UNITS else name}"
+        for name, amount in zip(names, amounts, strict=False)
         if amount != 0
     ]
     return ", ".join(words) if words else "nothing"

@@ -1,0 +1,201 @@
+"""Features, devices, licences, chunks and node rules: who gets which nodes, and what can never be is told why."""
+
+from __future__ import annotations
+
+import pytest
+
+from eslurm.core.config import NodeRule, Resource
+from eslurm.core.job.request import Chunk, Request
+from eslurm.core.plan.feasible import empty_ledger, feasible_ever
+from eslurm.core.plan.mapping import Placement, Span, choose, place, revalidate
+from eslurm.core.plan.need import compile_need
+from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.nodes import Topology
+
+MAIN = PartitionView("main")
+HOUR_US = 3_600_000_000
+GPU = (("gpu", 1),)
+
+
+def node(number: int, name: str, total: tuple[int, ...], **more: object) -> NodeView:
+    return NodeView(number, name, total, True, ("main",), **more)  # type: ignore[arg-type]
+
+
+TOPOLOGY = Topology(
+    [
+        node(0, "c0", (8, 100, 0), features=("ib",)),
+        node(1, "c1", (8, 100, 0), features=("ib", "old")),
+        node(2, "g0", (16, 200, 4), device_type="a100", cores_for_devices=4),
+        node(3, "smp", (64, 1000, 0)),
+        NodeView(4, "far", (8, 100, 0), True, ("far",), ("remote",)),
+    ],
+    resources=[Resource("gpu", devices=True), Resource("matlab", wide_total=5)],
+    rules=[NodeRule(("smp",), 17, 0, (), 1800)],
+)
+EMPTY = empty_ledger(TOPOLOGY)
+
+
+def given(request: Request, ledger: Ledger = EMPTY, time_limit_us: int = 0) -> list[tuple[str, int]] | None:
+    chosen = choose(ledger, compile_need(request, MAIN, TOPOLOGY, time_limit_us=time_limit_us))
+    return None if chosen is None else [(TOPOLOGY.names[p], tasks) for p, _, tasks in chosen]
+
+
+def test_features_choose_nodes() -> None:
+    assert given(Request(constraint="old")) == [("c1", 1)]
+    assert given(Request(constraint="ib&!old")) == [("c0", 1)]
+    assert given(Request(constraint="gpu:a100")) == [("g0", 1)]
+    assert given(Request(constraint="host=g0")) == [("g0", 1)]
+
+
+def test_devices_are_counted_on_each_node_or_with_each_task() -> None:
+    assert given(Request(tasks=2, per_task=(("gpu", 2),))) == [("g0", 2)]
+    assert given(Request(tasks=3, per_task=(("gpu", 2),))) is None
+    assert place(EMPTY, compile_need(Request(tasks=3, per_node=(("gpu", 2),)), MAIN, TOPOLOGY)) == (
+        Span(2, (3, 0, 2), 3),
+    )
+
+
+def test_cores_are_kept_for_jobs_with_devices() -> None:
+    # 12 of 16 cores for everybody, and the node never for one job alone without a device (C-44).
+    assert given(Request(tasks=12, constraint="gpu:a100")) == [("g0", 12)]
+    assert given(Request(tasks=13, constraint="gpu:a100")) is None
+    assert given(Request(tasks=16, per_node=GPU)) == [("g0", 16)]
+    assert given(Request(constraint="gpu:a100", exclusive=True)) is None
+    assert given(Request(per_node=GPU, exclusive=True)) == [("g0", 1)]
+
+
+def test_the_only_node_with_the_device_is_not_avoided() -> None:
+    with_gpu, plain = Request(per_node=GPU), Request(constraint="ib")
+    assert compile_need(with_gpu, MAIN, TOPOLOGY, {2}).allowed == 0b00111
+    assert compile_need(plain, MAIN, TOPOLOGY, {0}).allowed == 0b00010
+    assert compile_need(plain, MAIN, TOPOLOGY, {0, 1}).allowed == 0b00011
+
+
+def test_node_rules_let_in_whoever_meets_one_condition() -> None:
+    big = Request(cpus_per_task=17)
+    assert given(big) == [("smp", 1)]
+    assert given(Request(constraint="host=smp")) is None
+    assert given(Request(constraint="host=smp"), time_limit_us=HOUR_US // 2) == [("smp", 1)]
+    assert given(Request(constraint="host=smp"), time_limit_us=HOUR_US) is None
+    # Spread as it may be, no node has to give 17 cores.
+    assert given(Request(tasks=17, constraint="host=smp")) is None
+    assert given(Request(tasks=17, nodes_min=1, nodes_max=1, constraint="host=smp")) == [("smp", 17)]
+
+
+def test_licences_are_held_beside_the_nodes() -> None:
+    request = Request(wide=(("matlab", 3),))
+    ledger = EMPTY.fork()
+    need = compile_need(request, MAIN, TOPOLOGY)
+    spans = place(ledger, need)
+    assert spans is not None
+    placement = Placement(1, spans, 50, need.wide)
+    assert revalidate(placement, ledger)
+    ledger.hold_wide(need.wide)
+    assert ledger.wide_free == (2,)
+    assert place(ledger, need) is None
+    assert not revalidate(placement, ledger)
+    ledger.give_back_wide(need.wide)
+    assert place(ledger, need) == spans
+    assert EMPTY.wide_free == (5,)
+
+
+def test_more_licences_held_than_there_are_hinder_only_those_that_ask_for_one() -> None:
+    """The site was given fewer while jobs had them."""
+    ledger = EMPTY.fork()
+    ledger.hold_wide((7,))
+    assert ledger.wide_free == (0,)
+    one, none = (compile_need(Request(wide=wide), MAIN, TOPOLOGY) for wide in ((("matlab", 1),), ()))
+    assert place(ledger, one) is None
+    spans = place(ledger, none)
+    assert spans is not None
+    assert revalidate(Placement(1, spans, 50, none.wide), ledger)
+    ledger.give_back_wide((4,))
+    assert ledger.wide_free == (2,)
+
+
+def test_expensive_chunks_take_cheap_nodes_first_and_share_them() -> None:
+    small, large = Chunk(3, 2, 10), Chunk(1, 6, 10)
+    request = Request(tasks=4, chunks=(small, large))
+    assert given(request) == [("c0", 2), ("c1", 2)]
+    # The large one and one small one share the first node.
+    need = compile_need(request, MAIN, TOPOLOGY)
+    assert [amounts for _, amounts, _ in choose(EMPTY, need) or ()] == [(8, 20, 0), (4, 20, 0)]
+    assert given(Request(tasks=3, chunks=(Chunk(2, 2), large), place="pack")) == [("g0", 3)]
+    assert given(Request(tasks=3, chunks=(Chunk(2, 2), large), place="scatter")) == [
+        ("c0", 1),
+        ("c1", 1),
+        ("g0", 1),
+    ]
+    assert given(Request(tasks=2, chunks=(Chunk(2, 1, 0, GPU),))) == [("g0", 2)]
+
+
+def test_an_exclusive_job_counts_as_the_average_node() -> None:
+    need = compile_need(Request(nodes_min=2, nodes_max=2, exclusive=True, constraint="ib"), MAIN, TOPOLOGY)
+    assert (need.floor, need.expected) == ((2, 0, 0), (16, 200, 0))
+
+
+@pytest.mark.parametrize(
+    ("request_", "resource", "asked", "largest", "words"),
+    [
+        (
+            Request(per_node=(("gpu", 5),)),
+            "gpu",
+            5,
+            4,
+            "--gpus: one task needs 5 gpu on one node; the largest",
+        ),
+        (Request(per_node=(("fpga", 1),)), "fpga", 1, 0, "no node has the resource 'fpga': use one of gpu"),
+        (Request(wide=(("matlab", 6),)), "matlab", 6, 5, "--licenses: asks for 6 matlab; there are 5"),
+        (Request(wide=(("ansys", 1),)), "ansys", 1, 0, "there is no licence 'ansys': use one of matlab"),
+        (Request(constraint="ghost"), "nodes", 1, 0, "'ghost' names the feature ghost, which no node has"),
+        (Request(constraint="remote"), "nodes", 1, 0, "fits no node of partition main (0 remote)"),
+        (Request(constraint="old&gpu:a100"), "nodes", 1, 0, "(1 old, 1 gpu:a100)"),
+        (Request(constraint="a&&b"), "nodes", 1, 0, "a feature is missing in column 3"),
+        (Request(constraint="host=smp"), "nodes", 1, 0, "for 17 cores a node or at most 1800 s"),
+        (
+            Request(constraint="gpu:a100", exclusive=True),
+            "nodes",
+            1,
+            0,
+            "--exclusive: the nodes of partition main",
+        ),
+        (Request(tasks=16, nodes_min=1, nodes_max=1, constraint="gpu:a100"), "tasks", 16, 12, "at most 12"),
+        (Request(cpus_per_task=13, constraint="gpu:a100"), "cores", 13, 12, "needs 13 cores"),
+        (Request(chunks=(Chunk(1, 99),)), "cores", 99, 64, "--rset: a chunk needs 99 cores"),
+        (Request(chunks=(Chunk(5, 1, 0, GPU),)), "chunks", 5, 4, "--rset: needs 5 chunks of 1 core, 1 gpu"),
+        (Request(chunks=(Chunk(5, 1, 0, GPU), Chunk(1, 1))), "chunks", 5, 4, "--rset: needs 5 chunks"),
+        (Request(chunks=(Chunk(1, 1), Chunk(1, 1, 0, (("x", 1),)))), "x", 1, 0, "--rset: no node has"),
+        (Request(chunks=(Chunk(1, 1, 0, (), "ghost"),)), "nodes", 1, 0, "--rset: 'ghost' names the feature"),
+        (
+            Request(tasks=70, chunks=(Chunk(69, 1), Chunk(1, 2)), place="pack"),
+            "cores",
+            71,
+            16,
+            "place=pack needs 71",
+        ),
+        (
+            Request(tasks=5, chunks=(Chunk(4, 1), Chunk(1, 2)), place="scatter"),
+            "chunks",
+            4,
+            3,
+            "needs 4 chunks",
+        ),
+        (
+            Request(tasks=4, chunks=(Chunk(3, 1), Chunk(1, 2)), place="scatter"),
+            "nodes",
+            4,
+            3,
+            "place=scatter needs 4",
+        ),
+    ],
+)
+def test_infeasible(request_: Request, resource: str, asked: int, largest: int, words: str) -> None:
+    verdict = feasible_ever(request_, MAIN, EMPTY)
+    assert verdict is not None
+    assert (verdict.resource, verdict.asked, verdict.largest) == (resource, asked, largest), verdict.reason
+    assert words in verdict.reason
+
+
+def test_a_short_job_is_feasible_where_a_long_one_is_not() -> None:
+    assert feasible_ever(Request(constraint="host=smp"), MAIN, EMPTY, HOUR_US // 2) is None
