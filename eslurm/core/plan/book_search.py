@@ -1,0 +1,147 @@
+"""What one need asks of the slots of the book before mapping is tried: necessary conditions, cheapest first (C-31).
+
+Per slot so many nodes must have so much free (`Need.filters`), and all nodes together at least what the whole job takes
+(`Need.floor`). Invariant: a stay that is refused here holds no mapping; one that is let through may still have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import and_
+from typing import Final, TypeAlias
+
+from eslurm.core.plan.book_nodes import Profile
+from eslurm.core.plan.book_rows import Row
+from eslurm.core.plan.book_slots import Slots
+from eslurm.core.plan.need import Need
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.vector import Vector, fits
+
+Test: TypeAlias = tuple[list[Row], int, int, Vector]
+"""(rows of which a node must be in all, how many nodes, the positions that have so much at all, the amounts).
+
+No amounts where the rows say more or less than that these are free."""
+
+Floor: TypeAlias = tuple[list[int], int]
+"""(per slot what is free of a resource on all nodes together, how much the whole job takes at least)."""
+
+SLOTS_AT_ONCE: Final = 64
+
+
+class Search:
+    """The conditions of one need, read against the slots as they are; of no use once the book has changed.
+
+    `fitting` holds, for the stay that was let through last, the positions with the amounts that were looked for; `looked`
+    counts the slots that were looked at.
+    """
+
+    __slots__ = ("_enough", "_floors", "_seen", "_slots", "_tests", "_within", "fitting", "looked")
+
+    def __init__(
+        self, need: Need, within: int, topology: Topology, slots: Slots, profiles: Sequence[Profile]
+    ) -> None:
+        self.fitting: dict[Vector, int] = {}
+        self.looked = 0
+        # Per slot from `_seen` on whether `passing` has found it good enough.
+        self._seen = 0
+        self._enough = b""
+        self._slots = slots
+        self._within = within
+        self._tests: list[Test] = []
+        for amounts, nodes in sorted(need.filters, key=lambda item: -item[1]):
+            if need.exclusive:
+                idle = slots.idle if slots.idle is not None else slots.build_idle(profiles)
+                self._tests.append(([idle], nodes, _large_enough(topology, amounts), ()))
+                continue
+            asked = [(resource, amount) for resource, amount in enumerate(amounts) if amount > 0]
+            found = [slots.searched(resource, amount, profiles) for resource, amount in asked]
+            rows = [row for row, _ in found if row is not None]
+            exact = all(is_exact for _, is_exact in found)
+            self._tests.append((rows, nodes, -1, amounts if exact else ()))
+        self._floors: list[Floor] = []
+        for resource, least in enumerate(need.floor):
+            if least > max((nodes * amounts[resource] for amounts, nodes in need.filters), default=0):
+                total = sum(total[resource] * mask.bit_count() for total, mask in _totals(topology))
+                self._floors.append(([total - used for used in accumulate(slots.rises[resource])], least))
+
+    def leave_out(self, own: int, first: int, last: int) -> None:
+        """From now on stays end before slot `last`, and what is booked from slot `first` on at `own` does not count.
+
+        There it looks as if that were all that is booked on these nodes.
+        """
+        self._tests = [
+            ([row[:first] + [members | own for members in row[first:last]] for row in rows], nodes, large, ())
+            for rows, nodes, large, _ in self._tests
+        ]
+        self._floors = [(free[:first] + [least] * (last - first), least) for free, least in self._floors]
+
+    def passing(self, first: int) -> int:
+        """The first slot from `first` on in which by itself enough nodes are left for the most demanding test.
+
+        The number of slots when there is none. From one question to the next `first` never falls.
+        """
+        size = len(self._slots.at)
+        while first < size:
+            seen = self._seen + len(self._enough)
+            if first < seen:
+                found = self._enough.find(1, first - self._seen)
+                if found >= 0:
+                    return self._seen + found
+                first = seen
+            else:
+                self._seen, self._enough = first, self._tested(first, min(first + SLOTS_AT_ONCE, size))
+        return size
+
+    def _tested(self, first: int, last: int) -> bytes:
+        """For each slot whether enough nodes are left in it."""
+        self.looked += last - first
+        if not self._tests or not self._tests[0][0]:
+            return b"\x01" * (last - first)
+        rows, nodes, large, _ = self._tests[0]
+        left: Iterator[int] = map((self._within & large).__and__, rows[0][first:last])
+        for row in rows[1:]:
+            left = map(and_, left, row[first:last])
+        return bytes(map(nodes.__le__, map(int.bit_count, left)))
+
+    def failed(self, within: int, first: int, last: int) -> int:
+        """A slot such that no stay which begins up to it, and not earlier than `first`, can hold; -1: may fit.
+
+        Seen from the end of the stay [first, last): the later the slot at which too little is left, the farther the
+        search may go on.
+        """
+        self.looked += last - first
+        for free, least in self._floors:
+            if min(free[first:last]) < least:
+                return max(index for index in range(first, last) if free[index] < least)
+        starts = self._slots.starts
+        fitting: dict[Vector, int] = {}
+        for rows, nodes, large, amounts in self._tests:
+            left = within & large
+            for index in range(last - 1, first, -1):
+                if starts[index]:
+                    for row in rows:
+                        left &= row[index]
+                    if left.bit_count() < nodes:
+                        return index
+            for row in rows:
+                left &= row[first]
+            if left.bit_count() < nodes:
+                return first
+            if amounts:
+                fitting[amounts] = left
+        self.fitting = fitting
+        return -1
+
+
+def _totals(topology: Topology) -> Iterator[tuple[Vector, int]]:
+    for group in topology.groups.values():
+        yield from group.items()
+
+
+def _large_enough(topology: Topology, amounts: Vector) -> int:
+    found = 0
+    for total, mask in _totals(topology):
+        if fits(amounts, total):
+            found |= mask
+    return found
