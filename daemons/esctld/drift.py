@@ -14,13 +14,15 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eslurm.core import records
+from eslurm.core.account.apply import USAGE, Record
+from eslurm.core.account.model import Policy, Usage
 from eslurm.core.doctor.finding import ERROR, Finding
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL
 from eslurm.core.node.model import Node
 from eslurm.core.step.model import Step
 from eslurm.core.view import View
-from eslurm.ports.store import Head, JobRow, NodeRow, Row, SettingRow, StepRow, StoreReader
+from eslurm.ports.store import Head, JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow, StoreReader
 from eslurm.store.rows import SETTINGS
 
 STORE = "store"
@@ -31,13 +33,15 @@ RECORDS_PER_SLICE = 50
 READ_ROWS = 500
 FINDINGS_MAX = 100
 
-Key: TypeAlias = tuple[str, int, int]
-"""(kind, number or job, step or 0)"""
+Key: TypeAlias = tuple[str, int | str, int]
+"""(kind, number, job or name, step or 0)"""
 _ADVICE = "keep a copy of the store, then restart esctld: its state is rebuilt from there and from what the nodes hold"
 
 _jobs = msgspec.msgpack.Decoder(Job)
 _nodes = msgspec.msgpack.Decoder(Node)
 _steps = msgspec.msgpack.Decoder(Step)
+_policies: msgspec.msgpack.Decoder[Policy] = msgspec.msgpack.Decoder(Policy)
+_usages = msgspec.msgpack.Decoder(Usage)
 
 
 class Differs(msgspec.Struct, frozen=True):
@@ -75,7 +79,8 @@ class RowDrift:
             # A record that was replaced meanwhile is moving, not drifting.
             suspects = {key: now for key, now in again.items() if _same(suspects[key].record, now.record)}
         found = [
-            Finding(STORE, ERROR, _name(key), one.text, _ADVICE) for key, one in sorted(suspects.items())
+            Finding(STORE, ERROR, _name(key), one.text, _ADVICE)
+            for key, one in sorted(suspects.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(10)))
         ]
         if len(found) > FINDINGS_MAX:
             rest = Finding(STORE, ERROR, "store", f"{len(found) - FINDINGS_MAX} more records differ", _ADVICE)
@@ -113,6 +118,9 @@ class RowDrift:
     def _expected(self) -> Iterator[tuple[Key, Any]]:
         """Every record that must have a row."""
         view = self._view
+        for kind, name in list(view.records):
+            if (record := view.records.get((kind, name))) is not None:
+                yield (kind, name, 0), record
         for number in list(view.nodes):
             if (node := view.nodes.get(number)) is not None:
                 yield ("node", number, 0), node
@@ -133,6 +141,9 @@ class RowDrift:
                     if now is None or row.blob == now
                     else Differs(now, "the row of the cluster's scalars differs")
                 )
+            case RecordRow():
+                record = view.records.get((row.kind, row.name))
+                return _blob_differs(record, row.blob, _usages if row.kind == USAGE else _policies)
             case NodeRow():
                 node = view.nodes.get(row.number)
                 if node is not None and (row.name, row.state) != (node.name, node.state.value):
@@ -163,6 +174,8 @@ def _key(row: Row) -> Key | None:
     match row:
         case SettingRow(name=name):
             return ("settings", 0, 0) if name == SETTINGS else None
+        case RecordRow():
+            return (row.kind, row.name, 0)
         case NodeRow():
             return ("node", row.number, 0)
         case JobRow():
@@ -184,7 +197,7 @@ def _is_finished(job: Job) -> bool:
     return job.state in FINAL and not job.residues
 
 
-def _blob_differs(record: Job | Node | Step | None, blob: bytes, decoder: Any) -> Differs | None:
+def _blob_differs(record: Job | Node | Step | Record | None, blob: bytes, decoder: Any) -> Differs | None:
     if record is None:
         return Differs(None, "has a row, memory does not know it")
     if records.encode(record) == blob:

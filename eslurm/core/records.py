@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from eslurm.core.account.apply import USAGE, Record, put_policy, put_usage
+from eslurm.core.account.model import Policy, Usage
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Job, StepEnd
@@ -49,9 +51,11 @@ _nodes = msgspec.msgpack.Decoder(Node)
 _steps = msgspec.msgpack.Decoder(Step)
 _accounted = msgspec.msgpack.Decoder(Accounted)
 _settings = msgspec.msgpack.Decoder(Settings)
+_policies: msgspec.msgpack.Decoder[Policy] = msgspec.msgpack.Decoder(Policy)
+_usages = msgspec.msgpack.Decoder(Usage)
 
 
-def encode(record: Job | Node | Step | Settings | Accounted) -> bytes:
+def encode(record: Job | Node | Step | Settings | Accounted | Record) -> bytes:
     """A record as the bytes of its row."""
     return _encoder.encode(record)
 
@@ -64,6 +68,11 @@ def decode_job(blob: bytes) -> Job:
 def decode_accounted(blob: bytes) -> Accounted:
     """An attempt's accounting from its row."""
     return _accounted.decode(blob)
+
+
+def decode_record(kind: str, blob: bytes) -> Record:
+    """A policy or a usage record from its row."""
+    return _usages.decode(blob) if kind == USAGE else _policies.decode(blob)
 
 
 def settings_of(state: State) -> Settings:
@@ -87,8 +96,12 @@ def restore(
     steps: Iterable[bytes],
     revision: int,
     now_us: int,
+    policies: Iterable[tuple[str, bytes]] = (),
 ) -> State:
-    """The state as the last commit left it. Raises `msgspec.ValidationError` for bytes that are no such record."""
+    """The state as the last commit left it. Raises `msgspec.ValidationError` for bytes that are no such record.
+
+    `policies` are (kind, record) of policies and of usage.
+    """
     state = State(owner)
     state.revision = revision
     state.now_us = now_us
@@ -105,6 +118,12 @@ def restore(
         state.lease_end = scalars.lease_end
         state.next_number = max(state.next_number, scalars.next_number)
         state.satellites_down = {down.name: down for down in scalars.satellites_down}
+    for kind, blob in policies:
+        record = decode_record(kind, blob)
+        if isinstance(record, Usage):
+            put_usage(state, record)
+        else:
+            put_policy(state, record)
     # Arrays first: their tasks look at their limits.
     records = sorted(
         (_jobs.decode(blob) for blob in jobs), key=lambda job: (job.array_job_id != 0, job.job_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 
 from eslurm.core import facts
+from eslurm.core.account import boundaries
 from eslurm.core.cluster import SECOND_US, State, Timer
 from eslurm.core.job.states import FINAL
 from eslurm.core.node.decide import lost
@@ -16,7 +17,7 @@ from eslurm.core.node.states import NodeState
 
 def next_timer_us(state: State) -> int | None:
     """When the next timer is due, if any is set (it may turn out to be stale)."""
-    if len(state.finished) > state.config.finished_jobs_max:
+    if state.unsettled or len(state.finished) > state.config.finished_jobs_max:
         return state.now_us
     return state.timers[0][0] if state.timers else None
 
@@ -25,6 +26,10 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
     """The facts of the next due timer (perhaps none); None when no timer is due."""
     if len(state.finished) > state.config.finished_jobs_max:
         job_id, _ = state.finished.popitem(last=False)
+        if job_id in state.dependents:
+            # They still have to look at its record: its turn comes again.
+            state.finished[job_id] = None
+            return []
         return _forget(state, job_id, now_us)
     if not state.timers or state.timers[0][0] > now_us:
         return None
@@ -33,6 +38,10 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return _due(state, key, now_us)
     if kind == "lost":
         return _lost(state, key, now_us)
+    if kind == boundaries.TIMER:
+        if 0 < state.policy_due_us <= now_us:
+            boundaries.rearm(state, now_us)
+        return []
     return _forget(state, key, now_us)
 
 
@@ -49,6 +58,8 @@ def _may_fire(state: State, timer: Timer) -> bool:
         if node is None or node.state not in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
             return False
         return state.lost_at_us(node) == at_us
+    if kind == boundaries.TIMER:
+        return at_us == state.policy_due_us
     job = state.find_job(key)
     if job is None:
         return False
@@ -78,8 +89,8 @@ def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
     job = state.find_job(job_id)
     if job is None or job.state not in FINAL or job.residues:
         return []
-    if job.is_array and state.tasks_of.get(job_id):
-        # Its tasks are forgotten first.
+    if job_id in state.dependents or (job.is_array and state.tasks_of.get(job_id)):
+        # Jobs that wait for it are told first, and its tasks are forgotten first.
         heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))
         return []
     return [facts.JobsForgotten((job_id,))]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from eslurm.core.account.apply import find_record, records_of
 from eslurm.core.cluster import State, Touched
 from eslurm.core.job.model import Job
 from eslurm.core.node.model import Node
@@ -24,6 +25,7 @@ class View:
         self.jobs: dict[int, Job] = dict(state.jobs)
         self.nodes: dict[int, Node] = dict(state.nodes)
         self.steps: dict[tuple[int, int], Step] = dict(state.steps)
+        self.records = records_of(state)
         self.revision = state.revision
         self.now_us = state.now_us
         self.pending_count = state.pending_count
@@ -34,6 +36,12 @@ class View:
         _refresh(self.jobs, self._state.jobs, touched.jobs)
         _refresh(self.nodes, self._state.nodes, touched.nodes)
         _refresh(self.steps, self._state.steps, touched.steps)
+        for kind, name in touched.records:
+            record = find_record(self._state, kind, name)
+            if record is None:
+                self.records.pop((kind, name), None)
+            else:
+                self.records[kind, name] = record
         self.revision = revision
         self.now_us = now_us
         self.pending_count = self._state.pending_count

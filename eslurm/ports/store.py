@@ -184,8 +184,26 @@ class SettingRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.name,)
 
 
-Row: TypeAlias = JobRow | AttemptRow | StepRow | NodeRow | SettingRow
-ROW_TYPES: tuple[type[Row], ...] = (JobRow, AttemptRow, StepRow, NodeRow, SettingRow)
+class RecordRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One of an owner's many small records, found by kind and name: policies, and what was used. `revision` is that of
+    its latest fact.
+    """
+
+    TABLE: ClassVar[str] = "records"
+
+    kind: str
+    name: str
+    revision: int
+    blob: bytes
+
+    @property
+    def key(self) -> Key:
+        """What identifies the row within its owner."""
+        return (self.kind, self.name)
+
+
+Row: TypeAlias = JobRow | AttemptRow | StepRow | NodeRow | SettingRow | RecordRow
+ROW_TYPES: tuple[type[Row], ...] = (JobRow, AttemptRow, StepRow, NodeRow, SettingRow, RecordRow)
 
 
 class RowDelete(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -338,8 +356,8 @@ class StoreReader(Protocol):
     def load_unfinished(
         self, owner: str, chunk_rows: int = CHUNK_ROWS
     ) -> AsyncGenerator[Sequence[SnapshotRow], None]:
-        """The current rows as of one revision, in chunks: first the `Head`, then settings, nodes, unfinished
-        jobs and the attempts and steps of those jobs, each kind in order of its key."""
+        """The current rows as of one revision, in chunks: first the `Head`, then settings, records, nodes,
+        unfinished jobs and the attempts and steps of those jobs, each kind in order of its key."""
         ...
 
     def load_facts(

@@ -11,19 +11,22 @@ import enum
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from eslurm.core.facts import decode_fact, encode_fact
+from eslurm.core.account.apply import USAGE
+from eslurm.core.account.model import EVERYONE, Defaults, FreePool, Limit
+from eslurm.core.facts import PolicyRemoved, decode_fact, encode_fact
 from eslurm.core.job.model import Job
+from eslurm.core.node.hostlist import unfold
 from eslurm.core.node.model import Node
-from eslurm.core.records import Settings
+from eslurm.core.records import Settings, decode_record
 from eslurm.core.step.model import Step
 from eslurm.ports.store import LoggedFact
-from eslurm.replay.base import BasePacker, pieces_of, read_head
+from eslurm.replay.base import POLICIES, BasePacker, pieces_of, read_head
 
 WORD_HEX_DIGITS = 12
 UID_FIRST = 100_000
@@ -42,6 +45,14 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
         ("Job", "hold"),
         ("JobHeld", "hold"),
         ("StepEnd", "cause"),
+        ("Request", "place"),
+        ("Partition", "preempt_mode"),
+        ("Validity", "cron"),
+        ("Qos", "preempt_mode"),
+        ("Limit", "kind"),
+        ("Defaults", "kind"),
+        ("Reservation", "flags"),
+        ("PolicyRemoved", "kind"),
     }
 )
 """Texts that say nothing about anybody: (struct, field)."""
@@ -64,8 +75,47 @@ WORDS: dict[tuple[str, str], str] = {
     ("Step", "name"): "step",
     ("SatelliteChanged", "name"): "satellite",
     ("SatelliteDown", "name"): "satellite",
+    ("AttemptSuspended", "by"): "user",
+    ("JobSpec", "qos"): "qos",
+    ("JobSpec", "reservation"): "reservation",
+    ("Account", "name"): "account",
+    ("Account", "parent"): "account",
+    ("User", "name"): "user",
+    ("User", "accounts"): "account",
+    ("User", "qos"): "qos",
+    ("Qos", "name"): "qos",
+    ("Qos", "preempts"): "qos",
+    ("Limit", "name"): "limit",
+    ("FreePool", "name"): "pool",
+    ("Access", "users"): "user",
+    ("Access", "accounts"): "account",
+    ("Access", "qos"): "qos",
+    ("Reservation", "name"): "reservation",
+    ("Reservation", "nodes"): "node",
+    ("Reservation", "users"): "user",
+    ("Reservation", "accounts"): "account",
+    ("Defaults", "name"): "defaults",
+    ("Usage", "account"): "account",
+    ("Usage", "user"): "user",
+    ("Resource", "name"): "resource",
+    ("Request", "per_node"): "resource",
+    ("Request", "per_task"): "resource",
+    ("Request", "wide"): "resource",
+    ("Chunk", "resources"): "resource",
+    ("NodeRule", "nodes"): "node",
+    ("NodeRule", "resources_min"): "resource",
+    ("PriorityWeights", "billing"): "resource",
+    ("Switch", "nodes"): "node",
+    ("Limit", "resource"): "resource",
+    ("FreePool", "resource"): "resource",
 }
 """What kind of name a field holds: the same name in fields of one kind becomes the same word. Others: `text`."""
+
+GIDS: frozenset[tuple[str, str]] = frozenset({("Access", "groups"), ("Reservation", "groups")})
+"""Group ids as text."""
+
+PLAIN_RESOURCES = frozenset({"*", "cores", "memory_mib", "nodes", "jobs", "arrayjobs", "gpu"})
+"""Resources that every site has."""
 
 UIDS: frozenset[tuple[str, str]] = frozenset(
     {("Principal", "uid"), ("Principal", "gid"), ("Principal", "groups"), ("ClusterConfig", "operators")}
@@ -81,6 +131,8 @@ _TYPES: dict[str, Callable[[bytes], Any]] = {
     "nodes": msgspec.msgpack.Decoder(Node).decode,
     "jobs": msgspec.msgpack.Decoder(Job).decode,
     "steps": msgspec.msgpack.Decoder(Step).decode,
+    POLICIES: partial(decode_record, POLICIES),
+    USAGE: partial(decode_record, USAGE),
 }
 _encoder = msgspec.msgpack.Encoder()
 
@@ -108,7 +160,7 @@ class Anonymiser:
 
     def word(self, kind: str, name: str) -> str:
         """What stands for a name; nothing stays nothing."""
-        if not name:
+        if not name or (kind == "resource" and name in PLAIN_RESOURCES):
             return name
         known = self._known.get((kind, name))
         if known is None:
@@ -120,9 +172,45 @@ class Anonymiser:
         return hmac.digest(self._secret, kind.encode() + b"\0" + data, hashlib.sha256)
 
     def _struct(self, struct: Any) -> Any:
+        special = self._named_by_kind(struct)
+        if special:
+            return msgspec.structs.replace(self._fields(struct, special.keys()), **special)
+        return self._fields(struct, ())
+
+    def _named_by_kind(self, struct: Any) -> dict[str, Any]:
+        """Fields whose meaning another field tells."""
+        match struct:
+            case Limit():
+                return {"consumer": self._named(struct.kind, struct.consumer)}
+            case Defaults():
+                return {
+                    "consumer": self._named(struct.kind, struct.consumer),
+                    "values": tuple((option, self._named(option, text)) for option, text in struct.values),
+                    "forced": tuple((option, self._named(option, text)) for option, text in struct.forced),
+                }
+            case FreePool(nodes=nodes) if nodes:
+                return {"nodes": ",".join(self.word("node", name) for name in unfold(nodes))}
+            case PolicyRemoved():
+                return {"name": self.word(struct.kind, struct.name)}
+        return {}
+
+    def _named(self, kind: str, name: str) -> str:
+        """A consumer of some kind, or the value of an option."""
+        if name == EVERYONE or kind in ("partition", "time", "mem-per-cpu", "nice", "requeue"):
+            return name
+        if kind == "group":
+            return self._gid(name)
+        return self.word(kind if kind in ("user", "account", "qos") else "text", name)
+
+    def _gid(self, text: str) -> str:
+        return str(self._uid(int(text))) if text.isdecimal() else self.word("group", text)
+
+    def _fields(self, struct: Any, but: Collection[str]) -> Any:
         kind = type(struct).__name__
         changed = {}
         for name in struct.__struct_fields__:
+            if name in but:
+                continue
             old = getattr(struct, name)
             new = self._value(old, kind, name)
             if new is not old:
@@ -139,6 +227,8 @@ class Anonymiser:
             case str():
                 if place in KEPT:
                     return value
+                if place in GIDS:
+                    return self._gid(value)
                 kind = WORDS.get(place, "text")
                 return value if kind == "text" and _HARMLESS.fullmatch(value) else self.word(kind, value)
             case bytes():

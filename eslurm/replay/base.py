@@ -10,15 +10,18 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
 from eslurm.core import records
+from eslurm.core.account.apply import USAGE
 from eslurm.core.cluster import State
-from eslurm.ports.store import JobRow, NodeRow, Row, SettingRow, StepRow
+from eslurm.ports.store import JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow
 
 BASE_VERSION = 1
 RECORDS_PER_PIECE = 500
+POLICIES = "policies"
 SETTINGS = "state"
 """Name of the settings row that holds the state's scalars."""
 
@@ -39,7 +42,7 @@ class BaseHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Encoded records of one kind: settings, nodes, jobs or steps."""
+    """Encoded records of one kind: settings, nodes, jobs, steps, policies or usage."""
 
     kind: str
     blobs: list[bytes]
@@ -69,6 +72,9 @@ class BasePacker:
             blobs = [row.blob for row in rows if isinstance(row, row_type)]
             if blobs:
                 self.add(kind, blobs)
+        kept = [row for row in rows if isinstance(row, RecordRow)]
+        for kind, same in groupby(kept, lambda row: USAGE if row.kind == USAGE else POLICIES):
+            self.add(kind, [row.blob for row in same])
         settings = [row.blob for row in rows if isinstance(row, SettingRow) and row.name == SETTINGS]
         if settings:
             self.add("settings", settings)
@@ -86,6 +92,9 @@ def pack_base(state: State) -> bytes:
     """The state as a base state."""
     packer = BasePacker(state.revision, state.now_us)
     packer.add("settings", [records.encode(records.settings_of(state))])
+    policies = (policy for named in state.policies.values() for policy in named.values())
+    packer.add(POLICIES, [records.encode(policy) for policy in policies])
+    packer.add(USAGE, [records.encode(usage) for usage in state.usage.values()])
     packer.add("nodes", [records.encode(node) for node in state.nodes.values()])
     packer.add("jobs", [records.encode(job) for job in state.jobs.values()])
     packer.add("steps", [records.encode(step) for step in state.steps.values()])
@@ -106,7 +115,9 @@ def unpack_base(owner: str, data: bytes) -> State:
     if first is None:
         raise BadBase("the base state is empty")
     head = _head(first)
-    found: dict[str, list[bytes]] = {"settings": [], "nodes": [], "jobs": [], "steps": []}
+    found: dict[str, list[bytes]] = {
+        kind: [] for kind in ("settings", POLICIES, USAGE, "nodes", "jobs", "steps")
+    }
     try:
         for raw in pieces:
             piece = _pieces.decode(raw)
@@ -120,6 +131,7 @@ def unpack_base(owner: str, data: bytes) -> State:
             found["steps"],
             head.revision,
             head.now_us,
+            [(kind, blob) for kind in (POLICIES, USAGE) for blob in found[kind]],
         )
     except msgspec.MsgspecError as error:
         raise BadBase(f"the base state holds what is no record: {error}") from None

@@ -32,6 +32,7 @@ from eslurm.ports.store import (
     NodeRow,
     Prune,
     Pruned,
+    RecordRow,
     Row,
     SettingRow,
     SnapshotRow,
@@ -40,7 +41,7 @@ from eslurm.ports.store import (
 from eslurm.store.changes import TABLES, distinct_blobs, net_changes
 from eslurm.store.fence import is_next
 
-RowT = TypeVar("RowT", JobRow, AttemptRow, StepRow, NodeRow, SettingRow)
+RowT = TypeVar("RowT", JobRow, AttemptRow, StepRow, NodeRow, SettingRow, RecordRow)
 
 
 class _Blob(msgspec.Struct, frozen=True):
@@ -153,6 +154,7 @@ class StoreImage:
         mine = self._of(owner)
         yield mine.head
         yield from _sorted(mine, SettingRow)
+        yield from _sorted(mine, RecordRow)
         yield from _sorted(mine, NodeRow)
         jobs = [job for job in _sorted(mine, JobRow) if not job.finished]
         yield from jobs

@@ -23,6 +23,7 @@ from eslurm.ports.store import (
     LoggedFact,
     LogPruned,
     NodeRow,
+    RecordRow,
     Row,
     SettingRow,
     SnapshotRow,
@@ -82,7 +83,7 @@ class Reader:
         """See `StoreReader.load_unfinished`."""
         with self._transaction() as connection:
             yield [read_head(connection, owner)]
-            for row_type, found in _unfinished(owner):
+            for row_type, found in _unfinished(owner, self._version):
                 yield from _chunks(connection, row_type, found, chunk_rows)
 
     def load_facts(
@@ -157,8 +158,11 @@ def _payload(table: Table) -> list[Column[Any]]:
     return [column for column in table.columns if column.name != "owner"]
 
 
-def _unfinished(owner: str) -> Iterator[tuple[type[Row], Select[Any]]]:
-    for row_type in (SettingRow, NodeRow, JobRow, AttemptRow, StepRow):
+def _unfinished(owner: str, version: int) -> Iterator[tuple[type[Row], Select[Any]]]:
+    for row_type in (SettingRow, RecordRow, NodeRow, JobRow, AttemptRow, StepRow):
+        if row_type is RecordRow and version < 3:
+            # An older database has none, and no table for them.
+            continue
         table = ROW_TABLES[row_type.TABLE]
         found = select(*_payload(table)).where(table.c.owner == owner).order_by(*table.primary_key.columns)
         if row_type is JobRow:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eslurm.core import records
+from eslurm.core.account.apply import find_record
 from eslurm.core.cluster import State
 from eslurm.core.facts import encode_fact
 from eslurm.core.job.model import Attempt, Job
@@ -32,13 +33,14 @@ def to_store(
     rows: list[store.RowChange] = []
     if touched.settings:
         rows.append(store.SettingRow(SETTINGS, records.encode(records.settings_of(state))))
+    rows.extend(_record_row(state, kind, name) for kind, name in touched.records)
     for number in touched.nodes:
         node = state.nodes.get(number)
         rows.append(_node_row(node) if node is not None else store.RowDelete("nodes", (number,)))
     # A forgotten job keeps its last row: that is how later dependencies on it are settled.
     jobs = (state.find_job(job_id) for job_id in touched.jobs)
-    rows.extend(_job_row(job, state.revision) for job in jobs if job is not None)
-    rows.extend(_job_row(job, state.revision) for job in touched.forgotten)
+    rows.extend(_job_row(state, job) for job in jobs if job is not None)
+    rows.extend(_job_row(state, job) for job in touched.forgotten)
     rows.extend(_attempt_row(state, job, attempt) for job, attempt in touched.ended)
     steps = (state.steps.get(key) for key in touched.steps)
     rows.extend(_step_row(step) for step in steps if step is not None)
@@ -47,7 +49,9 @@ def to_store(
     return store.Batch(batch.revision_first, batch.now_us, facts, rows, answers, blobs)
 
 
-def _job_row(job: Job, revision: int) -> store.JobRow:
+def _job_row(state: State, job: Job) -> store.JobRow:
+    # What others still have to be told about is not over: they look at its record.
+    is_awaited = job.job_id in state.dependents
     return store.JobRow(
         job_id=job.job_id,
         state=job.state.value,
@@ -57,8 +61,8 @@ def _job_row(job: Job, revision: int) -> store.JobRow:
         array_job_id=job.array_job_id,
         submitted_us=job.submitted_us,
         ended_us=job.ended_us,
-        finished=job.state in FINAL and not job.residues,
-        revision=revision,
+        finished=job.state in FINAL and not job.residues and not is_awaited,
+        revision=state.revision,
         blob=records.encode(job),
     )
 
@@ -99,6 +103,13 @@ def _node_row(node: Node) -> store.NodeRow:
     return store.NodeRow(node.number, node.name, node.state.value, records.encode(node))
 
 
+def _record_row(state: State, kind: str, name: str) -> store.RowChange:
+    record = find_record(state, kind, name)
+    if record is None:
+        return store.RowDelete(store.RecordRow.TABLE, (kind, name))
+    return store.RecordRow(kind, name, state.revision, records.encode(record))
+
+
 def _step_row(step: Step) -> store.StepRow:
     return store.StepRow(
         job_id=step.job_id,
@@ -118,10 +129,13 @@ async def load(reader: store.StoreReader, owner: str) -> State:
     """The state as the last commit left it; empty if this owner has never written."""
     head = store.Head()
     blobs: dict[type[store.Row], list[bytes]] = {kind: [] for kind in store.ROW_TYPES}
+    policies: list[tuple[str, bytes]] = []
     async for chunk in reader.load_unfinished(owner):
         for row in chunk:
             if isinstance(row, store.Head):
                 head = row
+            elif isinstance(row, store.RecordRow):
+                policies.append((row.kind, row.blob))
             elif not isinstance(row, store.SettingRow) or row.name == SETTINGS:
                 blobs[type(row)].append(row.blob)
     settings = blobs[store.SettingRow]
@@ -133,4 +147,5 @@ async def load(reader: store.StoreReader, owner: str) -> State:
         blobs[store.StepRow],
         head.revision,
         head.at_us,
+        policies,
     )

@@ -34,6 +34,7 @@ from eslurm.ports.store import (
     ForeignStore,
     JobRow,
     NodeRow,
+    RecordRow,
     SchemaTooNew,
     SettingRow,
     StepRow,
@@ -41,7 +42,7 @@ from eslurm.ports.store import (
 )
 from eslurm.store.migrations import MIGRATIONS, Migration
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 METADATA = MetaData()
 
@@ -177,6 +178,16 @@ NODES = Table(
 )
 
 SETTINGS = Table(SettingRow.TABLE, METADATA, _owner(), _text("name", key=True), _bytes("blob"))
+
+RECORDS = Table(
+    RecordRow.TABLE,
+    METADATA,
+    _owner(),
+    _text("kind", key=True),
+    _text("name", key=True),
+    _integer("revision"),
+    _bytes("blob"),
+)
 
 # A request id is unique across owners: whichever controller a client asks again, the first answer is found.
 REQUESTS = Table(

@@ -329,3 +329,54 @@ def test_a_crash_loses_what_ran_and_nothing_else(on_bench: Callable[..., None]) 
         assert await bench.runner.launch(spec) == lost
 
     on_bench(scenario)
+
+
+def test_while_it_stands_still_a_step_uses_none_of_its_time_limit(on_bench: Callable[..., None]) -> None:
+    async def scenario(bench: Bench) -> None:
+        still, neighbour = key(1), key(2)
+        await bench.runner.launch(bench.spec(still, FOREVER, time_limit_us=300_000))
+        assert await bench.runner.suspend(still)
+        assert await bench.runner.suspend(still), "a second time is no harm"
+        await bench.runner.launch(bench.spec(neighbour, FOREVER, time_limit_us=600_000))
+        await bench.ended(neighbour)
+        assert isinstance((await bench.runner.list_steps())[0], StepStarted)
+        assert await bench.runner.suspend(still, True)
+        ended = await bench.ended(still)
+        assert (ended.cause, ended.signal) == (StepEndCause.TIME_LIMIT, signal.SIGTERM)
+        assert ended.ended_us - ended.started_us >= 850_000
+        assert not await bench.runner.suspend(still)
+
+    on_bench(scenario)
+
+
+def test_a_step_that_stands_still_is_woken_to_hear_that_it_is_to_end(on_bench: Callable[..., None]) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.runner.launch(bench.spec(key(), FOREVER))
+        await bench.begun(key())
+        assert await bench.runner.suspend(key())
+        assert await bench.runner.terminate(key(), StepEndCause.SIGNALLED, 3_600_000_000)
+        assert (await bench.ended(key())).signal == signal.SIGTERM
+
+    on_bench(scenario)
+
+
+def test_the_time_limit_may_be_moved_either_way(on_bench: Callable[..., None]) -> None:
+    async def scenario(bench: Bench) -> None:
+        longer, shorter, lifted = key(1), key(2), key(3)
+        await bench.runner.launch(bench.spec(longer, FOREVER, time_limit_us=300_000))
+        await bench.runner.launch(bench.spec(shorter, FOREVER, time_limit_us=3_600_000_000))
+        await bench.runner.launch(bench.spec(lifted, FOREVER, time_limit_us=300_000))
+        assert await bench.runner.set_limit(longer, 800_000)
+        assert await bench.runner.set_limit(shorter, 400_000)
+        assert await bench.runner.set_limit(lifted, 0)
+        cut = await bench.ended(shorter)
+        assert cut.cause is StepEndCause.TIME_LIMIT and "0.4 s" in cut.text
+        ended = await bench.ended(longer)
+        assert ended.cause is StepEndCause.TIME_LIMIT and "0.8 s" in ended.text
+        assert ended.ended_us - ended.started_us >= 790_000
+        assert isinstance((await bench.runner.list_steps())[2], StepStarted)
+        assert not await bench.runner.set_limit(shorter, 1)
+        assert await bench.runner.terminate(lifted, StepEndCause.SIGNALLED, 0)
+        await bench.ended(lifted)
+
+    on_bench(scenario)

@@ -22,6 +22,7 @@ from eslurm.ports.store import (
     NodeRow,
     Prune,
     Pruned,
+    RecordRow,
     RowChange,
     RowDelete,
     SettingRow,
@@ -177,11 +178,19 @@ def test_rows_are_upserted_and_deleted_by_key_and_the_last_change_wins(backend: 
             job(3, state="RUNNING"),
             RowDelete("nodes", (99,)),
             SettingRow("ids", b"2"),
+            RecordRow("qos", "high", 2, b"1"),
+            RecordRow("qos", "high", 2, b"2"),
+            RecordRow("user", "high", 2, b"u"),
+            RowDelete("records", ("account", "gone")),
+            RecordRow("usage", "a/b", 2, b"x"),
+            RowDelete("records", ("usage", "a/b")),
         ]
         await store.commit(batch(2, rows=changes))
         assert await snapshot(store) == [
             Head(1, 2, 1_000),
             SettingRow("ids", b"2"),
+            RecordRow("qos", "high", 2, b"2"),
+            RecordRow("user", "high", 2, b"u"),
             node,
             job(1, state="COMPLETING"),
             job(3, state="RUNNING"),

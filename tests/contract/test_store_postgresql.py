@@ -32,7 +32,7 @@ from eslurm.ports.store import (
     StoreUnavailable,
 )
 from eslurm.store import engines, postgresql, reader
-from eslurm.store.schema import LEADER
+from eslurm.store.schema import LEADER, SCHEMA_VERSION
 from eslurm.store.sql import SqlStore
 from tests.contract.store_kit import CLUSTER, OWNER, batch, collect, job
 from tests.support import postgres
@@ -384,7 +384,7 @@ def test_restart_and_a_users_report_do_not_walk_the_history(url: str) -> None:
     with operator(url) as connection:
         connection.execute(HISTORY)
     queries = {
-        "jobs_unfinished": dict(reader._unfinished(OWNER))[JobRow],
+        "jobs_unfinished": dict(reader._unfinished(OWNER, SCHEMA_VERSION))[JobRow],
         "attempts_by_user": reader._attempts(
             OWNER, AccountingQuery(user="u7", since_us=15_000, until_us=16_000)
         ),

@@ -15,6 +15,7 @@ from eslurm.ports.store import (
     Head,
     JobRow,
     NodeRow,
+    RecordRow,
     RowChange,
     SettingRow,
     SnapshotRow,
@@ -56,21 +57,27 @@ def test_a_restart_loads_what_is_unfinished_in_order_and_in_chunks(backend: Back
             NodeRow(1, "a", "DOWN", b""),
             SettingRow("x", b""),
             SettingRow("c", b""),
+            RecordRow("user", "ada", 1, b"a"),
+            RecordRow("qos", "low", 1, b"l"),
+            RecordRow("qos", "high", 1, b"h"),
         ]
         await store.commit(batch(1, rows=rows))
         chunks = [chunk async for chunk in store.load_unfinished(OWNER, chunk_rows=40)]
         assert max(len(chunk) for chunk in chunks) == 40
         loaded = [row for chunk in chunks for row in chunk]
-        assert loaded[:5] == [
+        assert loaded[:8] == [
             Head(1, 1, 1_000),
             SettingRow("c", b""),
             SettingRow("x", b""),
+            RecordRow("qos", "high", 1, b"h"),
+            RecordRow("qos", "low", 1, b"l"),
+            RecordRow("user", "ada", 1, b"a"),
             NodeRow(1, "a", "DOWN", b""),
             NodeRow(2, "b", "IDLE", b""),
         ]
-        assert loaded[5:155] == [job(number) for number in range(1, 300, 2)]
-        assert loaded[155:] == [attempt(1), attempt(1, 2), step(1, 2, "0"), step(1, 2, "batch")]
-        assert isinstance(loaded[5], JobRow) and loaded[5].finished is False
+        assert loaded[8:158] == [job(number) for number in range(1, 300, 2)]
+        assert loaded[158:] == [attempt(1), attempt(1, 2), step(1, 2, "0"), step(1, 2, "batch")]
+        assert isinstance(loaded[8], JobRow) and loaded[8].finished is False
 
     backend.run(test())
 

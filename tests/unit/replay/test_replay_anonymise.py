@@ -6,15 +6,38 @@ from pathlib import Path
 
 import msgspec
 
+from eslurm.core.account.model import (
+    Access,
+    Account,
+    Amount,
+    Defaults,
+    FreePool,
+    Limit,
+    Policy,
+    Qos,
+    Reservation,
+    User,
+    Validity,
+)
+from eslurm.core.config import Resource
 from eslurm.core.facts import decode_fact
 from eslurm.core.job.model import Principal
 from eslurm.core.job.request import Request
-from eslurm.core.messages import CancelJobs, CreateStep, JobRef, SatelliteSilent, UpdateNodes
+from eslurm.core.messages import (
+    CancelJobs,
+    ChangePolicies,
+    CreateStep,
+    JobRef,
+    PolicyChange,
+    SatelliteSilent,
+    UpdateNodes,
+)
 from eslurm.replay.anonymise import Anonymiser
 from eslurm.replay.base import pack_base, unpack_base
 from eslurm.replay.player import Player, find_violation
 from tests.support.seeds import Seeds
 from tests.unit.core.chaos import Chaos
+from tests.unit.core.test_policies import put
 from tests.unit.core.world import ROOT, World
 from tests.unit.replay.kit import logged, write
 
@@ -29,12 +52,30 @@ SECRETS = (
     b"cn0",
     b"cn3",
     b"lamp",
+    b"sorbonne",
+    b"fluorite",
+    b"40125",
+    b"spectroscope",
 )
 MARIE = Principal("marie", 40_123, 40_124, (40_125,))
 
 
 def telling_world() -> World:
-    world = World(cluster="paris", restarts=False)
+    world = World(cluster="paris", restarts=False, resources=(Resource("spectroscope"),))
+    policies: tuple[Policy, ...] = (
+        Account("sorbonne"),
+        Account("curie", "sorbonne"),
+        Qos("fluorite"),
+        User("marie", ("curie",), qos=("fluorite",)),
+        Limit("radium-limit", "account", "curie", "spectroscope", Amount(9)),
+        Limit("radium-group", "group", "40125", "cores", Amount(9)),
+        FreePool("radium-pool", access=(Access(("marie",), ("40125",), ("curie",)),)),
+        FreePool("radium-nodes", nodes="cn[0,2]", access=(Access(("marie",)),)),
+        Reservation("polonium", Validity(0, 9**15), ("cn1",), ("marie",), ("40125",), ("curie",)),
+        Defaults("radium-defaults", "user", "marie", (("account", "curie"),), (("time", "600"),)),
+    )
+    world.send(put(*policies))
+    gone = PolicyChange("delete", "limit", "radium-limit")
     job = world.submit(
         user=MARIE,
         name="polonium",
@@ -51,6 +92,7 @@ def telling_world() -> World:
     )
     world.send(UpdateNodes(ROOT, ("cn0",), "drain", "the lamp in paris"))
     world.send(SatelliteSilent("paris-sat"))
+    world.send(ChangePolicies(ROOT, (gone,)))
     world.send(CancelJobs(MARIE, (JobRef(job),)))
     world.deliver()
     return world
@@ -129,6 +171,13 @@ def test_a_base_without_names_is_the_state_without_names(tmp_path: Path) -> None
     assert from_base.jobs == player.state.jobs
     assert from_base.nodes == player.state.nodes
     assert from_base.config == player.state.config
+    assert from_base.policies == player.state.policies
+    assert from_base.usage == player.state.usage
+    user = anonymiser.word("user", "marie")
+    account = anonymiser.word("account", "curie")
+    known = from_base.policies["user"][user]
+    assert isinstance(known, User) and known.accounts == (account,)
+    assert anonymiser.word("limit", "radium-limit") not in from_base.policies["limit"]
 
 
 def test_root_and_what_the_controller_says_by_itself_stay() -> None:

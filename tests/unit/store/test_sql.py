@@ -27,6 +27,7 @@ from eslurm.ports.store import (
 )
 from eslurm.store import engines, reader, sqlite
 from eslurm.store.lane import Lane
+from eslurm.store.schema import SCHEMA_VERSION
 from eslurm.store.sql import SqlStore, _Stream
 from tests.support.loops import both_loops, run
 
@@ -140,7 +141,7 @@ def _plan(path: Path, query: Select[Any]) -> str:
 def test_restart_and_a_users_report_do_not_walk_the_history(tmp_path: Path) -> None:
     async def test() -> None:
         async with opened(tmp_path / "db"):
-            unfinished = dict(reader._unfinished(OWNER))
+            unfinished = dict(reader._unfinished(OWNER, SCHEMA_VERSION))
             assert "INDEX jobs_unfinished" in _plan(tmp_path / "db", unfinished[JobRow])
             report = reader._attempts(OWNER, AccountingQuery(user="u"))
             assert "INDEX attempts_by_user" in _plan(tmp_path / "db", report)

@@ -1,0 +1,82 @@
+"""How facts about policies change the state: the only place where a policy or a usage record is written.
+
+Each record is one row of the store under (kind, name); a usage record's kind is `usage` and its name `account/user`.
+Invariant: whatever is written here is touched, so the rows follow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from eslurm.core import facts
+from eslurm.core.account.boundaries import arm
+from eslurm.core.account.model import Account, FreePool, Limit, Policy, Reservation, Usage, kind_of
+
+if TYPE_CHECKING:
+    from eslurm.core.cluster import State
+
+USAGE: Final = "usage"
+
+Record: TypeAlias = Policy | Usage
+
+
+def usage_name(account: str, user: str) -> str:
+    """The name of a usage record's row. Accounts have no slash in their names."""
+    return f"{account}/{user}"
+
+
+def apply_policy_set(state: State, fact: facts.PolicySet) -> None:
+    before = state.policies[kind_of(fact.policy)].get(fact.policy.name)
+    put_policy(state, fact.policy)
+    _changed(state, before, fact.policy)
+
+
+def apply_policy_removed(state: State, fact: facts.PolicyRemoved) -> None:
+    before = state.policies[fact.kind].pop(fact.name)
+    state.touched.records.add((fact.kind, fact.name))
+    _changed(state, before, None)
+
+
+def put_policy(state: State, policy: Policy) -> None:
+    """Insert or replace a policy, and see to it that its next beginning or end is noticed."""
+    kind = kind_of(policy)
+    state.policies[kind][policy.name] = policy
+    state.touched.records.add((kind, policy.name))
+    arm(state, policy, state.now_us)
+
+
+def put_usage(state: State, usage: Usage) -> None:
+    """Insert or replace what a user has used through an account."""
+    state.usage[usage.account, usage.user] = usage
+    state.touched.records.add((USAGE, usage_name(usage.account, usage.user)))
+
+
+def _changed(state: State, before: Policy | None, after: Policy | None) -> None:
+    """Plans are made anew under other rules only: a new user or another share is no reason to move anybody."""
+    state.want_plan()
+    if _binding(before) != _binding(after):
+        state.policies_changed = state.generation
+
+
+def _binding(policy: Policy | None) -> Policy | str | None:
+    """What of a policy says when jobs may run: all of a rule, and which account's limits bind another, too."""
+    if isinstance(policy, Limit | FreePool | Reservation):
+        return policy
+    return (policy.parent or None) if isinstance(policy, Account) else None
+
+
+def records_of(state: State) -> dict[tuple[str, str], Record]:
+    """Every policy and usage record by its row's kind and name."""
+    found: dict[tuple[str, str], Record] = {
+        (kind, name): policy for kind, named in state.policies.items() for name, policy in named.items()
+    }
+    found.update(((USAGE, usage_name(*key)), usage) for key, usage in state.usage.items())
+    return found
+
+
+def find_record(state: State, kind: str, name: str) -> Record | None:
+    """The policy or usage record behind a row's kind and name."""
+    if kind == USAGE:
+        account, _, user = name.partition("/")
+        return state.usage.get((account, user))
+    return state.policies[kind].get(name)
