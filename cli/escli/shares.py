@@ -1,0 +1,139 @@
+"""`esctl shares`: the tree of accounts and users with what each is due, has used, and where that puts them; and
+`esctl priority`: how the priorities of waiting jobs came about.
+"""
+
+from __future__ import annotations
+
+from escli import exits, program
+from escli.esqueue import job_refs, split_jobs
+from escli.tables import Column, render
+from eslurm.compat.errors import OptionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from escli.door import Door
+    from escli.options import Words
+
+_PARTS = (
+    "JOBID",
+    "PARTITION",
+    "USER",
+    "ACCOUNT",
+    "PRIORITY",
+    "AGE",
+    "FAIRSHARE",
+    "SIZE",
+    "PARTITION",
+    "QOS",
+    "NICE",
+)
+_COLUMNS = ("ACCOUNT", "USER", "SHARES", "NORM_SHARES", "USAGE", "NORM_USAGE", "LEVEL", "FACTOR")
+
+
+def shares(door: Door, words: list[str], given: Words) -> int:
+    """`esctl shares [account=NAME] [user=NAME]`."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    chosen = _selection(words)
+    reply = door.call("Shares", pb.SharesRequest())
+    rows = _chosen(reply.shares, chosen)
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        answer = pb.SharesReply(shares=rows, half_life_s=reply.half_life_s, now_us=reply.now_us)
+        program.say(to_json(answer))
+    else:
+        text = table(rows, _depths(reply.shares)).rstrip("\n")
+        program.say(text if rows else "no accounts, and nobody has used anything")
+    return exits.OK
+
+
+def _selection(words: Sequence[str]) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key.lower() not in ("account", "user") or not equals or not value:
+            raise OptionError("shares", word, "selects nothing", "use account=NAME or user=NAME, or neither")
+        chosen[key.lower()] = value
+    return chosen
+
+
+def _chosen(rows: Sequence[Any], chosen: dict[str, str]) -> list[Any]:
+    """Of an account all that is below it, too."""
+    inside = {chosen.get("account", "")}
+    kept: list[Any] = []
+    for row in rows:
+        if "account" in chosen and row.account not in inside and row.parent not in inside:
+            continue
+        if not row.user:
+            inside.add(row.account)
+        if chosen.get("user", row.user) == row.user:
+            kept.append(row)
+    return kept
+
+
+def _depths(rows: Sequence[Any]) -> dict[str, int]:
+    """How deep each account is; parents come first."""
+    depths = {"": -1}
+    for row in rows:
+        if not row.user:
+            depths[row.account] = depths.get(row.parent, -1) + 1
+    return depths
+
+
+def table(rows: Sequence[Any], depths: dict[str, int]) -> str:
+    """One line per account and user, accounts indented by depth; FACTOR is a user's only."""
+    cells = [
+        [
+            " " * max(0, depths.get(row.account, 0)) + (row.account or "-"),
+            row.user,
+            str(row.shares),
+            f"{row.norm_shares:.4f}",
+            f"{row.usage:.0f}",
+            f"{row.norm_usage:.4f}",
+            "unused" if row.level < 0 else f"{row.level:.4g}",
+            f"{row.factor:.4f}" if row.user else "",
+        ]
+        for row in rows
+    ]
+    columns = [Column(head, right=at >= 2) for at, head in enumerate(_COLUMNS)]
+    return render(columns, cells)
+
+
+def priority(door: Door, words: list[str], given: Words) -> int:
+    """`esctl priority [JOB ...]`."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    jobs = [ref.job_id for ref in job_refs([part for word in words for part in split_jobs(word)], "priority")]
+    reply = door.call("Shares", pb.SharesRequest(priorities=True, jobs=jobs))
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        program.say(to_json(reply))
+    else:
+        none = "none of these jobs waits for its turn" if jobs else "no job waits for its turn"
+        program.say(priority_table(reply.priorities).rstrip("\n") if reply.priorities else none)
+    return exits.OK if reply.priorities or not jobs else exits.FAILED
+
+
+def priority_table(rows: Sequence[Any]) -> str:
+    """One line per job, the highest first; a number that was given has no parts."""
+    cells = []
+    for row in rows:
+        points = (row.age_points, row.fairshare_points, row.size_points, row.partition_points, row.qos_points)
+        parts = [f"{one:.0f}" if not row.given else "-" for one in points]
+        cells.append(
+            [
+                str(row.job_id),
+                row.partition,
+                row.user,
+                row.account or "-",
+                str(row.priority),
+                *parts,
+                str(row.nice) if not row.given else "-",
+            ]
+        )
+    return render([Column(head, right=at == 0 or at >= 4) for at, head in enumerate(_PARTS)], cells)

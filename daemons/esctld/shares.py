@@ -1,0 +1,107 @@
+"""What people ask of the order of jobs: the tree of accounts and users with who has used how much of what is due, and how
+each waiting job's priority came about.
+
+Reads only, in slices: a tree of thousands of users over a long queue holds nobody up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from eslurm.core.cluster import State
+from eslurm.core.plan.priority import Priority, Ranking, Standing, explained
+from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.share.standing import tree_of
+from eslurm.core.share.tree import FairTree, Member
+from eslurm.ports.door import Caller
+from eslurm.v1 import controller_pb2 as pb
+
+UNUSED = -1.0
+"""How the level of those who have used nothing travels: JSON knows no infinity."""
+
+
+JOBS_PER_SLICE = 500
+
+
+class Shares:
+    """Answers the call `Shares`. `now_us` is the time that a batch would be decided at; `ranking` the planner's."""
+
+    def __init__(self, state: State, ranking: Ranking, now_us: Callable[[], int]) -> None:
+        self._state = state
+        self._ranking = ranking
+        self._now_us = now_us
+
+    async def call(self, request: pb.SharesRequest, caller: Caller) -> pb.SharesReply:
+        """Everybody's shares and usage as of now, accounts before those below them; or the jobs' priorities."""
+        now_us = self._now_us()
+        if request.priorities:
+            return pb.SharesReply(priorities=await self._priorities(set(request.jobs)), now_us=now_us)
+        tree = await self._tree(now_us)
+        return pb.SharesReply(
+            shares=[_info(member) for member in tree.members()],
+            half_life_s=self._state.config.priority.half_life_s,
+            now_us=now_us,
+        )
+
+    async def _priorities(self, jobs: set[int]) -> list[pb.PriorityInfo]:
+        found: list[pb.PriorityInfo] = []
+        for number, entry in enumerate(self._entries()):
+            if number % JOBS_PER_SLICE == JOBS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+            if not jobs or entry[2] in jobs:
+                # One that has come after the last cycle has no number of its own yet.
+                parts = self._ranking.factors(entry[2]) or explained(Standing(), entry[4], 0)
+                found.append(_priority(entry[4], parts))
+        return found
+
+    def _entries(self) -> list[Entry]:
+        """The waiting jobs in the planner's order: the computed one, or the queue's own."""
+        if len(self._ranking):
+            return self._ranking.ordered()
+        return self._state.queue.first(len(self._state.queue)) + self._state.later.first(
+            len(self._state.later)
+        )
+
+    async def _tree(self, now_us: int) -> FairTree:
+        slices = tree_of(self._state, now_us)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as finished:
+                tree: FairTree = finished.value
+                return tree
+            await asyncio.sleep(0)
+
+
+def _info(member: Member) -> pb.ShareInfo:
+    return pb.ShareInfo(
+        account=member.account,
+        user=member.user,
+        parent=member.parent,
+        shares=member.shares,
+        norm_shares=member.norm_shares,
+        usage=member.usage,
+        norm_usage=member.norm_usage,
+        level=member.level if math.isfinite(member.level) else UNUSED,
+        factor=member.factor,
+    )
+
+
+def _priority(job: Pending, parts: Priority) -> pb.PriorityInfo:
+    return pb.PriorityInfo(
+        job_id=job.job_id,
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        qos=job.qos,
+        priority=parts.value,
+        given=parts.given,
+        age_points=parts.age,
+        fairshare_points=parts.fairshare,
+        size_points=parts.size,
+        partition_points=parts.partition,
+        qos_points=parts.qos,
+        nice=parts.nice,
+    )

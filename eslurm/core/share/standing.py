@@ -1,0 +1,85 @@
+"""From the cluster's state to what priorities are computed from, in slices; and how a ranking follows the queue.
+
+Reads only. Invariant: no step between two yields looks at more than some thousand records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from eslurm.core.account.model import Account, Qos, User
+from eslurm.core.plan.priority import Ranking, Standing, normalised, weighs
+from eslurm.core.plan.queue import Entry, PendingQueue
+from eslurm.core.share.tree import FairTree
+from eslurm.core.share.usage import Association, usage_now
+
+if TYPE_CHECKING:
+    from eslurm.core.cluster import State
+
+JOBS_PER_SLICE: Final = 10_000
+SYNCS_MAX: Final = 4
+
+
+def tree_of(
+    state: State, now_us: int, waiting: Iterable[Association] = ()
+) -> Generator[None, None, FairTree]:
+    """Everybody's standing as of `now_us`; `waiting` are associations that have jobs but may have used nothing."""
+    running = []
+    jobs = iter(list(state.jobs.values()))
+    while part := list(islice(jobs, JOBS_PER_SLICE)):
+        running += [job for job in part if job.attempt is not None]
+        yield
+    usage = usage_now(state, running, now_us)
+    accounts = [one for one in state.policies["account"].values() if isinstance(one, Account)]
+    users = [one for one in state.policies["user"].values() if isinstance(one, User)]
+    yield
+    return FairTree(accounts, users, usage, waiting)
+
+
+def standing_of(
+    state: State, now_us: int, waiting: Iterable[Association] = ()
+) -> Generator[None, None, Standing]:
+    """What priorities are computed from at `now_us`."""
+    weights = state.config.priority
+    fair: dict[Association, float] = {}
+    newcomers: dict[str, float] = {}
+    if weights.fairshare:
+        tree = yield from tree_of(state, now_us, waiting)
+        fair, newcomers = tree.factors, tree.best
+    qos = {one.name: one.priority for one in state.policies["qos"].values() if isinstance(one, Qos)}
+    return Standing(
+        weights=weights,
+        fair=fair,
+        newcomers=newcomers,
+        partitions=normalised({one.name: one.priority for one in state.config.partitions}),
+        qos=normalised(qos),
+        nodes=len(state.config.nodes),
+        cores=sum(node.total[0] for node in state.config.nodes),
+    )
+
+
+def rank(
+    state: State, ranking: Ranking, now_us: int, queues: Sequence[PendingQueue]
+) -> Generator[None, None, None]:
+    """Bring a planner's ranking in step with the jobs in `queues`; compute it anew when that is due.
+
+    Nothing to do, and nothing kept, where the site weighs nothing: the queues' own order is right then.
+    """
+    weights = state.config.priority
+    if not weighs(weights):
+        ranking.clear()
+        return
+    if ranking.is_due(weights, now_us):
+        waiting = dict.fromkeys((entry[4].account, entry[4].user) for entry in _entries(queues))
+        standing = yield from standing_of(state, now_us, waiting)
+        yield from ranking.refresh(standing, now_us)
+    for _ in range(SYNCS_MAX):
+        paused = yield from ranking.sync(_entries(queues))
+        if not paused:
+            return
+
+
+def _entries(queues: Sequence[PendingQueue]) -> list[Entry]:
+    return [entry for queue in queues for entry in queue.first(len(queue))]
