@@ -50,6 +50,7 @@ from eslurm.rpc.unix_door import UnixDoor
 from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
 from esnoded.clock import AgentClock
+from esnoded.devices import detect_gpus
 from esnoded.health import watch
 from esnoded.launch import Launcher, step_id
 from esnoded.scripts import Scripts
@@ -213,7 +214,7 @@ class NodeDaemon:
             session=secrets.token_hex(8),
             boot_id=boot_id,
             endpoint=self._local.endpoint,
-            offers=[NodeOffer(name, uids[name], options.total) for name in options.nodes],
+            offers=self._offers(uids),
             has_blob=lambda digest: self._blobs.cache.find(digest) is not None,
         )
         scripts = Scripts(options.state_dir / "scripts")
@@ -231,6 +232,16 @@ class NodeDaemon:
         )
         shell.perform(restore(agent, state, live, ended, self._clock.now_us()))
         return shell
+
+    def _offers(self, uids: dict[str, str]) -> list[NodeOffer]:
+        """Each node with what it has. A process of several nodes emulates them: the host's devices are none of theirs."""
+        options = self._options
+        gpus = detect_gpus() if len(options.nodes) == 1 and not options.is_one_of_many else None
+        if gpus is None:
+            return [NodeOffer(name, uids[name], options.total) for name in options.nodes]
+        log.info("%d GPUs on this host%s", gpus.count, f": {gpus.model}" if gpus.model else "")
+        (name,) = options.nodes
+        return [NodeOffer(name, uids[name], options.total, (("gpu", gpus.count),), gpus.model)]
 
     def _on_step_ended(self, ended: StepEnded, early: list[StepEnded]) -> None:
         if self._shell is None:

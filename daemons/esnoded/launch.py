@@ -11,7 +11,8 @@ from pathlib import Path
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.agent.actions import RunBatch, RunTasks, StepId
-from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepSpec
+from eslurm.core.wire import JobLaunch
+from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepSpec, StepWarning
 from esnoded.scripts import Scripts
 
 STEP_ENVIRONMENTS_MAX = 64
@@ -59,6 +60,7 @@ class Launcher:
             time_limit_us=launch.time_limit_s * 1_000_000,
             kill_grace_us=int(launch.kill_grace_s * 1_000_000),
             orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
+            warning=_warning(launch),
         )
 
     def tasks_spec(self, action: RunTasks, node_name: str, environment: bytes) -> StepSpec:
@@ -94,6 +96,13 @@ class Launcher:
             if len(self._step_environments) > STEP_ENVIRONMENTS_MAX:
                 self._step_environments.popitem(last=False)
         return known
+
+
+def _warning(launch: JobLaunch) -> StepWarning | None:
+    if not launch.warn_signal and not launch.warn_script:
+        return None
+    before_us = launch.warn_before_s * 1_000_000
+    return StepWarning(before_us, launch.warn_signal, launch.warn_batch_only, launch.warn_script)
 
 
 def step_key(step: StepId) -> StepKey:

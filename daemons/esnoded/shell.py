@@ -19,6 +19,7 @@ from eslurm.core.agent.actions import (
     Contact,
     Discard,
     FetchBlobs,
+    LimitStep,
     Numbered,
     Overtaken,
     Refusal,
@@ -26,6 +27,7 @@ from eslurm.core.agent.actions import (
     RunTasks,
     SendReport,
     SignalStep,
+    SuspendStep,
     TerminateStep,
 )
 from eslurm.core.agent.actions import (
@@ -99,6 +101,8 @@ class Shell:
             RunTasks: self._run_tasks,
             TerminateStep: self._terminate,
             SignalStep: self._signal,
+            SuspendStep: self._suspend,
+            LimitStep: self._limit,
             AcknowledgeSteps: self._acknowledge,
             Contact: self._contact,
             Discard: lambda action: scripts.release((action.node, action.job_id, action.attempt)),
@@ -236,6 +240,13 @@ class Shell:
 
     def _signal(self, action: SignalStep) -> None:
         self._spawn(_ignoring(self._runner.signal(step_key(action.step), action.signal)))
+
+    def _suspend(self, action: SuspendStep) -> None:
+        self._spawn(_ignoring(self._runner.suspend(step_key(action.step), action.resume)))
+
+    def _limit(self, action: LimitStep) -> None:
+        limit_us = action.time_limit_s * 1_000_000
+        self._spawn(_ignoring(self._runner.set_limit(step_key(action.step), limit_us)))
 
     def _acknowledge(self, action: AcknowledgeSteps) -> None:
         if not self._acknowledged:

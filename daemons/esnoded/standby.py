@@ -50,6 +50,14 @@ class StandbyRunner:
         """See `StepRunner.terminate`."""
         return self._is_started and await self._client.terminate(key, cause, grace_us)
 
+    async def suspend(self, key: StepKey, resume: bool = False) -> bool:
+        """See `StepRunner.suspend`."""
+        return self._is_started and await self._client.suspend(key, resume)
+
+    async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+        """See `StepRunner.set_limit`."""
+        return self._is_started and await self._client.set_limit(key, time_limit_us)
+
     async def list_steps(self) -> Sequence[StepState]:
         """See `StepRunner.list_steps`."""
         return await self._client.list_steps() if self._is_started else ()

@@ -63,6 +63,7 @@ def batch_environment(launch: JobLaunch, submitted: Mapping[str, str] | None = N
     _put(environment, values)
     _put_submit_dir(environment, launch)
     environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": first_name, "ESLURM_NODENAME": first_name}
+    _put_devices(environment, launch, launch.groups[0].runs[0][0], "JOB")
     return environment
 
 
@@ -76,6 +77,7 @@ class StepEnvironment:
     def __init__(
         self, launch: JobLaunch, step: LaunchStep, submitted: Mapping[str, str] | None = None
     ) -> None:
+        self._launch = launch
         names = _names_by_number(launch)
         members = _members(step.groups)
         self._places: dict[int, tuple[str, int, int, NodeGroup]] = {}
@@ -95,7 +97,11 @@ class StepEnvironment:
         if place is None:
             return ()
         name, index, first_task, group = place
-        return tuple(_task_values(name, index, group, first_task, local) for local in range(group.tasks))
+        devices: dict[str, str] = {}
+        _put_devices(devices, self._launch, node_number, "STEP")
+        return tuple(
+            devices | _task_values(name, index, group, first_task, local) for local in range(group.tasks)
+        )
 
 
 def _step_values(step: LaunchStep, names: list[str]) -> dict[str, str]:
@@ -154,6 +160,10 @@ def _job_values(launch: JobLaunch, nodes: list[tuple[str, int, int]]) -> dict[st
         values["MEM_PER_NODE"] = str(memory_mib)
     if launch.account:
         values["JOB_ACCOUNT"] = launch.account
+    if launch.qos:
+        values["JOB_QOS"] = launch.qos
+    if launch.reservation:
+        values["JOB_RESERVATION"] = launch.reservation
     if launch.array_task >= 0:
         values |= {
             "ARRAY_JOB_ID": str(launch.array_job_id),
@@ -197,6 +207,27 @@ def _put(environment: dict[str, str], values: Mapping[str, str]) -> None:
 def _put_submit_dir(environment: dict[str, str], launch: JobLaunch) -> None:
     submit_dir = environment.get("SLURM_SUBMIT_DIR", launch.work_dir)
     _put(environment, {"SUBMIT_DIR": submit_dir})
+
+
+def _put_devices(environment: dict[str, str], launch: JobLaunch, node_number: int, scope: str) -> None:
+    """The devices of the job on this node, by the names that libraries look for; `scope` is JOB or STEP.
+
+    Of what the job holds elsewhere alone there is none here, whatever the variables say that came with it.
+    """
+    here = {resource: held for number, resource, held in launch.devices if number == node_number}
+    for resource in sorted({resource for _, resource, _ in launch.devices}):
+        held = here.get(resource, ())
+        listed = ",".join(map(str, held))
+        if resource == "gpu":
+            environment |= {"CUDA_VISIBLE_DEVICES": listed, "ROCR_VISIBLE_DEVICES": listed}
+            _put(environment, {f"{scope}_GPUS": listed, "GPUS_ON_NODE": str(len(held))})
+        else:
+            _put(environment, {f"{scope}_{_variable(resource)}": listed})
+
+
+def _variable(resource: str) -> str:
+    """A resource's name as a part of a variable's."""
+    return "".join(char if char.isalnum() else "_" for char in resource.upper())
 
 
 def _without_outer_job(submitted: Mapping[str, str]) -> dict[str, str]:

@@ -92,14 +92,29 @@ class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
     exit_status: int | None = None
 
 
+class StepWarning(msgspec.Struct, frozen=True, array_like=True):
+    """What happens `before_us` before a step's time limit; at once when the limit is no longer than that (C-40).
+
+    `signum` (0: none) goes to the first task's own process with `to_first_only`, else to everything of the attempt on
+    this node but that process: a shell that does not expect the signal dies of it. `script` (a path, empty: none) runs
+    beside the step, as its user, in its directory, with its environment and ESLURM_SECONDS_LEFT; what it prints goes to
+    the step's error output, and its end means nothing to the step.
+    """
+
+    before_us: int
+    signum: int = 0
+    to_first_only: bool = False
+    script: str = ""
+
+
 class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     """All a runner needs to start a step. Fields are only ever appended.
 
     `argv[0]` is the program: a path (a batch script is a file the agent has already written) or a
     name looked up in the environment's PATH. Output paths are already expanded and relative to
     `cwd`; an empty `stderr` follows `stdout`; `endpoint`, when set, replaces both. `time_limit_us`
-    and `orphan_timeout_us` are durations on CLOCK_BOOTTIME, 0 means none. `first_task` is the global
-    rank of the first task here; `task_env` is empty or holds one mapping per task.
+    and `orphan_timeout_us` are durations on CLOCK_BOOTTIME, 0 means none; no `warning` is given without a time limit.
+    `first_task` is the global rank of the first task here; `task_env` is empty or holds one mapping per task.
     """
 
     key: StepKey
@@ -123,6 +138,7 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     tasks: int = 1
     first_task: int = 0
     task_env: tuple[dict[str, str], ...] = ()
+    warning: StepWarning | None = None
 
 
 class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -181,6 +197,20 @@ class StepRunner(Protocol):
         """End a step: SIGCONT and SIGTERM now, SIGKILL after `grace_us`; False when it is not live.
 
         A second call may shorten the grace but never lengthens it; the first cause is kept.
+        """
+        ...
+
+    async def suspend(self, key: StepKey, resume: bool = False) -> bool:
+        """Stop all processes of a step where they are, or let them go on; False when it is not live.
+
+        While it stands still it uses none of its time limit. A step that is being ended is not stopped.
+        """
+        ...
+
+    async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+        """From now on the step's time limit, counted from its start, is so long; 0: none. False when it is not live.
+
+        Its warning moves with it, and is given again if its time comes again.
         """
         ...
 

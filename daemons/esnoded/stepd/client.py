@@ -112,6 +112,16 @@ class SupervisorClient:
         found: bool = await self._ask(lambda number: wire.Terminate(number, key, cause, grace_us))
         return found
 
+    async def suspend(self, key: StepKey, resume: bool = False) -> bool:
+        """See `StepRunner.suspend`."""
+        found: bool = await self._ask(lambda number: wire.Suspend(number, key, resume))
+        return found
+
+    async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+        """See `StepRunner.set_limit`."""
+        found: bool = await self._ask(lambda number: wire.SetLimit(number, key, time_limit_us))
+        return found
+
     async def list_steps(self) -> Sequence[StepState]:
         """See `StepRunner.list_steps`."""
         steps: Sequence[StepState] = await self._ask(wire.ListSteps)

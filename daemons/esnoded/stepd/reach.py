@@ -24,10 +24,15 @@ _SWEEP_AGAIN_US = 20_000
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """Signals to send to all processes of a step, in this order."""
+    """Signals to send to all processes of a step, in this order.
+
+    `is_thorough` also reaches what has a session of its own and a parent that lives: it goes by the step's marker, for
+    which the environment of every process of the node has to be looked at. Without it they end with their parents.
+    """
 
     step: Step
     signums: tuple[int, ...]
+    is_thorough: bool = False
 
 
 class Reach:
@@ -51,6 +56,7 @@ class Reach:
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Signal the tasks' groups at once, then whatever else a look at /proc shows to be theirs."""
         wanted: dict[StepKey, list[int]] = {}
+        is_thorough = any(delivery.is_thorough for delivery in deliveries)
         for delivery in deliveries:
             step = delivery.step
             if self._steps.get(step.key) is not step:
@@ -62,18 +68,27 @@ class Reach:
         if not wanted:
             return
         for process in procfs.all_processes():
-            owner = self._owner_outside_groups(process)
+            owner = self._owner_outside_groups(process, is_thorough=is_thorough)
             for signum in wanted.get(owner.key, ()) if owner is not None else ():
                 procfs.kill_process(process.pid, signum)
 
-    def _owner_outside_groups(self, process: procfs.Process) -> Step | None:
+    def signal_around(self, step: Step, signum: int) -> None:
+        """Signal the processes of a step, all but its first task itself: what a batch shell has started."""
+        first = step.tasks[0].pid
+        for process in procfs.all_processes():
+            owner = self._tasks.get(process.group) or self._tasks.get(process.session)
+            is_its = owner[0] is step if owner is not None else self._owner_outside_groups(process) is step
+            if is_its and process.pid != first:
+                procfs.kill_process(process.pid, signum)
+
+    def _owner_outside_groups(self, process: procfs.Process, *, is_thorough: bool = False) -> Step | None:
         """The live step of a process that is in no task's group: by session, or by marker if we adopted it."""
         if process.group in self._tasks or process.pid in self._tasks:
             return None
         owner = self._tasks.get(process.session)
         if owner is not None:
             return owner[0]
-        if process.parent == self._me:
+        if process.parent == self._me or (is_thorough and process.pid != self._me):
             return self._steps.get(key) if (key := self._marked_key(process.pid)) is not None else None
         return None
 

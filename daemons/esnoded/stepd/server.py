@@ -122,6 +122,10 @@ class Server:
                     connection.send(wire.Refused(number, f"{signum} is not a signal"))
             case wire.Terminate(number, key, cause, grace_us):
                 connection.send(wire.Done(number, table.terminate(key, cause, grace_us)))
+            case wire.Suspend(number, key, resume):
+                connection.send(wire.Done(number, table.suspend(key, resume=resume)))
+            case wire.SetLimit(number, key, time_limit_us):
+                connection.send(wire.Done(number, table.set_limit(key, time_limit_us)))
             case wire.ListSteps(number):
                 for steps, last in _chunks(table.list_steps()):
                     connection.send(wire.Listing(number, steps, last))

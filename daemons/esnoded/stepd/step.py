@@ -31,10 +31,15 @@ class Task(msgspec.Struct, eq=False):
     start_ticks: int
     report_fd: int = -1
     alive: bool = True
+    is_aside: bool = False
+    """It runs beside the step (a warning's script): how it ends means nothing, and it does not outlive the others."""
 
 
 class Step(msgspec.Struct, eq=False):
-    """A step between launch and outcome. `started_us` is wall time, `launched_us` CLOCK_BOOTTIME."""
+    """A step between launch and outcome. `started_us` is wall time, all others are on CLOCK_BOOTTIME.
+
+    `begun_us` is 0 while it is queued, `stopped_us` unless it stands still, `paused_us` how long it has stood still before.
+    """
 
     spec: StepSpec
     launched_us: int
@@ -43,6 +48,15 @@ class Step(msgspec.Struct, eq=False):
     waiters: list[Waiter] = msgspec.field(default_factory=list)
     timers: list[Timer] = msgspec.field(default_factory=list)
     kill_timer: Timer | None = None
+    limit_timer: Timer | None = None
+    warning_timer: Timer | None = None
+    begun_us: int = 0
+    limit_us: int = -1
+    """Its time limit as it stands, 0: none; -1 until it begins, unless it was changed by then."""
+    stopped_us: int = 0
+    paused_us: int = 0
+    is_warned: bool = False
+    warning_failure: str = ""
     link: OutputLink | None = None
     draining: set[int] = msgspec.field(default_factory=set)
     """Process groups whose leader has ended and whose other members, already killed, are not gone yet."""
@@ -65,9 +79,56 @@ class Step(msgspec.Struct, eq=False):
         """Whether no process of it is left and none will follow."""
         return not self.spawning and not self.draining and not any(task.alive for task in self.tasks)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end."""
+        return self.cause is not None
+
+    @property
+    def limit_due_us(self) -> int:
+        """When its time is up, if it has a limit and runs on."""
+        return self.begun_us + self.paused_us + self.limit_us
+
+    @property
+    def warning_due_us(self) -> int:
+        """When it is to be warned of that."""
+        return self.limit_due_us - (self.spec.warning.before_us if self.spec.warning is not None else 0)
+
+    @property
+    def asides(self) -> list[Task]:
+        """What runs beside it, if nothing else of it is left or to come."""
+        if self.spawning or any(task.alive and not task.is_aside for task in self.tasks):
+            return []
+        return [task for task in self.tasks if task.alive]
+
+    def cancel_clock(self) -> None:
+        """Its time limit and warning do not fall due for now."""
+        for timer in (self.limit_timer, self.warning_timer):
+            if timer is not None:
+                timer.cancel()
+
     def state(self) -> StepStarted:
         """What is told of it while it lives."""
         return StepStarted(self.key, self.started_us, self.tasks[0].pid if self.tasks else 0)
+
+    def is_mate_of(self, batch: Step) -> bool:
+        """Whether it is another step of the same attempt on the same node."""
+        mine, other = self.key, batch.key
+        is_same = (mine.job_id, mine.attempt, mine.node) == (other.job_id, other.attempt, other.node)
+        return is_same and mine.step != other.step
+
+    def aside(self, program: str) -> StepSpec:
+        """What runs a program beside it: as its user, where it runs, into its error output."""
+        output = self.spec.stderr or self.spec.stdout
+        return msgspec.structs.replace(
+            self.spec,
+            argv=(program,),
+            stdin="/dev/null",
+            stdout=output,
+            stderr="",
+            open_mode="append",
+            tasks=1,
+        )
 
     def identities(self) -> tuple[tuple[int, int], ...]:
         """Its tasks as the journal keeps them: pid and start time."""
@@ -111,6 +172,7 @@ class Step(msgspec.Struct, eq=False):
         """Its outcome; cancels its timers. `at_us` is CLOCK_BOOTTIME, so the time it took is right whatever was done
         to the wall clock meanwhile.
         """
+        self.cancel_clock()
         for timer in (*self.timers, self.kill_timer):
             if timer is not None:
                 timer.cancel()
@@ -120,6 +182,7 @@ class Step(msgspec.Struct, eq=False):
         text = self.text
         if not text and self.signum:
             text = f"ended by signal {signal_name(self.signum)}"
+        text = "; ".join(filter(None, (text, self.warning_failure)))
         return StepEnded(
             self.key,
             self.exit_code,

@@ -23,6 +23,7 @@ from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec,
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.stepd import procfs
 from esnoded.stepd.journal import Acknowledged, Begun, Finished, Intent, Journal, live_records
+from esnoded.stepd.limits import StepClock
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.reach import Delivery, Reach
 from esnoded.stepd.spawn import Launchpad, SpawnError, read_report, spawn_task
@@ -77,6 +78,9 @@ class StepTable:
         self._node_contact_us: dict[int, int] = {}
         self._draining: dict[int, Step] = {}
         self._reach = Reach(instance, self._steps, self._tasks, timers)
+        self._clock = StepClock(
+            timers, lambda one: self._deliveries.append(one), self._on_limit, self._on_warning
+        )
         self._reap_wanted = True
         self._compact_not_before_us = 0
         self.is_stopping = False
@@ -100,7 +104,7 @@ class StepTable:
         if outcome is not None:
             self._answers.append((waiter, outcome))
             return
-        step = self._steps.get(key) or self._queued.get(key)
+        step = self._find(key)
         if step is not None:
             if step.announced:
                 self._answers.append((waiter, step.state()))
@@ -145,9 +149,12 @@ class StepTable:
         due_us = boot_us() + grace_us
         if step.cause is None:
             step.cause, step.text = cause, text
+            step.cancel_clock()
         if step.kill_timer is None:
             # TERM before CONT: a stopped process must find it when it wakes up.
-            self._deliveries.append(Delivery(step, (signal.SIGTERM, signal.SIGCONT)))
+            self._deliveries.append(
+                Delivery(step, (signal.SIGTERM, signal.SIGCONT), is_thorough=bool(step.stopped_us))
+            )
         elif step.kill_timer.due_us <= due_us:
             return True
         else:
@@ -156,6 +163,21 @@ class StepTable:
             due_us, lambda: self._deliveries.append(Delivery(step, (signal.SIGKILL,)))
         )
         return True
+
+    def suspend(self, key: StepKey, *, resume: bool) -> bool:
+        """See `StepRunner.suspend`."""
+        if (step := self._find(key)) is not None:
+            self._clock.suspend(step, resume=resume)
+        return step is not None
+
+    def set_limit(self, key: StepKey, limit_us: int) -> bool:
+        """See `StepRunner.set_limit`."""
+        if (step := self._find(key)) is not None:
+            self._clock.set_limit(step, limit_us)
+        return step is not None
+
+    def _find(self, key: StepKey) -> Step | None:
+        return self._steps.get(key) or self._queued.get(key)
 
     def list_steps(self) -> list[StepState]:
         """Everything known, ordered by key."""
@@ -251,24 +273,45 @@ class StepTable:
 
     def _begin(self, step: Step) -> None:
         spec = step.spec
-        now_us = boot_us()
         if spec.endpoint is not None:
             step.link = OutputLink(
                 self._selector, self._timers, spec, spec.endpoint, lambda why: self._on_output_lost(step, why)
             )
-        if spec.time_limit_us:
-            text = f"time limit of {spec.time_limit_us / 1e6:g} s reached"
-            self._end_at(step, now_us + spec.time_limit_us, StepEndCause.TIME_LIMIT, text)
+        self._clock.begin(step)
         if spec.orphan_timeout_us:
             due_us = step.launched_us + spec.orphan_timeout_us
             step.timers.append(self._timers.at(due_us, lambda: self._on_silence(step)))
         self._spawn(step)
 
-    def _end_at(self, step: Step, due_us: int, cause: StepEndCause, text: str) -> None:
-        def end() -> None:
-            self.terminate(step.key, cause, step.spec.kill_grace_us, text)
+    def _on_limit(self, step: Step) -> None:
+        text = f"time limit of {step.limit_us / 1e6:g} s reached"
+        self.terminate(step.key, StepEndCause.TIME_LIMIT, step.spec.kill_grace_us, text)
 
-        step.timers.append(self._timers.at(due_us, end))
+    def _on_warning(self, step: Step, left_us: int) -> None:
+        warning = step.spec.warning
+        assert warning is not None
+        if warning.signum and warning.to_first_only:
+            procfs.kill_process(step.tasks[0].pid, warning.signum)
+        elif warning.signum:
+            mates = [mate for mate in self._steps.values() if mate.is_mate_of(step)]
+            self._deliveries += [Delivery(mate, (warning.signum,)) for mate in mates]
+            if not mates:
+                self._reach.signal_around(step, warning.signum)
+        if warning.script:
+            self._spawn_aside(step, warning.script, left_us)
+
+    def _spawn_aside(self, step: Step, script: str, left_us: int) -> None:
+        env = step.environment(0, f"{self._instance}/{step.key}")
+        env["ESLURM_SECONDS_LEFT"] = str(round(left_us / 1e6))
+        try:
+            spawned = spawn_task(self._pad, step.aside(script), env, first=False, pipes=None)
+        except SpawnError as error:
+            step.warning_failure = f"its warning could not be given: {error}"
+            return
+        task = Task(-1, spawned.pid, procfs.start_ticks_of(spawned.pid), spawned.report_fd, is_aside=True)
+        step.tasks.append(task)
+        self._journal.add(Begun(step.key, ((task.pid, task.start_ticks),)))
+        self._watch(step, task)
 
     def _on_silence(self, step: Step) -> None:
         heard_us = max(step.launched_us, self._contact_us, self._node_contact_us.get(step.key.node, 0))
@@ -294,16 +337,19 @@ class StepTable:
                 self._on_spawn_failure(step, error)
                 return
             step.tasks.append(task)
-            self._tasks[task.pid] = (step, task)
-            if task.report_fd >= 0:
-                self._selector.register(
-                    task.report_fd, selectors.EVENT_READ, lambda _m, t=task: self._reported.append((step, t))
-                )
-                if len(step.tasks) == 1:
-                    return
+            self._watch(step, task)
+            if task.report_fd >= 0 and len(step.tasks) == 1:
+                return
         step.spawning = any(task.report_fd >= 0 for task in step.tasks)
         if not step.spawning and not step.announced:
             self._announce(step)
+
+    def _watch(self, step: Step, task: Task) -> None:
+        self._tasks[task.pid] = (step, task)
+        if task.report_fd >= 0:
+            self._selector.register(
+                task.report_fd, selectors.EVENT_READ, lambda _mask: self._reported.append((step, task))
+            )
 
     def _spawn_one(self, step: Step, local: int) -> Task:
         env = step.environment(local, f"{self._instance}/{step.key}")
@@ -341,7 +387,9 @@ class StepTable:
         self._selector.unregister(task.report_fd)
         failure = read_report(task.report_fd)
         task.report_fd = -1
-        if failure is not None:
+        if task.is_aside:
+            step.warning_failure = f"its warning could not be given: {failure}" if failure is not None else ""
+        elif failure is not None:
             self._on_spawn_failure(step, failure)
         elif step.spawning:
             self._spawn(step)
@@ -372,10 +420,13 @@ class StepTable:
         self._touch(step)
         if task.report_fd >= 0:
             self._take_report(step, task)
-        if step.cause is not StepEndCause.SPAWN_FAILED:
+        if step.cause is not StepEndCause.SPAWN_FAILED and not task.is_aside:
             code = step.add_status(status)
             if step.link is not None:
                 step.link.task_ended(task.local, code)
+        for aside in step.asides:
+            procfs.kill_process(aside.pid, signal.SIGKILL)
+            procfs.kill_group(aside.pid, signal.SIGKILL)
         step.draining.add(task.pid)
         self._draining[task.pid] = step
         self._drain(step, task.pid)

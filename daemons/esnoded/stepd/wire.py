@@ -57,7 +57,19 @@ class Contact(msgspec.Struct, frozen=True, array_like=True, tag=16):
     nodes: tuple[int, ...]
 
 
-Request = Hello | Launch | Signal | Terminate | ListSteps | Acknowledge | Contact
+class Suspend(msgspec.Struct, frozen=True, array_like=True, tag=17):
+    request: int
+    key: StepKey
+    resume: bool
+
+
+class SetLimit(msgspec.Struct, frozen=True, array_like=True, tag=18):
+    request: int
+    key: StepKey
+    time_limit_us: int
+
+
+Request = Hello | Launch | Signal | Terminate | ListSteps | Acknowledge | Contact | Suspend | SetLimit
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=20):
@@ -76,7 +88,7 @@ class Launched(msgspec.Struct, frozen=True, array_like=True, tag=21):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=22):
-    """Answers signal, terminate and acknowledge."""
+    """Answers signal, terminate, suspend, set limit and acknowledge."""
 
     request: int
     found: bool

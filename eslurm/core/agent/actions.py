@@ -87,6 +87,20 @@ class TerminateStep(msgspec.Struct, frozen=True):
     cause: str
 
 
+class SuspendStep(msgspec.Struct, frozen=True):
+    """Stop all processes of a step where they are and its time limit with them, or let them go on. Idempotent."""
+
+    step: StepId
+    resume: bool = False
+
+
+class LimitStep(msgspec.Struct, frozen=True):
+    """The step's time limit, counted from its start, is so long from now on; 0: none. Idempotent."""
+
+    step: StepId
+    time_limit_s: int
+
+
 class AcknowledgeSteps(msgspec.Struct, frozen=True):
     """The runner may forget these outcomes."""
 
@@ -147,6 +161,8 @@ Action: TypeAlias = (
     | RunTasks
     | SignalStep
     | TerminateStep
+    | SuspendStep
+    | LimitStep
     | AcknowledgeSteps
     | Discard
     | Contact

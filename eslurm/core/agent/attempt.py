@@ -98,7 +98,10 @@ class PendingStep:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """See the module. `live` are the steps that have or may have processes here."""
+    """See the module. `live` are the steps that have or may have processes here.
+
+    `suspend_revision` and `time_revision` are those of the latest orders to stand still or go on, and on the time limit.
+    """
 
     node: int
     job_id: int
@@ -110,6 +113,9 @@ class Attempt:
     start: bool = False
     started_us: int = 0
     grace_s: float = 0.0
+    suspend_revision: int = 0
+    is_suspended: bool = False
+    time_revision: int = 0
     end: StepEnd | None = None
     in_inventory: bool = False
     owes_gone: bool = False

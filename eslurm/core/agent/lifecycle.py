@@ -18,6 +18,7 @@ from eslurm.core.agent.actions import (
     StepId,
     TerminateStep,
 )
+from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.node import LocalNode
@@ -46,7 +47,8 @@ class Lifecycle:
         self._reports = reports
         self._wants = wants
         self._nodes = nodes
-        self._tasks = Tasks(desk, wants)
+        self.adjustments = Adjustments(desk)
+        self._tasks = Tasks(desk, wants, self.adjustments)
         self._deferred: list[tuple[int, int, Attempt, Waiter]] = []
         self._deferrals = 0
 
@@ -283,6 +285,7 @@ class Lifecycle:
             self._end_live(attempt, RESUMED_GRACE_S, "ended")
         elif attempt.stage is Stage.PREPARED and attempt.start:
             self._run_batch(attempt)
+        self.adjustments.repeat(attempt)
 
     # ---- inside ----
 
@@ -354,6 +357,7 @@ class Lifecycle:
         attempt.live.add(BATCH_STEP)
         step = StepId(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
         self._desk.emit(RunBatch(step, attempt.launch))
+        self.adjustments.on_run(attempt, step)
 
     def _answer_started(self, attempt: Attempt, waiter: Waiter) -> None:
         """A start of what is, or was, already started."""

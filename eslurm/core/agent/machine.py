@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref, StepId
+from eslurm.core.agent.adjustments import adjusted
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.fence import Addressed
@@ -35,9 +36,11 @@ from eslurm.core.wire import (
     Prepare,
     Registration,
     ReportAck,
+    SetTime,
     Signal,
     Start,
     StepEnded,
+    Suspend,
 )
 
 EXPIRY_TOLERANCE_US = 60_000_000
@@ -83,6 +86,8 @@ class Agent:
             Prepare: self.lifecycle.prepare,
             Start: self.lifecycle.start,
             Signal: self.lifecycle.signal,
+            Suspend: self.lifecycle.adjustments.suspend,
+            SetTime: self.lifecycle.adjustments.set_time,
             LaunchStep: self.lifecycle.tasks.launch,
         }
 
@@ -204,6 +209,7 @@ class Agent:
             state.floors[owner] = fence.floor
             for key, tombstone in fence.tombstones.items():
                 state.prepared.pop(key, None)
+                state.adjusted.pop(key, None)
                 state.buried[key] = Buried(*key, owner, tombstone.revision, tombstone.started)
             for revision, index, number in fence.signals:
                 state.signalled[number, owner, revision, index] = Signalled(number, owner, revision, index)
@@ -323,3 +329,5 @@ def _fold_attempt(state: Folded, attempt: Attempt) -> None:
     state.prepared[attempt.node, attempt.job_id, attempt.number] = Prepared(
         attempt.node, attempt.owner, attempt.revision, attempt.launch, started
     )
+    if attempt.suspend_revision or attempt.time_revision:
+        state.adjusted[attempt.node, attempt.job_id, attempt.number] = adjusted(attempt)

@@ -34,6 +34,9 @@ class NodeOffer(msgspec.Struct, frozen=True):
     name: str
     node_uid: str
     total: Vector
+    resources: tuple[tuple[str, int], ...] = ()
+    """What was counted beyond `total`, by name."""
+    device_model: str = ""
 
 
 @dataclass(slots=True, eq=False)

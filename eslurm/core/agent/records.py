@@ -96,8 +96,29 @@ class FloorRaised(msgspec.Struct, frozen=True, array_like=True, tag=9):
     floor: int
 
 
+class Adjusted(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Whether the attempt stands still and how long it may run (0: no limit), by the latest orders of these revisions."""
+
+    node: int
+    job_id: int
+    attempt: int
+    suspend_revision: int
+    is_suspended: bool
+    time_revision: int
+    time_limit_s: int
+
+
 Record: TypeAlias = (
-    Booted | Identity | NumberGiven | EpochSeen | Prepared | StartIntended | Buried | Signalled | FloorRaised
+    Booted
+    | Identity
+    | NumberGiven
+    | EpochSeen
+    | Prepared
+    | StartIntended
+    | Buried
+    | Signalled
+    | FloorRaised
+    | Adjusted
 )
 
 NodeAttempt: TypeAlias = tuple[int, int, int]
@@ -116,6 +137,7 @@ class Folded:
     epochs: dict[str, int] = field(default_factory=dict)
     floors: dict[str, int] = field(default_factory=dict)
     prepared: dict[NodeAttempt, Prepared] = field(default_factory=dict)
+    adjusted: dict[NodeAttempt, Adjusted] = field(default_factory=dict)
     buried: dict[NodeAttempt, Buried] = field(default_factory=dict)
     signalled: dict[tuple[int, str, int, int], Signalled] = field(default_factory=dict)
 
@@ -133,7 +155,12 @@ class Folded:
             case Buried():
                 key = (record.node, record.job_id, record.attempt)
                 self.prepared.pop(key, None)
+                self.adjusted.pop(key, None)
                 self.buried[key] = record
+            case Adjusted():
+                key = (record.node, record.job_id, record.attempt)
+                if key in self.prepared:
+                    self.adjusted[key] = record
             case Signalled():
                 self.signalled[record.node, record.owner, record.revision, record.index] = record
             case FloorRaised():
@@ -154,6 +181,7 @@ class Folded:
                 if prepared.start:
                     self.buried[key] = Buried(*key, prepared.owner, prepared.revision, started=True)
             self.prepared.clear()
+            self.adjusted.clear()
         self.cluster = record.cluster
         self.boot_id = record.boot_id
         self.starts = max(self.starts, record.starts)
@@ -184,4 +212,5 @@ def unfold(state: Folded) -> Iterator[Record]:
     yield from (FloorRaised(owner, floor) for owner, floor in state.floors.items())
     yield from state.buried.values()
     yield from state.prepared.values()
+    yield from state.adjusted.values()
     yield from state.signalled.values()

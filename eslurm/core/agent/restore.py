@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eslurm.core.agent.actions import Action, StepId
+from eslurm.core.agent.adjustments import readjust
 from eslurm.core.agent.attempt import Attempt, Stage
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
@@ -114,6 +115,7 @@ def _restore_prepared(agent: Agent, spool: Folded) -> None:
             Stage.PREPARED,
             start=record.start,
         )
+        readjust(node.attempts[job_id, attempt_number], spool.adjusted.get((number, job_id, attempt_number)))
 
 
 def _restore_live(agent: Agent, step: StepId, at_us: int) -> None:

@@ -99,6 +99,8 @@ class Roster:
                 total=node.offer.total,
                 held=(*self._held(node), *buried.get(node.number, ())),
                 starts=node.starts,
+                resources=node.offer.resources,
+                device_model=node.offer.device_model,
             )
             node.registration_seq = self._outbox.add(body)
 

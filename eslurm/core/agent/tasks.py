@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from eslurm.core.agent.actions import RunTasks, StepId
+from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, PendingStep, Waiter
 from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.node import LocalNode
@@ -29,8 +30,9 @@ class Share(NamedTuple):
 class Tasks:
     """Starts steps and answers for them; ending them is the attempt's business."""
 
-    def __init__(self, desk: Desk, wants: Wants) -> None:
+    def __init__(self, desk: Desk, wants: Wants, adjustments: Adjustments) -> None:
         self._desk = desk
+        self._adjustments = adjustments
         self._wants = wants
 
     def launch(self, node: LocalNode, command: LaunchStep, waiter: Waiter) -> None:
@@ -61,6 +63,7 @@ class Tasks:
             attempt.live.add(step)
             key = StepId(attempt.job_id, attempt.number, step, attempt.node)
             self._desk.emit(RunTasks(key, attempt.launch, request, *share))
+            self._adjustments.on_run(attempt, key)
 
     def on_started(self, attempt: Attempt, step: int) -> None:
         """The tasks exist."""

@@ -13,7 +13,7 @@ from eslurm.core.cluster import State
 from eslurm.core.effects import Owing, find_owing
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import AttemptPhase, JobState
-from eslurm.core.job.stopping import ended, outcome_of, stopped_outcome
+from eslurm.core.job.stopping import ended, outcome_of, stop_text, stopped_outcome
 from eslurm.core.job.times import end_in_time, start_in_time
 from eslurm.core.messages import EffectDone
 from eslurm.core.wire import Gone, NodeGone, Started, StepEnded
@@ -35,6 +35,8 @@ def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts
             return _on_prepared(state, job, attempt, message, now_us)
         case Owing.LAUNCH | Owing.START:
             return _on_started(state, job, attempt, message, now_us)
+        case Owing.SUSPEND | Owing.SET_TIME:
+            return _on_informed(job, attempt, message)
         case _:
             return _on_end_answered(state, job, attempt, message, now_us)
 
@@ -113,6 +115,12 @@ def _launch_failed(
     return [end]
 
 
+def _on_informed(job: Job, attempt: Attempt, message: EffectDone) -> list[facts.Fact]:
+    told = [number for outcome in message.outcomes if outcome.status == "ok" for number in outcome.nodes]
+    known = tuple(number for number in told if number in attempt.held)
+    return [facts.AttemptInformed(job.job_id, attempt.number, message.revision, known)] if known else []
+
+
 def _on_end_answered(
     state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
 ) -> list[facts.Fact]:
@@ -133,7 +141,7 @@ def _on_end_answered(
                 gone.append(number)
     if never_started and attempt.stop is not None:
         outcome_state = stopped_outcome(job, attempt.stop.cause)
-        text = f"{attempt.stop.cause.value} by {attempt.stop.by}"
+        text = stop_text(attempt.stop.cause, attempt.stop.by)
         return [ended(state, job, attempt, now_us, outcome=outcome_state, released=tuple(gone), text=text)]
     return [facts.NodesReleased(job.job_id, attempt.number, tuple(gone))] if gone else []
 
@@ -153,7 +161,7 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
         released = (report.node,) if report.gone and report.node in attempt.held else ()
         text = ""
         if attempt.stop is not None:
-            text = f"{attempt.stop.cause.value} by {attempt.stop.by}"
+            text = stop_text(attempt.stop.cause, attempt.stop.by)
         end = end_in_time(attempt, report.end, now_us)
         return [ended(state, job, attempt, now_us, outcome=outcome, end=end, released=released, text=text)]
     if report.gone:

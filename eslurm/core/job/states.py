@@ -15,18 +15,29 @@ class JobState(enum.Enum):
     PENDING = "PENDING"
     LAUNCHING = "LAUNCHING"
     RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
     COMPLETING = "COMPLETING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
     TIMEOUT = "TIMEOUT"
     NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
 
 
 FINAL = frozenset(
-    {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMEOUT, JobState.NODE_FAIL}
+    {
+        JobState.COMPLETED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.TIMEOUT,
+        JobState.NODE_FAIL,
+        JobState.PREEMPTED,
+    }
 )
-ACTIVE = frozenset({JobState.LAUNCHING, JobState.RUNNING, JobState.COMPLETING})
+ACTIVE = frozenset({JobState.LAUNCHING, JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING})
+STARTED = frozenset({JobState.RUNNING, JobState.SUSPENDED})
+"""The states of a job whose script has begun and has not ended."""
 
 TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     JobState.PENDING: {
@@ -40,7 +51,12 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.COMPLETING: "ended, cancelled, or could not be prepared: nodes are giving resources back",
     },
     JobState.RUNNING: {
+        JobState.SUSPENDED: "told to stop where it is, by an operator or to make room for another job",
         JobState.COMPLETING: "the script ended, or its node was lost",
+    },
+    JobState.SUSPENDED: {
+        JobState.RUNNING: "told to go on",
+        JobState.COMPLETING: "ended while it stood still, or its node was lost",
     },
     JobState.COMPLETING: {
         JobState.PENDING: "requeued and every node gave its resources back, or it could not be launched",
@@ -49,12 +65,14 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.CANCELLED: "cancelled by its user or an administrator",
         JobState.TIMEOUT: "its time limit passed",
         JobState.NODE_FAIL: "its node was lost and it may not be requeued",
+        JobState.PREEMPTED: "ended to make room for another job, and not to be requeued",
     },
     JobState.COMPLETED: {},
     JobState.FAILED: {},
     JobState.CANCELLED: {},
     JobState.TIMEOUT: {},
     JobState.NODE_FAIL: {},
+    JobState.PREEMPTED: {},
 }
 
 
@@ -95,6 +113,9 @@ class StopCause(enum.Enum):
     CANCEL = "cancel"
     REQUEUE = "requeue"
     PREEMPT = "preempt"
+    """Ended for another job; it waits again if it may."""
+    EVICT = "evict"
+    """Ended for another job, for good."""
     NODE_LOST = "node_lost"
     LAUNCH_FAILED = "launch_failed"
 

@@ -11,10 +11,13 @@ from eslurm.core.job.model import Attempt, Job, StepEnd, Stop
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 
 BACKOFF_MAX_S = 60.0
+MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
+"""Causes for which somebody else waits for the nodes."""
 WEIGHT = {
     StopCause.NODE_LOST: 0,
     StopCause.LAUNCH_FAILED: 0,
     StopCause.PREEMPT: 1,
+    StopCause.EVICT: 1,
     StopCause.REQUEUE: 1,
     StopCause.CANCEL: 2,
 }
@@ -32,7 +35,19 @@ def stopped_outcome(job: Job, cause: StopCause) -> JobState:
         return JobState.CANCELLED
     if cause is StopCause.NODE_LOST:
         return requeue_or_fail(job)
+    if cause is StopCause.EVICT or (cause is StopCause.PREEMPT and not job.spec.requeue):
+        return JobState.PREEMPTED
     return JobState.PENDING
+
+
+def stop_text(cause: StopCause, by: str) -> str:
+    """Why the attempt was told to end, for people: `cancel by alice`, `preempted to make room for job 17`."""
+    return f"preempted {by}" if cause in MAKING_ROOM else f"{cause.value} by {by}"
+
+
+def grace_s(state: State, stop: Stop) -> float:
+    """Seconds between the signal that asks an attempt to end and the kill: the one contract of all ways to end it."""
+    return stop.grace_s if stop.grace_s >= 0 else state.config.kill_grace_s
 
 
 def outcome_of(job: Job, attempt: Attempt, end: StepEnd) -> JobState:
@@ -72,8 +87,10 @@ def ended(
     )
 
 
-def stop(state: State, job: Job, cause: StopCause, now_us: int, by: str) -> list[facts.Fact]:
-    """Tell the job's attempt to end."""
+def stop(
+    state: State, job: Job, cause: StopCause, now_us: int, by: str, grace_s: float = -1.0
+) -> list[facts.Fact]:
+    """Tell the job's attempt to end: SIGTERM (it is woken if it stands still), `grace_s` later SIGKILL (-1: the site's)."""
     attempt = job.attempt
     if attempt is None:
         return []
@@ -85,14 +102,12 @@ def stop(state: State, job: Job, cause: StopCause, now_us: int, by: str) -> list
         # The script cannot have run: nothing to wait for but the nodes' release.
         outcome = stopped_outcome(job, cause)
         residue = outcome is JobState.PENDING
-        return [
-            ended(
-                state, job, attempt, now_us, outcome=outcome, text=f"{cause.value} by {by}", residue=residue
-            )
-        ]
+        text = stop_text(cause, by)
+        return [ended(state, job, attempt, now_us, outcome=outcome, text=text, residue=residue)]
     if attempt.stop is not None and WEIGHT[attempt.stop.cause] >= WEIGHT[cause]:
         return []
-    return [facts.StopRequested(job.job_id, attempt.number, Stop(cause, now_us, by))]
+    told = Stop(cause, now_us, by, grace_s=grace_s)
+    return [facts.StopRequested(job.job_id, attempt.number, told)]
 
 
 def node_gone(

@@ -38,7 +38,7 @@ def state_of(world: World) -> State:
 
 def some_node(world: World, *, busy: bool) -> Node:
     """A node that is up, with or without a job."""
-    for _ in range(200):
+    for _ in range(600):
         state = state_of(world)
         for node in state.nodes.values():
             if node.state is NodeState.UP and bool(state.jobs_on.get(node.number)) is busy:

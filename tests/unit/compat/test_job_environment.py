@@ -170,3 +170,29 @@ def test_default_file_names() -> None:
     plain = FileNameFields(21, job_name="x", user="ada", node_name="n")
     assert expand_pattern(default_output(False), plain) == "slurm-21.out"
     assert expand_pattern(default_output(True), plain) == "slurm-21_0.out"
+
+
+def test_a_batch_script_sees_the_devices_of_its_node_and_no_others() -> None:
+    devices = ((4, "gpu", (2, 3)), (4, "fpga-x", (0,)), (9, "gpu", (0,)))
+    found = batch_environment(launch(devices=devices), {"CUDA_VISIBLE_DEVICES": "7"})
+    assert found["CUDA_VISIBLE_DEVICES"] == found["ROCR_VISIBLE_DEVICES"] == "2,3"
+    assert (found["SLURM_JOB_GPUS"], found["SLURM_GPUS_ON_NODE"]) == ("2,3", "2")
+    assert found["SLURM_JOB_FPGA_X"] == "0"
+    without = batch_environment(launch(), {"CUDA_VISIBLE_DEVICES": "7"})
+    assert without["CUDA_VISIBLE_DEVICES"] == "7", "where GPUs are nobody's business they are none of ours"
+
+
+def test_each_node_of_a_step_sees_its_own_devices() -> None:
+    groups = (NodeGroup(((4, 2),), (2,), 1),)
+    request = LaunchStep(17, 2, 3, groups, ("solve",), b"", "/", "host:1", b"c", 2)
+    devices = ((4, "gpu", (1,)),)
+    step = StepEnvironment(launch(devices=devices), request, {"CUDA_VISIBLE_DEVICES": "1"})
+    (first,) = step.of_tasks(4)
+    (second,) = step.of_tasks(5)
+    assert (first["CUDA_VISIBLE_DEVICES"], first["SLURM_STEP_GPUS"]) == ("1", "1")
+    assert second["CUDA_VISIBLE_DEVICES"] == "", "that node gives the job none"
+
+
+def test_a_job_knows_its_class_of_service_and_its_reservation() -> None:
+    found = batch_environment(launch(qos="urgent", reservation="course"))
+    assert (found["SLURM_JOB_QOS"], found["SLURM_JOB_RESERVATION"]) == ("urgent", "course")

@@ -1,0 +1,101 @@
+"""Orders about an attempt that runs: stand still, go on, another time limit.
+
+Commands come doubled and out of order, so the latest of each kind counts, by its revision. Invariants: an order is in
+the spool before it is answered, and a later process of the agent repeats it to the runner; what is being ended is never
+stopped, for it has to hear its signal.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core.agent.actions import LimitStep, StepId, SuspendStep
+from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, Stage, Waiter
+from eslurm.core.agent.desk import Desk
+from eslurm.core.agent.node import LocalNode
+from eslurm.core.agent.records import Adjusted
+from eslurm.core.tree.results import OK
+from eslurm.core.wire import BATCH_STEP, SetTime, Suspend
+
+_OPEN = frozenset({Stage.FETCHING, *MAY_START_STEPS})
+
+
+class Adjustments:
+    """Carries out such orders for all nodes of the process. What to do goes to the desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def suspend(self, node: LocalNode, command: Suspend, waiter: Waiter) -> None:
+        """Stop every step of the attempt here, or let all go on. Nothing is left to do for what is over or unknown."""
+        attempt = node.attempts.get((command.job_id, command.attempt))
+        if attempt is not None and attempt.stage in _OPEN and waiter.revision > attempt.suspend_revision:
+            attempt.suspend_revision = waiter.revision
+            attempt.is_suspended = not command.resume
+            self._desk.write(adjusted(attempt))
+            self._stop_or_continue(attempt)
+        self._desk.settle(waiter, node.number, OK)
+
+    def set_time(self, node: LocalNode, command: SetTime, waiter: Waiter) -> None:
+        """Give the batch script another time limit; whoever does not run it only remembers."""
+        attempt = node.attempts.get((command.job_id, command.attempt))
+        if attempt is not None and attempt.stage in _OPEN and waiter.revision > attempt.time_revision:
+            attempt.time_revision = waiter.revision
+            _limit(attempt, command.time_limit_s)
+            self._desk.write(adjusted(attempt))
+            self._set_limit(attempt)
+        self._desk.settle(waiter, node.number, OK)
+
+    def on_run(self, attempt: Attempt, step: StepId) -> None:
+        """The runner was just told to start this step; its launch already says the time limit."""
+        if attempt.is_suspended:
+            self._desk.emit(SuspendStep(step))
+
+    def repeat(self, attempt: Attempt) -> None:
+        """After a restart of the agent: the runner may never have heard the latest orders."""
+        if attempt.stage not in _OPEN:
+            return
+        if attempt.suspend_revision:
+            self._stop_or_continue(attempt)
+        if attempt.time_revision:
+            self._set_limit(attempt)
+
+    def _stop_or_continue(self, attempt: Attempt) -> None:
+        for step in sorted(attempt.live):
+            key = StepId(attempt.job_id, attempt.number, step, attempt.node)
+            self._desk.emit(SuspendStep(key, resume=not attempt.is_suspended))
+
+    def _set_limit(self, attempt: Attempt) -> None:
+        if BATCH_STEP in attempt.live and attempt.launch is not None:
+            key = StepId(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
+            self._desk.emit(LimitStep(key, attempt.launch.time_limit_s))
+
+
+def adjusted(attempt: Attempt) -> Adjusted:
+    """The latest orders as the spool keeps them."""
+    launch = attempt.launch
+    return Adjusted(
+        attempt.node,
+        attempt.job_id,
+        attempt.number,
+        attempt.suspend_revision,
+        attempt.is_suspended,
+        attempt.time_revision,
+        launch.time_limit_s if launch is not None else 0,
+    )
+
+
+def readjust(attempt: Attempt, record: Adjusted | None) -> None:
+    """Bring an attempt back under the orders that the spool remembers."""
+    if record is None:
+        return
+    attempt.suspend_revision = record.suspend_revision
+    attempt.is_suspended = record.is_suspended
+    attempt.time_revision = record.time_revision
+    if record.time_revision:
+        _limit(attempt, record.time_limit_s)
+
+
+def _limit(attempt: Attempt, time_limit_s: int) -> None:
+    if attempt.launch is not None:
+        attempt.launch = msgspec.structs.replace(attempt.launch, time_limit_s=time_limit_s)

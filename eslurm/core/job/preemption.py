@@ -1,0 +1,151 @@
+"""Making room: what running work preemption may look at, what becomes of its victims, and when they go on.
+
+The planner chooses victims on a snapshot (`core.plan.preempt`); here each is checked again against the state as it is,
+for it may have moved on. Invariant: a victim is touched only if its QOS or partition allows it to be, at this moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eslurm.core import facts
+from eslurm.core.account.model import Qos
+from eslurm.core.cluster import SECOND_US, State, attempts_of
+from eslurm.core.job.holding import lends
+from eslurm.core.job.model import Attempt, Job
+from eslurm.core.job.running import cores_are_back, suspend
+from eslurm.core.job.states import ACTIVE, AttemptPhase, JobState, StopCause
+from eslurm.core.job.stopping import stop
+from eslurm.core.messages import Preemption
+from eslurm.core.plan.preempt import OFF, REQUEUE, SUSPEND, Claim, Preemptable
+
+
+def is_possible(state: State) -> bool:
+    """Whether anybody can push out anybody at all: if not, no cycle need look at what runs."""
+    if any(isinstance(qos, Qos) and qos.preempts for qos in state.policies["qos"].values()):
+        return True
+    tiers = {partition.tier for partition in state.config.partitions}
+    return len(tiers) > 1 and any(partition.preempt_mode != OFF for partition in state.config.partitions)
+
+
+def claim_of(state: State, job: Job) -> Claim:
+    """What the waiting job may push out."""
+    qos = _qos(state, job)
+    partition = state.partitions.get(job.spec.partition)
+    return Claim(
+        job.job_id,
+        qos.preempts if qos is not None else (),
+        partition.tier if partition is not None else 0,
+    )
+
+
+def running_work(state: State) -> list[Preemptable]:
+    """All started work as preemption looks at it, and what is left of work that has ended on some of its nodes."""
+    return [
+        _running(state, job, attempt)
+        for job_id in sorted({job_id for job_id, _ in state.live})
+        for job in (state.get_job(job_id),)
+        for attempt in attempts_of(job)
+        if attempt is not job.attempt or attempt.phase in (AttemptPhase.RUNNING, AttemptPhase.RELEASING)
+    ]
+
+
+def on_preemptions(state: State, preemptions: Iterable[Preemption], now_us: int) -> list[facts.Fact]:
+    """The victims of a plan make room: they are requeued, ended or suspended, each with its grace."""
+    found: list[facts.Fact] = []
+    done: set[int] = set()
+    for preemption in preemptions:
+        victim = state.find_job(preemption.victim)
+        claimant = state.find_job(preemption.for_job)
+        if victim is None or claimant is None or preemption.victim in done:
+            continue
+        if _mode_now(state, victim, preemption.attempt, claimant, now_us) != preemption.mode:
+            continue
+        done.add(preemption.victim)
+        found += _make_room(state, victim, preemption, now_us)
+    return found
+
+
+def resumptions(state: State) -> list[facts.Fact]:
+    """Suspended victims go on when whom they made room for no longer runs or waits to, and their cores are free again."""
+    found: list[facts.Fact] = []
+    taken: set[int] = set()
+    for job_id in sorted(state.lending):
+        job = state.get_job(job_id)
+        attempt = job.attempt
+        if attempt is None or attempt.stop is not None or not attempt.suspended_us:
+            continue
+        if attempt.phase is not AttemptPhase.RUNNING:
+            # It has ended where it stood, and gives its nodes back.
+            continue
+        if _is_wanted(state, attempt) or not (lends(attempt) and cores_are_back(state, attempt)):
+            continue
+        # Two that lent the same cores: the second is looked at again when the first holds its own.
+        if taken.isdisjoint(attempt.held):
+            taken |= attempt.held
+            found += suspend(state, job, "", resume=True)
+    return found
+
+
+def _is_wanted(state: State, victim: Attempt) -> bool:
+    """Whether whom it made room for is there, or still wants to come."""
+    job = state.find_job(victim.room_for)
+    if job is None:
+        return False
+    if job.attempt is not None and job.state in ACTIVE:
+        return not job.attempt.held.isdisjoint(victim.held)
+    return job.state is JobState.PENDING and not job.hold
+
+
+def _make_room(state: State, victim: Job, preemption: Preemption, now_us: int) -> list[facts.Fact]:
+    by = f"to make room for job {preemption.for_job}"
+    if preemption.mode == SUSPEND:
+        return suspend(state, victim, by, resume=False, room_for=preemption.for_job)
+    cause = StopCause.PREEMPT if preemption.mode == REQUEUE else StopCause.EVICT
+    qos = _qos(state, victim)
+    grace_s = float(qos.preempt_grace_s) if qos is not None else -1.0
+    return stop(state, victim, cause, now_us, by, grace_s)
+
+
+def _mode_now(state: State, victim: Job, number: int, claimant: Job, now_us: int) -> str:
+    """What may happen to the victim as things stand; `OFF` when nothing may."""
+    attempt = victim.attempt
+    if attempt is None or attempt.number != number or attempt.phase is not AttemptPhase.RUNNING:
+        return OFF
+    running = _running(state, victim, attempt)
+    waits = claimant.state is JobState.PENDING and not claimant.hold
+    if running.is_going or not waits or running.exempt_until_us > now_us:
+        return OFF
+    return claim_of(state, claimant).mode(running)
+
+
+def _running(state: State, job: Job, attempt: Attempt) -> Preemptable:
+    qos = _qos(state, job)
+    partition = state.partitions.get(job.spec.partition)
+    exempt_s = qos.preempt_exempt_s if qos is not None else 0
+    is_still = bool(attempt.suspended_us)
+    return Preemptable(
+        job_id=job.job_id,
+        attempt=attempt.number,
+        priority=job.priority,
+        started_us=attempt.started_us,
+        shares=tuple((span.node, span.amounts) for span in attempt.spans if span.node in attempt.held),
+        wide=attempt.wide,
+        qos=job.spec.qos,
+        tier=partition.tier if partition is not None else 0,
+        # What stands still has made its room, or is an operator's to decide on.
+        by_qos=OFF if qos is None or is_still else qos.preempt_mode,
+        by_tier=OFF if partition is None or is_still else partition.preempt_mode,
+        exempt_until_us=attempt.started_us + exempt_s * SECOND_US,
+        is_going=(
+            attempt.stop is not None
+            or attempt is not job.attempt
+            or attempt.phase is AttemptPhase.RELEASING
+            or (bool(attempt.room_for) and bool(attempt.informing))
+        ),
+    )
+
+
+def _qos(state: State, job: Job) -> Qos | None:
+    qos = state.policies["qos"].get(job.spec.qos)
+    return qos if isinstance(qos, Qos) else None

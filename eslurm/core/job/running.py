@@ -1,0 +1,114 @@
+"""What may be changed of a job while it runs: whether it stands still, and its time limit.
+
+Each function is pure: it looks at one started job and returns the facts that follow. The nodes are told by effects,
+which are owed until they have acknowledged.
+"""
+
+from __future__ import annotations
+
+from eslurm.core import facts
+from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.job.holding import UNLIMITED_S, elapsed_us, end_us, lends, limit_s
+from eslurm.core.job.model import NO_LIMIT, Attempt, Job
+from eslurm.core.messages import RefusalCode, Refused, UpdateJob
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import CORES
+
+_NOT_PARAMETERS = ("by", "job")
+_LIMIT = "time_limit_s"
+
+
+def suspend(state: State, job: Job, by: str, *, resume: bool, room_for: int = 0) -> list[facts.Fact]:
+    """Stop the started job where it is, or let it go on. Nothing if it does so already; raises `Refused` if it cannot.
+
+    `room_for` is the job that gets its cores meanwhile.
+    """
+    attempt = _started(job)
+    if bool(attempt.suspended_us) is not resume:
+        return []
+    if resume and lends(attempt) and not cores_are_back(state, attempt):
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"job {job.job_id} made room for job {attempt.room_for}, which still has its cores: "
+            "it goes on by itself when they are free",
+        )
+    return [facts.AttemptSuspended(job.job_id, attempt.number, not resume, by, room_for)]
+
+
+def cores_are_back(state: State, attempt: Attempt) -> bool:
+    """Whether the cores that a suspended attempt has lent are free on all its nodes."""
+    if not lends(attempt):
+        return True
+    return all(
+        state.ledger.free(span.node)[CORES] >= span.amounts[CORES]
+        for span in attempt.spans
+        if span.node in attempt.held
+    )
+
+
+def change_limit(
+    state: State, job: Job, message: UpdateJob, now_us: int, *, operator: bool
+) -> list[facts.Fact]:
+    """Give the started job another time limit (C-40). Raises `Refused` with what is left.
+
+    Its owner may shorten it, and extend it by `extension_percent` of the job's first limit in all; operators as they like.
+    """
+    attempt = _started(job)
+    others = [
+        name
+        for name in UpdateJob.__struct_fields__
+        if name not in (*_NOT_PARAMETERS, _LIMIT) and getattr(message, name) is not None
+    ]
+    if others or message.time_limit_s is None:
+        named = ", ".join(others) or "nothing"
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"job {job.job_id} is {job.state.value}: only its time limit can be changed, not {named}",
+        )
+    wanted_s, has_s = message.time_limit_s, limit_s(job, attempt)
+    if wanted_s == has_s:
+        return []
+    _check_passed(job, attempt, wanted_s, now_us)
+    if not operator:
+        _check_extension(state, job, wanted_s, has_s)
+    until_us = INFINITY_US if attempt.suspended_us else end_us(attempt, wanted_s)
+    return [facts.TimeChanged(job.job_id, attempt.number, wanted_s or UNLIMITED_S, until_us)]
+
+
+def extension_max_s(state: State, job: Job) -> int:
+    """The longest limit that a job's owner may give it while it runs, in seconds; 0: any (C-40)."""
+    first_s = job.spec.time_limit_s
+    return first_s + int(first_s * state.config.extension_percent / 100)
+
+
+def _started(job: Job) -> Attempt:
+    assert job.attempt is not None
+    if job.attempt.stop is not None:
+        raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} is being ended: it is too late to change it")
+    return job.attempt
+
+
+def _check_passed(job: Job, attempt: Attempt, wanted_s: int, now_us: int) -> None:
+    """A limit that has passed would end the job on the spot, and that is what escancel is for."""
+    passed_s = elapsed_us(attempt, now_us) // SECOND_US
+    if wanted_s != NO_LIMIT and wanted_s <= passed_s:
+        raise Refused(
+            RefusalCode.INVALID,
+            f"--time: {wanted_s} s: job {job.job_id} has run for {passed_s} s already: "
+            f"give at least {passed_s + 1} s, or end it: escancel {job.job_id}",
+        )
+
+
+def _check_extension(state: State, job: Job, wanted_s: int, has_s: int) -> None:
+    if job.spec.time_limit_s == NO_LIMIT:
+        return
+    is_longer = wanted_s == NO_LIMIT or (has_s != NO_LIMIT and wanted_s > has_s)
+    most_s = extension_max_s(state, job)
+    if is_longer and (wanted_s == NO_LIMIT or wanted_s > most_s):
+        asked = "no limit" if wanted_s == NO_LIMIT else f"{wanted_s} s"
+        raise Refused(
+            RefusalCode.DENIED,
+            f"--time: {asked}: a running job may be extended by {state.config.extension_percent:g} % of its first limit "
+            f"({job.spec.time_limit_s} s) in all: ask for at most {most_s} s ({max(0, most_s - has_s)} s more), "
+            "or ask an operator",
+        )
