@@ -30,12 +30,16 @@ from esctld.leadership import NAME_FEATURE, Lead, Leadership, Lease, Standbys, g
 from esctld.links import ControllerLinks
 from esctld.logbook import Logbook, LogKeeper
 from esctld.planner import Planner
+from esctld.policies import Policies
 from esctld.satellites import LinkedSatellites
 from esctld.service import ControllerService
+from esctld.shares import Shares
 from esctld.trees import TreeQueries
 from esctld.views import Queries
 from eslurm import __version__
+from eslurm.calendar import SiteCalendar
 from eslurm.config import Config, ConfigError, cluster_config, read_config
+from eslurm.core.account.boundaries import set_calendar
 from eslurm.core.cluster import State
 from eslurm.core.election import Election
 from eslurm.core.job.model import Principal
@@ -190,6 +194,8 @@ class Controller:
     def _build(self, state: State, epoch: int) -> None:
         options = self._options
         cluster = options.config.cluster.name
+        calendar_zone = options.config.policy.zone
+        set_calendar(state, SiteCalendar(calendar_zone))
         keyring = Keyring({1: options.key})
         self._local = LocalPeer(
             cluster=cluster,
@@ -241,6 +247,10 @@ class Controller:
             self._leadership,
             OWNER,
         )
+        service.offer("Shares", Shares(state, self._planner.ranking, self._dispatcher.now_us).call)
+        policies = Policies(self._dispatcher, calendar_zone)
+        service.offer("Policies", policies.show)
+        service.offer_change("ChangePolicies", policies.read)
         service.offer("ExportLog", Logbook(self._store, OWNER, cluster).export)
         self._doctor = Doctor(state, self._dispatcher.view, self._store, self._surroundings(satellites))
         service.offer("Doctor", self._doctor.call)

@@ -8,6 +8,7 @@ outcomes, plans and timers are never refused because users flood.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import OrderedDict, deque
@@ -104,6 +105,7 @@ class Dispatcher:
         self._stopping = False
         self._interrupted = False
         self._moved = asyncio.Event()
+        self._rests = asyncio.Event()
 
     def now_us(self) -> int:
         """The time that a batch would be decided at now."""
@@ -182,6 +184,16 @@ class Dispatcher:
         if self._interrupted:
             raise NotNow
 
+    async def rest(self, patience_s: float) -> None:
+        """Wait until nothing is there to be decided or committed, at most so long: for work that can wait itself."""
+        # Whoever was woken has its turn first.
+        await asyncio.sleep(0)
+        if self._rests.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._rests.wait()
+
     def interrupt(self) -> None:
         """Whoever waits for things to happen here need not wait any longer."""
         self._interrupted = True
@@ -201,7 +213,9 @@ class Dispatcher:
                 if self._stopping:
                     return
                 self._wake.clear()
+                self._rests.set()
                 await self._wake.wait()
+                self._rests.clear()
                 continue
             await self._gather()
             entries = self._take()
@@ -320,6 +334,9 @@ class Dispatcher:
         if batch.facts:
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()
+        if self.state.unsettled and not self._events:
+            # One batch is not made of ten thousand dependents: the next one goes on, after whoever else has come.
+            self.post(Tick())
 
     def _remember(self, request_id: bytes, answer: BatchAnswer) -> None:
         del self._under_way[request_id]

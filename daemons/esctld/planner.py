@@ -1,30 +1,43 @@
 """Runs planning cycles beside the dispatcher: on a snapshot, in short slices, the result as a message.
 
-One cycle at a time; a change during a cycle asks for another after it. The last plan's reasons and promises are kept
-for people who ask why.
+One cycle at a time; a change during a cycle asks for another after it, and so does a planned start whose time has come.
+The schedule goes from cycle to cycle, the last plan's reasons and bookings are kept for people who ask why.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
 from esctld.dispatcher import Dispatcher
-from eslurm.core.job.model import JobSpec
-from eslurm.core.messages import PlanMade
+from eslurm.config_policies import PolicyError, load_policy
+from eslurm.core.cluster import SECOND_US
 from eslurm.core.plan.explain import Why
+from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.promise import Promise
-from eslurm.core.planning import earliest_start_us, plan_slices
+from eslurm.core.plan.priority import Ranking
+from eslurm.core.plan.schedule import Booking, Schedule
+from eslurm.core.planning import message_of, plan_slices
+from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.telemetry.metrics import ControllerMetrics
 
-LIMITS = PlanLimits(placements_max=256, examined_max=2_000)
+log = logging.getLogger(__name__)
+
+FALLBACK = "easy"
+LIMITS = PlanLimits(placements_max=256, examined_max=2_000, improved_max=500)
 REPLAN_S = 30.0
 """Seconds after which a queue that nothing else moves is planned again: promises grow old."""
+DUE_MIN_S = 0.05
+"""A planned start that could not begin is tried again after so many seconds."""
 PAUSE_SHARE = 2.0
 PAUSE_MAX_S = 0.1
 """After each cycle the loop belongs to others for so many times as long as it took, at most so many seconds: a long
 queue that changes all the time would keep the planner busy with nothing new."""
+
+PATIENCE = 4.0
+"""Between two slices what waits to be decided and committed goes first, for at most so many times as long as a slice took:
+a commit needs many turns of the loop and of the interpreter, and would get one for each slice."""
 
 
 class Planner:
@@ -34,8 +47,13 @@ class Planner:
         self._metrics = metrics
         self._wake = asyncio.Event()
         self._plan: Plan | None = None
+        self._schedule = Schedule()
+        self._ranking = Ranking()
+        self._failed: set[str] = set()
         self._spent_s = 0.0
         self._dispatcher: Dispatcher | None = None
+        self._resting = asyncio.Event()
+        self._resting.set()
 
     def attach(self, dispatcher: Dispatcher) -> None:
         """The dispatcher whose state is planned and that gets the plans."""
@@ -52,36 +70,80 @@ class Planner:
         return self._plan.waiting.get(job_id) if self._plan is not None else None
 
     @property
-    def promises(self) -> tuple[Promise, ...]:
-        """Starts held free for waiting jobs."""
-        return self._plan.promises if self._plan is not None else ()
+    def plan(self) -> Plan | None:
+        """The last one made."""
+        return self._plan
 
-    def earliest_us(self, spec: JobSpec) -> int | None:
-        """When such a job could start if it were alone in the queue; None if not with the nodes in service."""
-        assert self._dispatcher is not None
-        return earliest_start_us(self._dispatcher.state, spec, self._dispatcher.now_us())
+    @property
+    def schedule(self) -> Schedule:
+        """What is booked now, for questions what would be if; in the middle of a cycle it is in the middle of it, too."""
+        return self._schedule
+
+    @property
+    def ranking(self) -> Ranking:
+        """The priorities that jobs are planned with."""
+        return self._ranking
+
+    async def at_rest(self) -> None:
+        """Until no cycle is under way: until something is awaited again `schedule` is a whole plan then."""
+        while not self._resting.is_set():
+            await self._resting.wait()
+
+    def bookings(self, job_id: int) -> tuple[Booking, ...]:
+        """The planned starts of a waiting job."""
+        return self._plan.bookings.get(job_id, ()) if self._plan is not None else ()
 
     async def run(self) -> None:
         """Until cancelled."""
         assert self._dispatcher is not None
         while True:
             try:
-                async with asyncio.timeout(REPLAN_S):
+                async with asyncio.timeout(self._patience_s(self._dispatcher)):
                     await self._wake.wait()
             except TimeoutError:
                 self._dispatcher.state.want_plan()
             self._wake.clear()
-            plan = await self._cycle(self._dispatcher)
-            if plan.placements:
+            self._resting.clear()
+            try:
+                plan = await self._cycle(self._dispatcher)
+            finally:
+                self._resting.set()
+            message = message_of(plan)
+            if message is not None:
                 # The next cycle sees these placements on the ledger, not in the queue.
-                await self._dispatcher.decided(PlanMade(plan.placements, plan.generation))
+                await self._dispatcher.decided(message)
+            if plan.is_unfinished:
+                self._wake.set()
             await asyncio.sleep(min(self._spent_s * PAUSE_SHARE, PAUSE_MAX_S))
             self.look()
 
+    def _patience_s(self, dispatcher: Dispatcher) -> float:
+        """How long nothing may happen until it is time to plan: the next planned start, or `REPLAN_S`."""
+        if self._plan is None or self._plan.next_us == INFINITY_US:
+            return REPLAN_S
+        wait_s = (self._plan.next_us - dispatcher.now_us()) / SECOND_US
+        return min(max(wait_s, DUE_MIN_S), REPLAN_S)
+
     async def _cycle(self, dispatcher: Dispatcher) -> Plan:
+        policy = self._policy(dispatcher.state.config.policy)
+        try:
+            plan = await self._planned(dispatcher, policy)
+        except Exception as error:
+            if policy in BUILT_IN:
+                raise
+            # A site's own policy must not stop the cluster.
+            log.exception("policy %s has failed (%r): planning with %s from now on", policy, error, FALLBACK)
+            self._failed.add(policy)
+            self._schedule = Schedule()
+            plan = await self._planned(dispatcher, FALLBACK)
+        self._plan = plan
+        return plan
+
+    async def _planned(self, dispatcher: Dispatcher, policy: str) -> Plan:
         state = dispatcher.state
-        now_us = dispatcher.now_us()
-        slices = plan_slices(state, now_us, self.promises, LIMITS)
+        slices = plan_slices(
+            state, dispatcher.now_us(), self._schedule, LIMITS, ranking=self._ranking, policy=policy
+        )
         spent = 0.0
         while True:
             started = time.perf_counter()
@@ -91,9 +153,21 @@ class Planner:
                 spent += time.perf_counter() - started
                 plan: Plan = finished.value
                 break
-            spent += time.perf_counter() - started
-            await asyncio.sleep(0)
+            slice_s = time.perf_counter() - started
+            spent += slice_s
+            await dispatcher.rest(slice_s * PATIENCE)
         self._metrics.plan.observe(spent)
         self._spent_s = spent
-        self._plan = plan
         return plan
+
+    def _policy(self, name: str) -> str:
+        """The configured policy, loaded; what cannot be is told once, and planned by another."""
+        if name in self._failed:
+            return FALLBACK
+        try:
+            load_policy(name)
+        except PolicyError as error:
+            log.error("policy.scheduler: %s: planning with %s", error, FALLBACK)
+            self._failed.add(name)
+            return FALLBACK
+        return name

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from google.protobuf.message import Message as Protobuf
 
+from eslurm.compat.constraints import parse_constraint
+from eslurm.compat.errors import OptionError
+from eslurm.compat.rset import CHUNKS_MAX, PLACES, settle
 from eslurm.core.config import ClusterConfig
 from eslurm.core.job import ranges
 from eslurm.core.job.model import ArraySpec, Dependency, JobSpec, Principal
-from eslurm.core.job.request import Request
+from eslurm.core.job.request import Chunk, Request
 from eslurm.core.messages import (
     CancelJobs,
     CreateStep,
@@ -19,6 +24,7 @@ from eslurm.core.messages import (
     Refused,
     RequeueJobs,
     SubmitJobs,
+    SuspendJobs,
     UpdateJob,
     UpdateNodes,
     UpdateSatellites,
@@ -33,6 +39,8 @@ JOB_NAME_MAX = 256
 PARTITION_NAME_MAX = 63
 ARGUMENT_MAX = 131_072
 DEPENDENCIES_MAX = 1000
+RESOURCES_MAX = 32
+ITEMS_MAX = 2**31 - 1
 
 
 def _refuse(text: str) -> Refused:
@@ -110,6 +118,15 @@ class SpecReader:
             account=_text("--account", job.account, 256),
             comment=_text("--comment", job.comment),
             umask=job.umask & 0o777,
+            qos=_text("--qos", job.qos, 256),
+            reservation=_text("--reservation", job.reservation, 256),
+            nice=job.nice,
+            start_at_us=job.start_at_us,
+            deadline_us=job.deadline_us,
+            warn_signal=job.warn_signal,
+            warn_before_s=job.warn_before_s,
+            warn_batch_only=job.warn_batch_only,
+            warn_script=_text("--warn-script", job.warn_script),
         )
 
     def _shared(self, text: str) -> str:
@@ -120,12 +137,12 @@ class SpecReader:
         if not job.components:
             return _ONE_CORE
         if len(job.components) > 1:
-            return tuple(_component(part) for part in job.components)
+            return tuple(_component(part, self._config) for part in job.components)
         # Jobs of one call mostly ask for the same.
         encoded = job.components[0].SerializeToString()
         known = self._components.get(encoded)
         if known is None:
-            known = self._components[encoded] = (_component(job.components[0]),)
+            known = self._components[encoded] = (_component(job.components[0], self._config),)
         return known
 
     def _script(self, job: pb.JobRequest) -> bytes:
@@ -163,7 +180,94 @@ class SpecReader:
 _ONE_CORE = (Request(),)
 
 
-def _component(part: pb.ResourceRequest) -> Request:
+def _component(part: pb.ResourceRequest, config: ClusterConfig) -> Request:
+    request = _of_tasks(part)
+    wide = _named("--licenses", part.wide)
+    constraint = _constraint("--constraint", part.constraint)
+    place = part.place or "free"
+    if place not in PLACES:
+        raise _refuse(f"--rset: '{place}' is no placement: use one of {', '.join(PLACES)}")
+    if not part.chunks:
+        return msgspec.structs.replace(
+            request,
+            per_node=_named("--gres", part.per_node),
+            per_task=_named("--gpus-per-task", part.per_task),
+            wide=wide,
+            constraint=constraint,
+            place=place,
+        )
+    chunks, of_job, constraint = _chunks(part, constraint, config)
+    return msgspec.structs.replace(
+        request,
+        tasks=sum(chunk.count for chunk in chunks),
+        cpus_per_task=chunks[0].cores,
+        nodes_min=0,
+        nodes_max=0,
+        tasks_per_node=0,
+        wide=_added((*wide, *of_job)),
+        constraint=constraint,
+        chunks=chunks,
+        place=place,
+    )
+
+
+def _chunks(
+    part: pb.ResourceRequest, constraint: str, config: ClusterConfig
+) -> tuple[tuple[Chunk, ...], tuple[tuple[str, int], ...], str]:
+    """The chunks, what belongs to no node, and the features of the whole job: words find their meaning here (C-16)."""
+    if len(part.chunks) > CHUNKS_MAX:
+        raise _refuse(
+            f"--rset: {len(part.chunks)} kinds of chunks are more than {CHUNKS_MAX}: join equal ones"
+        )
+    of_nodes = {one.name for one in config.resources if not one.wide_total}
+    of_cluster = {one.name for one in config.resources if one.wide_total}
+    wide: list[tuple[str, int]] = []
+    chunks: list[Chunk] = []
+    try:
+        for one in part.chunks:
+            count = one.count or 1
+            named, rest = settle(_constraint("--rset", one.constraint), of_nodes | of_cluster)
+            asked = (*_named("--rset", one.resources), *named)
+            wide += [(name, items * count) for name, items in asked if name in of_cluster]
+            items = tuple(pair for pair in asked if pair[0] not in of_cluster)
+            chunks.append(Chunk(count, one.cores or 1, one.memory_mib, _added(items), rest))
+        named, constraint = settle(constraint, of_nodes | of_cluster)
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+    for name, _ in named:
+        if name in of_nodes:
+            raise _refuse(
+                f"--rset: {name} belongs to nodes, not to the whole job: join it to a chunk with ':'"
+            )
+    return tuple(chunks), (*wide, *named), constraint
+
+
+def _added(named: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """Each name once, in the order of the first mention."""
+    sums: dict[str, int] = {}
+    for name, items in named:
+        sums[name] = sums.get(name, 0) + items
+    return tuple(sums.items())
+
+
+def _named(option: str, amounts: Iterable[pb.ResourceAmount]) -> tuple[tuple[str, int], ...]:
+    found = tuple((_text(option, one.name, 256), one.items) for one in amounts)
+    if len(found) > RESOURCES_MAX:
+        raise _refuse(f"{option}: names {len(found)} resources, at most {RESOURCES_MAX} are possible")
+    for name, items in found:
+        if not 0 < items <= ITEMS_MAX:
+            raise _refuse(f"{option}: {items} of {name}: ask for 1 to {ITEMS_MAX}")
+    return _added(found)
+
+
+def _constraint(option: str, text: str) -> str:
+    try:
+        return parse_constraint(text, option) if text else ""
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+
+
+def _of_tasks(part: pb.ResourceRequest) -> Request:
     tasks = part.tasks or max(1, part.nodes_min * max(1, part.tasks_per_node))
     if part.nodes_max and part.nodes_max < part.nodes_min:
         raise _refuse(f"--nodes: the maximum {part.nodes_max} is below the minimum {part.nodes_min}")
@@ -235,15 +339,25 @@ def requeue(request: pb.RequeueRequest, by: Principal) -> RequeueJobs:
     return RequeueJobs(by, tuple(job_ref(ref) for ref in request.jobs))
 
 
+def suspend(request: pb.SuspendRequest, by: Principal) -> SuspendJobs:
+    return SuspendJobs(by, tuple(job_ref(ref) for ref in request.jobs), request.resume)
+
+
 def update_job(request: pb.UpdateJobRequest, by: Principal) -> UpdateJob:
     names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job")]
     for option, value, limit in (
         ("name", request.name, JOB_NAME_MAX),
         ("partition", request.partition, PARTITION_NAME_MAX),
         ("comment", request.comment, TEXT_MAX),
+        ("qos", request.qos, 256),
+        ("account", request.account, 256),
+        ("reservation", request.reservation, 256),
     ):
         _text(option, value, limit)
-    return msgspec.structs.replace(UpdateJob(by, job_ref(request.job)), **_given(request, *names))
+    given = _given(request, *names)
+    if request.HasField("constraint"):
+        given["constraint"] = _constraint("constraint", request.constraint)
+    return msgspec.structs.replace(UpdateJob(by, job_ref(request.job)), **given)
 
 
 def update_nodes(request: pb.UpdateNodesRequest, by: Principal) -> UpdateNodes:
@@ -292,6 +406,7 @@ __all__ = [
     "hold",
     "job_ref",
     "requeue",
+    "suspend",
     "update_job",
     "update_nodes",
     "update_satellites",

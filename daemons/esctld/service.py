@@ -20,10 +20,10 @@ from esctld.leadership import Leadership
 from esctld.planner import Planner
 from esctld.trees import TreeQueries
 from esctld.views import Queries
+from esctld.why import Inquiries
 from eslurm import __version__
 from eslurm.core.job.dependency import settled_verdict
 from eslurm.core.job.model import JobSpec, Principal
-from eslurm.core.job.requests import checked
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.messages import (
     Changed,
@@ -70,7 +70,7 @@ class ControllerService:
         owner: str,
     ) -> None:
         self._dispatcher = dispatcher
-        self._planner = planner
+        self._inquiries = Inquiries(dispatcher, planner)
         self._queries = queries
         self._trees = trees
         self._store = store
@@ -89,6 +89,7 @@ class ControllerService:
             "UpdateNodes": self._changing(requests.update_nodes),
             "UpdateSatellites": self._changing(self._read_update_satellites),
             "FinishStep": self._changing(requests.finish_step),
+            "Suspend": self._changing(requests.suspend),
             "Jobs": self._jobs,
             "WaitJobs": self._wait_jobs,
             "Nodes": self._nodes,
@@ -96,6 +97,8 @@ class ControllerService:
             "Broadcasts": self._broadcasts,
             "TreeReport": self._tree_report,
             "Accounting": self._accounting,
+            "Why": self._inquiries.why,
+            "Plan": self._inquiries.plan,
             "Config": self._config,
             "CreateStep": self._create_step,
             "WaitStep": self._wait_step,
@@ -106,6 +109,14 @@ class ControllerService:
     def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
         """One more call, answered by a part of its own."""
         self._handlers[name] = handler
+
+    def offer_change(self, name: str, read: Callable[[Any, Principal], Awaitable[Message]]) -> None:
+        """One more call that changes something; `read` makes its message."""
+
+        async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
+            return await self._change(await read(request, caller.principal), caller)
+
+        self._handlers[name] = handle
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
         """Answer one call of the method table. Raises `Refused` or `DoorError`."""
@@ -157,7 +168,7 @@ class ControllerService:
             spec = reader.read(job)
             specs.append(await self._settled(spec) if spec.dependencies else spec)
         if request.test_only:
-            return self._test(specs)
+            return await self._inquiries.test(specs[0])
         answer = await self._decide(SubmitJobs(tuple(specs)), caller, reader.blobs.rows)
         assert isinstance(answer, Submitted)
         # They will be launched soon: their nodes' satellites need not wait for the store.
@@ -178,33 +189,23 @@ class ControllerService:
         )
         return msgspec.structs.replace(spec, dependencies=settled)
 
-    def _test(self, specs: list[JobSpec]) -> pb.SubmitReply:
-        """`--test-only`: would it be accepted, and when could it start as things stand."""
-        state = self._dispatcher.state
-        spec = checked(state, specs[0])
-        start_us = self._planner.earliest_us(spec)
-        return pb.SubmitReply(
-            test_answer="would be accepted"
-            if start_us
-            else "would be accepted, but cannot start with the nodes in service",
-            test_start_us=start_us or 0,
-            revision=self._dispatcher.view.revision,
-        )
-
     def _changing(self, read: Callable[[Any, Any], Message]) -> Callable[[Any, Caller], Awaitable[Any]]:
         async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
-            answer = await self._decide(read(request, caller.principal), caller)
-            assert isinstance(answer, Changed)
-            return pb.ChangeReply(
-                count=answer.count,
-                problems=[
-                    pb.Problem(what=problem.what, code=problem.code.value, text=problem.text)
-                    for problem in answer.problems
-                ],
-                revision=self._dispatcher.view.revision,
-            )
+            return await self._change(read(request, caller.principal), caller)
 
         return handle
+
+    async def _change(self, message: Message, caller: Caller) -> pb.ChangeReply:
+        answer = await self._decide(message, caller)
+        assert isinstance(answer, Changed)
+        return pb.ChangeReply(
+            count=answer.count,
+            problems=[
+                pb.Problem(what=problem.what, code=problem.code.value, text=problem.text)
+                for problem in answer.problems
+            ],
+            revision=self._dispatcher.view.revision,
+        )
 
     async def _create_step(self, request: pb.CreateStepRequest, caller: Caller) -> pb.CreateStepReply:
         blobs = requests.BlobCollector()

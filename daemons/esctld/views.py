@@ -44,7 +44,7 @@ class Queries:
         self._planner = planner
         self._store = store
         self._satellites = satellites
-        self._lines: dict[int, tuple[Job, Why | None, bytes]] = {}
+        self._lines: dict[int, tuple[Job, Why | None, int | None, bytes]] = {}
 
     # ---- jobs ----
 
@@ -86,14 +86,15 @@ class Queries:
 
     def _line(self, job: Job) -> bytes:
         why = self._planner.why(job.job_id) if job.state is JobState.PENDING else None
+        priority = self._planner.ranking.priority(job.job_id) if job.state is JobState.PENDING else None
         kept = self._lines.get(job.job_id)
-        if kept is not None and kept[0] is job and kept[1] is why:
-            return kept[2]
-        encoded = job_info(self._state, job, why).SerializeToString()
+        if kept is not None and kept[0] is job and kept[1] is why and kept[2] == priority:
+            return kept[3]
+        encoded = job_info(self._state, job, why, priority).SerializeToString()
         line = _JOBS_FIELD + varint(len(encoded)) + encoded
         if len(self._lines) >= CACHE_MAX:
             self._lines.clear()
-        self._lines[job.job_id] = (job, why, line)
+        self._lines[job.job_id] = (job, why, priority, line)
         return line
 
     async def _from_store(self, request: pb.JobsRequest) -> list[bytes]:

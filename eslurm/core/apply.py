@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eslurm.core import facts
+from eslurm.core.account import apply as account
 from eslurm.core.cluster import State
 from eslurm.core.job import apply as job
 from eslurm.core.node import apply as node
@@ -46,6 +47,9 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.AttemptStarted: job.apply_started,
     facts.StopRequested: job.apply_stop,
     facts.JobSignalled: _nothing,
+    facts.AttemptSuspended: job.apply_suspended,
+    facts.TimeChanged: job.apply_time,
+    facts.AttemptInformed: job.apply_informed,
     facts.AttemptEnded: job.apply_attempt_ended,
     facts.NodesReleased: job.apply_released,
     facts.JobFinished: job.apply_finished,
@@ -53,6 +57,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.StepCreated: step.apply_created,
     facts.StepAnswered: step.apply_answered,
     facts.StepFinished: step.apply_finished,
+    facts.PolicySet: account.apply_policy_set,
+    facts.PolicyRemoved: account.apply_policy_removed,
 }
 
 

@@ -13,15 +13,24 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from eslurm.core.account.counts import JobCounts
+from eslurm.core.account.mentions import Mentions
+from eslurm.core.account.model import KINDS, Policy, Usage
+from eslurm.core.account.submission import Gate
+from eslurm.core.account.validity import Calendar, DatesOnly
 from eslurm.core.config import ClusterConfig, Partition
 from eslurm.core.job import ranges
+from eslurm.core.job.holding import held_amounts, lends
 from eslurm.core.job.model import Attempt, Job, JobSpec
+from eslurm.core.job.pending import foreseeable, pending_of, running_of
 from eslurm.core.job.request import Request
 from eslurm.core.job.states import ACTIVE, FINAL, AttemptPhase, JobState
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.queue import Pending, PendingQueue
-from eslurm.core.plan.snapshot import PartitionView
+from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
+from eslurm.core.plan.topology import arranged
+from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.satellite.model import SatelliteDown
@@ -44,6 +53,8 @@ class Touched:
         # Jobs that changed and were forgotten since: their last records are still to be written.
         self.forgotten: list[Job] = []
         self.settings = False
+        # (kind, name) of policies and of usage.
+        self.records: set[tuple[str, str]] = set()
 
 
 _NOBODY: frozenset[int] = frozenset()
@@ -66,6 +77,8 @@ class State:
         self.nodes: dict[int, Node] = {}
         self.steps: dict[tuple[int, int], Step] = {}
         self.satellites_down: dict[str, SatelliteDown] = {}
+        self.policies: dict[str, dict[str, Policy]] = {kind: {} for kind in KINDS}
+        self.usage: dict[tuple[str, str], Usage] = {}
         # Indexes.
         self.numbers: dict[str, int] = {}
         self.partitions: dict[str, Partition] = {}
@@ -74,11 +87,19 @@ class State:
         self.removed: set[int] = set()
         self.ledger = Ledger(Topology(()))
         self.queue = PendingQueue()
+        self.later = PendingQueue(shapes=self.queue.shapes)
+        self.live: dict[RunningKey, Running] = {}
         self.dependents: dict[int, set[int]] = {}
+        # Jobs whose dependencies have to be looked at again, the next one last: the reactor's, which makes it anew from
+        # `dependents` when it begins.
+        self.unsettled: dict[int, None] = {}
         self.same_name: dict[tuple[int, str], set[int]] = {}
         self.tasks_of: dict[int, set[int]] = {}
         self.tasks_pending: dict[int, set[int]] = {}
         self.jobs_on: dict[int, frozenset[int]] = {}
+        self.devices = Devices()
+        # Jobs that were suspended to make room for others.
+        self.lending: set[int] = set()
         self.owed: dict[int, int] = {}
         self.step_owed: dict[int, tuple[int, int]] = {}
         self.steps_of: dict[int, set[int]] = {}
@@ -92,8 +113,15 @@ class State:
         # What a plan that is being made does not know yet: the generation of each change.
         self.changed: dict[int, int] = {}
         self.configured = 0
+        # The generation since which the policies are as they are, and when the next of them begins or ends.
+        self.policies_changed = 0
+        self.policy_due_us = 0
+        self.calendar: Calendar = DatesOnly()
+        self.mentions = Mentions()
+        self.job_counts = JobCounts()
+        self.gate: Gate | None = None
         # Memories of the current configuration.
-        self.feasible: dict[tuple[str, Request], str] = {}
+        self.feasible: dict[tuple[str, Request, int], str] = {}
         self.empty: Ledger | None = None
 
     # ---- reading ----
@@ -152,8 +180,12 @@ class State:
         self.touched.jobs.add(new.job_id)
         self._index_tasks(new)
         self._index_queue(old, new)
+        self._index_later(new)
+        self._index_live(old, new)
         self._index_holdings(old, new)
         self._index_owed(old, new)
+        self.mentions.follow(old, new)
+        self.job_counts.follow(old, new)
         if old is not None and old.spec.name != new.spec.name:
             self._unindex_name(old)
             self._index_identity(new)
@@ -249,7 +281,11 @@ class State:
         }
         self.partition_views = {
             partition.name: PartitionView(
-                partition.name, partition.up, memory_per_cpu_mib=partition.memory_per_cpu_default_mib
+                partition.name,
+                partition.up,
+                memory_per_cpu_mib=partition.memory_per_cpu_default_mib,
+                tier=partition.tier,
+                preempt_mode=partition.preempt_mode,
             )
             for partition in config.partitions
         }
@@ -257,6 +293,8 @@ class State:
             job = self.jobs[job_id]
             if job.avoid:
                 self.queue.replace(self._pending(job, self.startable(job)))
+        for job_id in self.later.ids():
+            self._index_later(self.jobs[job_id])
         self.ledger = self._fresh_ledger()
         for node in self.nodes.values():
             self._arm_loss(node)
@@ -297,19 +335,37 @@ class State:
         for node_config in self.config.nodes:
             node = self.nodes[self.numbers[node_config.name]]
             groups = tuple(inside.get(node.name, ()))
-            views.append(NodeView(node.number, node.name, node.total, is_usable(node), groups))
+            views.append(
+                NodeView(
+                    node.number,
+                    node.name,
+                    node.total,
+                    is_usable(node),
+                    groups,
+                    node_config.features,
+                    node_config.weight,
+                    node_config.cores_for_devices,
+                    node_config.device_type,
+                )
+            )
+        views = arranged(views, self.config.switches)
         # A node that left the configuration stays as long as something is held on it.
         configured = {node_config.name for node_config in self.config.nodes}
         self.removed = {number for number, node in self.nodes.items() if node.name not in configured}
         for number in sorted(self.removed):
             node = self.nodes[number]
             views.append(NodeView(number, node.name, node.total, False))
-        ledger = Ledger(Topology(views))
+        config = self.config
+        ledger = Ledger(
+            Topology(views, resources=config.resources, switches=config.switches, rules=config.node_rules)
+        )
         for job in self.jobs.values():
             for attempt in attempts_of(job):
+                if attempt.wide and attempt.held:
+                    ledger.hold_wide(attempt.wide)
                 for span in attempt.spans:
                     if span.node in attempt.held:
-                        ledger.hold(span.node, span.amounts, attempt.until_us)
+                        ledger.hold(span.node, held_amounts(attempt, span), attempt.until_us)
         return ledger
 
     def _index_queue(self, old: Job | None, new: Job) -> None:
@@ -332,26 +388,42 @@ class State:
         self.active_count += (new.state in ACTIVE) - (old is not None and old.state in ACTIVE)
 
     def _pending(self, job: Job, startable: int) -> Pending:
-        request = job.spec.components[0]
-        return Pending(
-            job_id=job.job_id,
-            request=request,
-            partition=job.spec.partition,
-            time_limit_us=job.spec.time_limit_s * SECOND_US,
-            priority=job.priority,
-            submitted_us=job.submitted_us,
-            avoid=self._avoidable(job),
-            startable=startable,
-        )
+        return pending_of(job, startable, self.partition_nodes.get(job.spec.partition, ()))
 
-    def _avoidable(self, job: Job) -> frozenset[int]:
-        """Nodes where the launch just failed, unless avoiding them could leave too few."""
-        if not job.avoid:
-            return job.avoid
-        request = job.spec.components[0]
-        others = sum(number not in job.avoid for number in self.partition_nodes.get(job.spec.partition, ()))
-        wanted = max(request.nodes_min, 1)
-        return job.avoid if not request.include and others > 2 * wanted else frozenset()
+    def _index_later(self, new: Job) -> None:
+        """What cannot start yet, but is expected to be able to: policies that plan ahead plan it too."""
+        startable = 0
+        if new.job_id not in self.queue and foreseeable(new):
+            count = ranges.count(new.tasks_left) if new.tasks_left is not None else 1
+            startable = min(count, task_slots(new))
+        if startable:
+            nodes = self.partition_nodes.get(new.spec.partition, ())
+            pending = pending_of(new, startable, nodes, is_ready=False)
+            if new.job_id not in self.later:
+                self.later.add(pending)
+                self.want_plan()
+            elif self.later.find(new.job_id) != pending:
+                self.later.replace(pending)
+                self.want_plan()
+        elif new.job_id in self.later:
+            self.later.remove(new.job_id)
+
+    def _index_live(self, old: Job | None, new: Job) -> None:
+        """What runs, as the planner sees it; the same object as long as nothing about it changes."""
+        before = {attempt.number: attempt for attempt in attempts_of(old)} if old is not None else {}
+        for attempt in attempts_of(new):
+            previous = before.pop(attempt.number, None)
+            if (
+                previous is None
+                or old is None
+                or previous.held is not attempt.held
+                or previous.until_us != attempt.until_us
+                or lends(previous) != lends(attempt)
+                or old.spec is not new.spec
+            ):
+                self.live[new.job_id, attempt.number] = running_of(new, attempt)
+        for number in before:
+            self.live.pop((new.job_id, number), None)
 
     def _refresh_waiting_tasks(self, array_id: int) -> None:
         """The array's limit has more or less room: tasks that wait for another attempt feel it too."""
@@ -385,25 +457,48 @@ class State:
         for attempt in after:
             previous = next((a for a in before if a.number == attempt.number), None)
             if previous is None:
+                if attempt.wide and attempt.held:
+                    self.ledger.hold_wide(attempt.wide)
                 for span in attempt.spans:
                     if span.node in attempt.held:
-                        self.ledger.hold(span.node, span.amounts, attempt.until_us)
+                        self.devices.hold(span.node, span.devices)
+                        self.ledger.hold(span.node, held_amounts(attempt, span), attempt.until_us)
                         here = self.jobs_on.get(span.node, _NOBODY)
                         if here not in joined:
                             joined[here] = here | {new.job_id}
                         self.jobs_on[span.node] = joined[here]
-            elif previous.held is not attempt.held:
-                self._give_back(new, previous, previous.held - attempt.held)
+                continue
+            if previous.until_us != attempt.until_us or lends(previous) != lends(attempt):
+                self._hold_otherwise(previous, attempt)
+            if previous.held is not attempt.held:
+                self._give_back(new, attempt, previous.held - attempt.held)
+                if previous.held and not attempt.held:
+                    self.ledger.give_back_wide(attempt.wide)
+        if new.attempt is not None and new.attempt.room_for:
+            self.lending.add(new.job_id)
+        else:
+            self.lending.discard(new.job_id)
         for attempt in before:
             if all(a.number != attempt.number for a in after):
                 self._give_back(new, attempt, attempt.held)
+                if attempt.held:
+                    self.ledger.give_back_wide(attempt.wide)
+
+    def _hold_otherwise(self, before: Attempt, after: Attempt) -> None:
+        """What `before` holds is held as `after` says: until another time, with or without its cores."""
+        for span in before.spans:
+            if span.node in before.held:
+                self.ledger.give_back(span.node, held_amounts(before, span), before.until_us)
+                self.ledger.hold(span.node, held_amounts(after, span), after.until_us)
+        self.want_plan()
 
     def _give_back(self, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
         if not nodes:
             return
         for span in attempt.spans:
             if span.node in nodes:
-                self.ledger.give_back(span.node, span.amounts, attempt.until_us)
+                self.ledger.give_back(span.node, held_amounts(attempt, span), attempt.until_us)
+                self.devices.give_back(span.node, span.devices)
         left: dict[frozenset[int], frozenset[int]] = {}
         for number in nodes:
             if not any(number in other.held for other in attempts_of(job)):
@@ -446,8 +541,18 @@ class State:
                 waiting.discard(new.job_id)
                 if not waiting:
                     del self.dependents[dependency.job_id]
+                    self._touch_ended(dependency.job_id)
         for dependency in new.open:
-            self.dependents.setdefault(dependency.job_id, set()).add(new.job_id)
+            if dependency.job_id not in self.dependents:
+                self.dependents[dependency.job_id] = set()
+                self._touch_ended(dependency.job_id)
+            self.dependents[dependency.job_id].add(new.job_id)
+
+    def _touch_ended(self, job_id: int) -> None:
+        """A job that has ended is a restart's to load only as long as somebody waits for it: its row says so."""
+        job = self.jobs.get(job_id)
+        if job is not None and job.state in FINAL:
+            self.touched.jobs.add(job_id)
 
 
 def is_usable(node: Node) -> bool:
@@ -495,4 +600,6 @@ def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
         revisions = []
     if attempt.stop_revision and attempt.phase not in (AttemptPhase.RELEASING, AttemptPhase.ENDED):
         revisions.append(attempt.stop_revision)
+    if attempt.phase is AttemptPhase.RUNNING and attempt.stop is None:
+        revisions += filter(None, (attempt.suspend_revision, attempt.time_revision))
     return tuple(revisions)

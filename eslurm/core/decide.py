@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from eslurm.core import facts
+from eslurm.core.account.decide import on_change
 from eslurm.core.cluster import State
 from eslurm.core.job import outcomes, requests
 from eslurm.core.messages import (
     CancelJobs,
     Changed,
+    ChangePolicies,
     ConfigLoaded,
     CreateStep,
     EffectDone,
@@ -28,6 +30,7 @@ from eslurm.core.messages import (
     StepCreated,
     SubmitJobs,
     Submitted,
+    SuspendJobs,
     UpdateJob,
     UpdateNodes,
     UpdateSatellites,
@@ -65,6 +68,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return requests.on_hold(state, message, now_us)
         case RequeueJobs():
             return requests.on_requeue(state, message, now_us)
+        case SuspendJobs():
+            return requests.on_suspend(state, message, now_us)
         case UpdateJob():
             return requests.on_update(state, message, now_us)
         case UpdateNodes():
@@ -73,6 +78,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return satellites.on_update_satellites(state, message)
         case SatelliteSilent():
             return satellites.on_silent(state, message), None
+        case ChangePolicies():
+            return on_change(state, message, now_us)
         case CreateStep():
             return steps.on_create(state, message)
         case FinishStep():

@@ -15,11 +15,25 @@ import msgspec
 from eslurm.core import facts
 from eslurm.core.cluster import State, attempts_of
 from eslurm.core.job import ranges
+from eslurm.core.job.holding import limit_s
 from eslurm.core.job.model import Attempt, Job, Span
 from eslurm.core.job.states import AttemptPhase
+from eslurm.core.job.stopping import grace_s
 from eslurm.core.node.hostlist import fold
+from eslurm.core.resources.vector import RESOURCES
 from eslurm.core.step.model import StepState
-from eslurm.core.wire import Body, End, JobLaunch, LaunchStep, NodeGroup, Prepare, Signal, Start
+from eslurm.core.wire import (
+    Body,
+    End,
+    JobLaunch,
+    LaunchStep,
+    NodeGroup,
+    Prepare,
+    SetTime,
+    Signal,
+    Start,
+    Suspend,
+)
 
 STRAY_GRACE_S = 2.0
 """Seconds that processes left on a job's other nodes get when its script has ended."""
@@ -46,6 +60,8 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             facts.JobPlaced()
             | facts.NodesPrepared()
             | facts.StopRequested()
+            | facts.AttemptSuspended()
+            | facts.TimeChanged()
             | facts.AttemptEnded()
             | facts.StepCreated()
         ):
@@ -67,6 +83,9 @@ class Owing(enum.Enum):
     START = "start"
     RELEASE = "release"
     STOP = "stop"
+    SUSPEND = "suspend"
+    """Or to let it go on: whichever was said last."""
+    SET_TIME = "set_time"
 
 
 def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None:
@@ -84,6 +103,10 @@ def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None
             return job, attempt, Owing.RELEASE
         if attempt.stop is not None and attempt.stop_revision == revision:
             return job, attempt, Owing.STOP
+        if attempt.suspend_revision == revision:
+            return job, attempt, Owing.SUSPEND
+        if attempt.time_revision == revision:
+            return job, attempt, Owing.SET_TIME
     return None
 
 
@@ -98,8 +121,10 @@ def owed_nodes(state: State, revision: int) -> frozenset[int]:
     match owing:
         case Owing.LAUNCH:
             return attempt.waiting
-        case Owing.START:
+        case Owing.START | Owing.SET_TIME:
             return frozenset((attempt.first,))
+        case Owing.SUSPEND:
+            return attempt.informing
         case _:
             return attempt.held
 
@@ -122,7 +147,11 @@ def find_owed(state: State, revision: int) -> Effect | None:
             body = End(job.job_id, attempt.number, STRAY_GRACE_S, "released")
         case Owing.STOP:
             assert attempt.stop is not None
-            body = End(job.job_id, attempt.number, state.config.kill_grace_s, attempt.stop.cause.value)
+            body = End(job.job_id, attempt.number, grace_s(state, attempt.stop), attempt.stop.cause.value)
+        case Owing.SUSPEND:
+            body = Suspend(job.job_id, attempt.number, resume=not attempt.suspended_us)
+        case Owing.SET_TIME:
+            body = SetTime(job.job_id, attempt.number, limit_s(job, attempt))
     return Effect(revision, _ordered(attempt, owed_nodes(state, revision)), body)
 
 
@@ -161,7 +190,25 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
         array_max=array[-1][1] if array else 0,
         restarts=attempt.number - 1,
         account=spec.account,
+        qos=spec.qos,
+        reservation=spec.reservation,
+        warn_signal=spec.warn_signal,
+        warn_before_s=spec.warn_before_s,
+        warn_batch_only=spec.warn_batch_only,
+        warn_script=spec.warn_script,
+        devices=_devices(state, attempt),
     )
+
+
+def _devices(state: State, attempt: Attempt) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
+    """(node, resource, numbers) of all that the attempt holds of what is told apart."""
+    names: list[str] = []
+    found = []
+    for span in attempt.spans:
+        for index, numbers in span.devices:
+            names = names or [*RESOURCES, *(one.name for one in state.config.resources if not one.wide_total)]
+            found.append((span.node, names[index], numbers))
+    return tuple(found)
 
 
 def node_groups(spans: Iterable[Span]) -> tuple[NodeGroup, ...]:

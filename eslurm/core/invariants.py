@@ -6,11 +6,19 @@ controller is looked at piece by piece instead: see `core.doctor`.
 
 from __future__ import annotations
 
-from eslurm.core.cluster import State, attempts_of, is_usable, name_key, owed_revisions, waits
+from eslurm.core.account.boundaries import TIMER
+from eslurm.core.account.counts import JobCounts
+from eslurm.core.account.mentions import Mentions
+from eslurm.core.account.model import kind_of
+from eslurm.core.cluster import State, attempts_of, is_usable, name_key, owed_revisions, task_slots, waits
 from eslurm.core.job import ranges
-from eslurm.core.job.model import Job
-from eslurm.core.job.states import ACTIVE, FINAL, AttemptPhase, JobState
+from eslurm.core.job.holding import held_amounts
+from eslurm.core.job.model import Job, Span
+from eslurm.core.job.pending import foreseeable, running_of
+from eslurm.core.job.states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
 from eslurm.core.node.states import NodeState
+from eslurm.core.resources.devices import Devices
+from eslurm.core.resources.vector import aligned, subtract
 from eslurm.core.step.model import StepState
 
 
@@ -27,7 +35,7 @@ def check_job(state: State, job: Job) -> None:
     """One job's record against the rules."""
     name = f"job {job.job_id} ({job.state.value})"
     attempt = job.attempt
-    live = job.state in (JobState.LAUNCHING, JobState.RUNNING, JobState.COMPLETING)
+    live = job.state in ACTIVE
     _require((attempt is not None) == live, f"{name} has {'no' if attempt is None else 'an'} attempt")
     _require(job.state not in FINAL or job.outcome is job.state, f"{name} has the outcome {job.outcome}")
     for held in attempts_of(job):
@@ -39,7 +47,10 @@ def check_job(state: State, job: Job) -> None:
             attempt.number == job.attempts, f"{name} lives in attempt {attempt.number} of {job.attempts}"
         )
         running = attempt.phase is AttemptPhase.RUNNING
-        _require(running == (job.state is JobState.RUNNING), f"{name} is in phase {attempt.phase.value}")
+        _require(running == (job.state in STARTED), f"{name} is in phase {attempt.phase.value}")
+        still = job.state is JobState.SUSPENDED
+        _require(not running or still == bool(attempt.suspended_us), f"{name} stands still: {not still}")
+        _require(attempt.informing <= attempt.held, f"{name} is to tell nodes that it does not hold")
     for residue in job.residues:
         _require(residue.end is None and not residue.started_us, f"{name} left a residue that ran its script")
     if job.state is JobState.PENDING:
@@ -85,25 +96,43 @@ def pending_reason(state: State, job: Job) -> str:
     return ""
 
 
+def _hold(devices: Devices, job_id: int, span: Span) -> None:
+    try:
+        devices.hold(span.node, span.devices)
+    except ValueError as error:
+        raise InvariantViolation(f"job {job_id}: {error}") from None
+
+
 def check(state: State) -> None:
     """Everything, indexes included. Costs time in proportion to the whole state."""
     state.ledger.check()
     held: dict[int, list[tuple[tuple[int, ...], int]]] = {}
     owed: dict[int, int] = {}
+    devices = Devices()
+    wide = state.ledger.topology.wide_totals
     jobs_on: dict[int, set[int]] = {}
     for job_id, job in state.jobs.items():
         _require(job.job_id == job_id < state.next_id, f"job {job_id} is filed wrongly")
         check_job(state, job)
         for attempt in attempts_of(job):
+            if attempt.held:
+                wide = subtract(wide, aligned(attempt.wide, len(wide)))
             for span in attempt.spans:
                 if span.node in attempt.held:
-                    held.setdefault(span.node, []).append((span.amounts, attempt.until_us))
+                    amounts = aligned(held_amounts(attempt, span), len(state.ledger.free(span.node)))
+                    held.setdefault(span.node, []).append((amounts, attempt.until_us))
+                    _hold(devices, job_id, span)
                     jobs_on.setdefault(span.node, set()).add(job_id)
             for revision in owed_revisions(attempt):
                 _require(0 < revision <= state.revision, f"job {job_id} owes revision {revision}")
                 owed[revision] = job_id
     _require(owed == state.owed, "the index of owed effects disagrees with the jobs")
     _require(jobs_on == state.jobs_on, "the index of jobs per node disagrees with the jobs")
+    _require(devices == state.devices, "the devices in use are not those that jobs hold")
+    wide = tuple(max(0, free) for free in wide)
+    _require(wide == state.ledger.wide_free, f"licences free: {state.ledger.wide_free}, by the jobs {wide}")
+    lending = {job.job_id for job in state.jobs.values() if job.attempt is not None and job.attempt.room_for}
+    _require(lending == state.lending, "the index of jobs that make room disagrees with the jobs")
     for position, number in enumerate(state.ledger.topology.numbers):
         node = state.nodes[number]
         booked = sorted((amounts, until) for until, amounts in state.ledger.holds_on(position))
@@ -114,13 +143,33 @@ def check(state: State) -> None:
         )
     queued = set(state.queue_ids())
     _require(queued <= state.jobs.keys(), f"the queue holds unknown jobs {queued - state.jobs.keys()}")
+    _check_planning(state, queued)
     pending = sum(job.state is JobState.PENDING for job in state.jobs.values())
     _require(pending == state.pending_count, f"{pending} jobs wait, counted {state.pending_count}")
     active = sum(job.state in ACTIVE for job in state.jobs.values())
     _require(active == state.active_count, f"{active} jobs are active, counted {state.active_count}")
     _check_names(state)
+    _check_policies(state)
     _check_steps(state)
     _check_timers(state)
+
+
+def _check_planning(state: State, queued: set[int]) -> None:
+    """What runs and what is expected to come, as the planner sees it."""
+    live = {
+        (job_id, attempt.number): running_of(job, attempt)
+        for job_id, job in state.jobs.items()
+        for attempt in attempts_of(job)
+    }
+    _require(live == state.live, "the index of what runs disagrees with the jobs")
+    later = set(state.later.ids())
+    _require(not later & queued, f"jobs {later & queued} wait for resources and for something else")
+    expected = {
+        job_id
+        for job_id, job in state.jobs.items()
+        if job_id not in queued and foreseeable(job) and task_slots(job)
+    }
+    _require(later == expected, f"jobs {later ^ expected} are planned ahead wrongly, or not at all")
 
 
 def _check_names(state: State) -> None:
@@ -142,6 +191,21 @@ def _check_names(state: State) -> None:
     _require(same_name == state.same_name, "the index of names disagrees with the jobs")
     _require(tasks_of == state.tasks_of, "the index of array tasks disagrees with the jobs")
     _require(tasks_pending == state.tasks_pending, "the index of waiting tasks disagrees with the jobs")
+
+
+def _check_policies(state: State) -> None:
+    """What jobs mention is counted, and the next beginning or end of a policy has a timer."""
+    mentions, counts = Mentions(), JobCounts()
+    for job in state.jobs.values():
+        mentions.follow(None, job)
+        counts.follow(None, job)
+    _require(mentions.counts == state.mentions.counts, "the index of mentions disagrees with the jobs")
+    _require(counts.counts == state.job_counts.counts, "the counts of jobs disagree with the jobs")
+    for kind, named in state.policies.items():
+        for name, policy in named.items():
+            _require((kind, name) == (kind_of(policy), policy.name), f"{kind} {name} is {policy}")
+    due_us = state.policy_due_us
+    _require(not due_us or (due_us, TIMER, 0) in state.timers, "no timer is set for a policy's boundary")
 
 
 def _check_steps(state: State) -> None:

@@ -6,60 +6,135 @@ ledger as it is now and silently dropped if it no longer fits (the job is still 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from functools import partial
+
+from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State, task_slots, waits
+from eslurm.core.cluster import State, task_slots, waits
 from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
-from eslurm.core.job.model import Job, JobSpec, Span
-from eslurm.core.messages import PlanMade
+from eslurm.core.job.model import Job, Span
+from eslurm.core.job.preemption import is_possible, on_preemptions, running_work
+from eslurm.core.messages import PlanMade, Preemption
 from eslurm.core.plan.cycle import plan_cycle
-from eslurm.core.plan.mapping import Placement, choose, revalidate
-from eslurm.core.plan.need import compile_need
+from eslurm.core.plan.making_room import Work
+from eslurm.core.plan.mapping import Placement, revalidate
 from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.promise import Promise, earliest_start
-from eslurm.core.plan.snapshot import Snapshot
-from eslurm.core.resources.ledger import Overdue
+from eslurm.core.plan.priority import Ranking, weighs
+from eslurm.core.plan.queue import Entry, PendingQueue
+from eslurm.core.plan.schedule import Schedule
+from eslurm.core.plan.snapshot import Snapshot, changes_since
+from eslurm.core.resources.devices import Picker
+from eslurm.core.share.standing import rank
 
 
 def plan_slices(
-    state: State, now_us: int, promises: tuple[Promise, ...], limits: PlanLimits
+    state: State,
+    now_us: int,
+    schedule: Schedule | None,
+    limits: PlanLimits,
+    *,
+    ranking: Ranking | None = None,
+    policy: str = "",
 ) -> Generator[None, None, Plan]:
-    """One cycle over the state as it is now, to be driven in slices. Clears `plan_wanted`."""
+    """One cycle, to be driven in slices. Clears `plan_wanted` when it takes its snapshot of the state.
+
+    `schedule` is what the last cycle left (None: nothing), `ranking` the planner's priorities (None: the queue's own
+    order), `policy` another one than the configured.
+    """
+    if ranking is not None:
+        yield from rank(state, ranking, now_us, (state.queue, state.later))
     state.plan_wanted = False
     state.changed.clear()
+    snapshot = take_snapshot(state, max(now_us, state.now_us), schedule, ranking)
+    work = _work(state, schedule)
+    plan = yield from plan_cycle(
+        snapshot, policy=policy or state.config.policy, limits=limits, schedule=schedule, work=work
+    )
+    return plan
+
+
+def _work(state: State, schedule: Schedule | None) -> Work | None:
+    """What may be pushed out; None when nobody can be."""
+    if not is_possible(state):
+        return None
+    if schedule is None or not schedule.claimants:
+        return partial(running_work, state)
+    # Those whom somebody waits for must be on their way out in the snapshot, too: who has gone since is still to be seen.
+    seen = running_work(state)
+    return lambda: seen
+
+
+def message_of(plan: Plan) -> PlanMade | None:
+    """What a plan asks of the cluster; None when that is nothing."""
+    if not plan.placements and not plan.victims:
+        return None
+    preemptions = tuple(
+        [Preemption(one.work.job_id, one.work.attempt, one.mode, plan.claimant) for one in plan.victims]
+    )
+    return PlanMade(plan.placements, plan.generation, preemptions)
+
+
+def take_snapshot(
+    state: State, now_us: int, schedule: Schedule | None, ranking: Ranking | None = None
+) -> Snapshot:
+    """The state as a planning cycle looks at it."""
+    since = schedule.mark if schedule is not None else None
+    changes = changes_since(since, state.queue, state.later)
     snapshot = Snapshot.take(
         state.ledger,
         state.partition_views,
         state.queue,
         generation=state.generation,
         now_us=now_us,
-        examined_max=limits.examined_max,
+        running=state.live,
+        later=state.later,
+        known=schedule.known_jobs(changes) if schedule is not None else (),
+        policies=state.policies,
+        policies_changed=state.policies_changed,
+        calendar=state.calendar,
+        since=since,
     )
-    return plan_cycle(snapshot, policy=state.config.policy, limits=limits, promises=promises)
+    if ranking is None or not weighs(state.config.priority):
+        return snapshot
+    ordered = ranking.ordered()
+    return replace(snapshot, pending=_still_in(state.queue, ordered), later=_still_in(state.later, ordered))
+
+
+def _still_in(queue: PendingQueue, ordered: Iterable[Entry]) -> list[Entry]:
+    """The ranked entries of jobs that wait there as they are ranked; what changed since is ranked by the next cycle."""
+    return [
+        entry for entry in ordered if (there := queue.entry(entry[2])) is not None and there[4] is entry[4]
+    ]
 
 
 def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fact]:
     """Each placement that still holds becomes an attempt; an array's gives its next task a record."""
     found: list[facts.Fact] = []
-    if message.generation < state.configured:
-        # Planned on other nodes and partitions: the next cycle is already wanted.
+    if message.generation < max(state.configured, state.policies_changed):
+        # Planned on other nodes and partitions, or under other rules: the next cycle is already wanted.
         return found
     scratch = state.ledger.fork() if message.generation != state.generation else None
     taken: dict[int, int] = {}
+    planned: set[int] = set()
     new_tasks = 0
     drafts: list[tuple[Job, Placement, int]] = []
     for placement in message.placements:
         job = state.find_job(placement.job_id)
         if job is None or not waits(job) or state.changed.get(job.job_id, 0) > message.generation:
             continue
+        if placement.job_id in planned and not job.is_array:
+            continue
+        planned.add(placement.job_id)
         group = job.job_id if job.is_array else job.array_job_id
         if not _has_room(state, job, taken.get(group, 0)):
             continue
         if scratch is not None:
             if not revalidate(placement, scratch):
                 continue
+            scratch.hold_wide(placement.wide)
             for span in placement.spans:
                 scratch.hold(span.node, span.amounts, placement.until_us)
         if group:
@@ -69,14 +144,19 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
     lease, ids = take_ids(state, new_tasks)
     found += lease
     tasks = {job.job_id: _ready_tasks(job) for job, _, at in drafts if at >= 0}
+    picker = Picker(state.devices, state.ledger.topology)
     for job, placement, at in drafts:
-        spans = tuple(Span(span.node, span.amounts, span.tasks) for span in placement.spans)
+        spans = tuple(
+            Span(span.node, span.amounts, span.tasks, devices=picker.take(span.node, span.amounts))
+            for span in placement.spans
+        )
+        until_us, wide = placement.until_us, placement.wide
         if at < 0:
-            found.append(facts.JobPlaced(job.job_id, job.attempts + 1, spans, placement.until_us))
+            found.append(facts.JobPlaced(job.job_id, job.attempts + 1, spans, until_us, wide=wide))
             continue
         task = next(tasks[job.job_id])
-        found.append(facts.JobPlaced(ids[at], 1, spans, placement.until_us, job.job_id, task))
-    return found
+        found.append(facts.JobPlaced(ids[at], 1, spans, until_us, job.job_id, task, wide))
+    return found + on_preemptions(state, message.preemptions, now_us)
 
 
 def _has_room(state: State, job: Job, taken: int) -> bool:
@@ -94,24 +174,3 @@ def _ready_tasks(array: Job) -> Generator[int, None, None]:
     if array.tasks_ready is not None:
         ready = ranges.intersection(ready, array.tasks_ready)
     yield from ranges.iterate(ready)
-
-
-def earliest_start_us(state: State, spec: JobSpec, now_us: int) -> int | None:
-    """When such a job could start if nobody else waited; None if not with the nodes in service.
-
-    For questions of people (`--test-only`): it costs one search over the ledger.
-    """
-    partition = state.partition_views.get(spec.partition)
-    if partition is None or not partition.up:
-        return None
-    need = compile_need(spec.components[0], partition, state.ledger.topology)
-    if choose(state.ledger, need) is not None:
-        return now_us
-    overdue = Overdue(now_us, PlanLimits().overdue_grace_us)
-    search = earliest_start(state.ledger, need, 0, spec.time_limit_s * SECOND_US, overdue)
-    while True:
-        try:
-            next(search)
-        except StopIteration as finished:
-            promise: Promise | None = finished.value
-            return promise.start_us if promise is not None else None

@@ -1,7 +1,9 @@
 """One batch through the core: messages in; facts, answers and effects out. The heart of the controller.
 
 For each message: decide, then apply its facts one by one, each followed by the facts that other jobs'
-dependencies make of it. Nothing leaves a batch before the caller has committed it in one transaction.
+dependencies make of it, as far as one batch may go: thousands may wait for one job. The rest is owed
+(`State.unsettled`) and done by the batches that follow, which the caller makes as long as `next_timer_us` is now.
+Nothing leaves a batch before the caller has committed it in one transaction.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from eslurm.core.apply import apply
 from eslurm.core.cluster import State, Touched
 from eslurm.core.decide import Answer, decide
 from eslurm.core.effects import Effect, effect_of
-from eslurm.core.job.dependency import affected, reconsider
+from eslurm.core.job.dependency import affected, dependents_of_all, reconsider
+from eslurm.core.job.preemption import resumptions
 from eslurm.core.job.states import FINAL
 from eslurm.core.messages import (
     Changed,
@@ -31,6 +34,8 @@ from eslurm.core.wire import RegistrationReply, ReportAck
 
 BatchAnswer: TypeAlias = Answer | Refused | tuple[ReportAck, ...]
 TIMERS_PER_BATCH = 1000
+SETTLED_PER_BATCH = 256
+"""Jobs whose dependencies are looked at again in one batch: about two milliseconds."""
 
 
 class Batch:
@@ -64,13 +69,21 @@ class Reactor:
         self._now_us = 0
         self._observe = observe
         self._on_bug = on_bug
+        self._settles_left = 0
+        # Whoever led before may have owed some of them; a look at one that is not concerned costs little.
+        state.unsettled = dict.fromkeys(dependents_of_all(state))
 
     def process(self, messages: Iterable[Message], wall_us: int) -> Batch:
         """Decide and apply all messages. Time never goes back: the batch's `now` is at least the last one's."""
         now_us = self._now_us = max(wall_us, self.state.now_us, self._now_us)
         batch = Batch(self.state.revision + 1, now_us)
+        self._settles_left = SETTLED_PER_BATCH
         for message in messages:
             batch.answers.append(self._answer(message, batch))
+        self._settle(batch)
+        if self.state.lending:
+            # Before anybody can plan with what has come free: it is theirs.
+            self._apply_all(resumptions(self.state), batch)
         batch.touched = self.state.take_touched()
         return batch
 
@@ -106,21 +119,30 @@ class Reactor:
         for fact in found:
             if _overtaken(self.state, fact):
                 continue
-            waiting = self._apply(fact, batch)
-            while waiting:
-                # Each job is looked at when its turn comes: what it waits for may have moved on by then.
-                for consequence in reconsider(self.state, waiting.pop()):
-                    waiting += self._apply(consequence, batch)
+            self._apply(fact, batch)
+            self._settle(batch)
 
-    def _apply(self, fact: facts.Fact, batch: Batch) -> list[int]:
-        """Write one fact; the jobs to reconsider because of it, last one first."""
+    def _settle(self, batch: Batch) -> None:
+        """Look at the jobs that may wait for nothing any more, each when its turn comes: what it waits for may have
+        moved on by then.
+        """
+        unsettled = self.state.unsettled
+        while unsettled and self._settles_left:
+            self._settles_left -= 1
+            job_id, _ = unsettled.popitem()
+            for consequence in reconsider(self.state, job_id):
+                self._apply(consequence, batch)
+
+    def _apply(self, fact: facts.Fact, batch: Batch) -> None:
+        """Write one fact, and note whose dependencies it concerns: the first of them is looked at next."""
         apply(self.state, fact, self.state.revision + 1, batch.now_us)
         batch.facts.append(fact)
         if (effect := effect_of(self.state, fact)) is not None:
             batch.effects.append(effect)
+        for job_id in reversed(affected(self.state, fact)):
+            self.state.unsettled[job_id] = None
         if self._observe is not None:
             self._observe(self.state, fact)
-        return affected(self.state, fact)[::-1]
 
     def _on_reports(self, message: Reports, batch: Batch) -> tuple[ReportAck, ...]:
         """Each report by itself; all are acknowledged per agent process once the batch is committed."""

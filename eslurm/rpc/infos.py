@@ -9,13 +9,16 @@ from eslurm.core.cluster import State
 from eslurm.core.config import Partition
 from eslurm.core.invariants import pending_reason
 from eslurm.core.job import ranges
+from eslurm.core.job.holding import limit_s
 from eslurm.core.job.model import Job
 from eslurm.core.job.ranges import Ranges
+from eslurm.core.job.request import Request
 from eslurm.core.job.states import JobState
 from eslurm.core.node.hostlist import fold
 from eslurm.core.node.model import Node
 from eslurm.core.plan.explain import Why
 from eslurm.core.records import decode_accounted
+from eslurm.core.resources.vector import WIDTH, subtract
 from eslurm.ports.store import AttemptRow
 from eslurm.v1 import controller_pb2 as pb
 
@@ -24,6 +27,15 @@ REASONS = {
     "resources": "Resources",
     "nodes_unavailable": "ReqNodeNotAvail",
     "partition_down": "PartitionDown",
+    "not_examined": "Priority",
+    "limit": "ResourceLimit",
+    "pool": "KeptFree",
+    "licence": "Licenses",
+    "reservation": "Reservation",
+    "deadline": "DeadLine",
+    "start_missed": "StartMissed",
+    "dependency": "Dependency",
+    "begin_time": "BeginTime",
 }
 
 
@@ -33,8 +45,20 @@ def task_list(tasks: Ranges, limit: int) -> str:
     return f"{text}%{limit}" if limit and text else text
 
 
-def job_info(state: State, job: Job, why: Why | None) -> pb.JobInfo:
-    """One job. `why` is what the last plan said of it, if it was looked at."""
+def resource_text(request: Request) -> str:
+    """What a job asks for besides cores and memory, all of it together: `gpu:2,licence/matlab:1`."""
+    sums: dict[str, int] = {}
+    wanted = [(name, items * max(request.nodes_min, 1)) for name, items in request.per_node]
+    wanted += [(name, items * request.tasks) for name, items in request.per_task]
+    wanted += [(name, items * chunk.count) for chunk in request.chunks for name, items in chunk.resources]
+    wanted += [(f"licence/{name}", items) for name, items in request.wide]
+    for name, items in wanted:
+        sums[name] = sums.get(name, 0) + items
+    return ",".join(f"{name}:{items}" for name, items in sums.items())
+
+
+def job_info(state: State, job: Job, why: Why | None, priority: int | None = None) -> pb.JobInfo:
+    """One job. `why` is what the last plan said of it, if it was looked at, and `priority` what it is planned with."""
     spec = job.spec
     request = spec.components[0]
     info = pb.JobInfo(
@@ -46,12 +70,12 @@ def job_info(state: State, job: Job, why: Why | None) -> pb.JobInfo:
         account=spec.account,
         partition=spec.partition,
         state=job.state.value,
-        priority=job.priority,
+        priority=job.priority if priority is None else priority,
         submitted_us=job.submitted_us,
         begin_us=spec.begin_us,
         started_us=job.started_us,
         ended_us=job.ended_us,
-        time_limit_s=spec.time_limit_s,
+        time_limit_s=limit_s(job, job.attempt) if job.attempt is not None else spec.time_limit_s,
         tasks=request.tasks,
         exit_code=job.exit_code,
         exit_signal=job.exit_signal,
@@ -66,6 +90,12 @@ def job_info(state: State, job: Job, why: Why | None) -> pb.JobInfo:
         ),
         requeue=spec.requeue,
         comment=spec.comment,
+        qos=spec.qos,
+        reservation=spec.reservation,
+        nice=spec.nice,
+        deadline_us=spec.deadline_us,
+        resources=resource_text(request),
+        constraint=request.constraint,
     )
     if job.array_task >= 0:
         info.array_task = job.array_task
@@ -86,6 +116,8 @@ def job_info(state: State, job: Job, why: Why | None) -> pb.JobInfo:
         info.memory_mib = request.memory_per_node_mib * info.nodes or request.memory_per_cpu_mib * info.cpus
     if job.state is JobState.PENDING:
         _explain(state, job, why, info)
+    elif job.state is JobState.SUSPENDED:
+        info.reason_text = job.reason_text
     return info
 
 
@@ -97,6 +129,8 @@ def _explain(state: State, job: Job, why: Why | None, info: pb.JobInfo) -> None:
         info.reason_text = job.reason_text
         if reason == "BeginTime" and job.exit_text:
             info.reason_text = job.exit_text
+        if why is not None:
+            info.planned_start_us = why.planned_start_us or 0
     elif why is None:
         info.reason = "Priority"
         info.reason_text = "not looked at by a plan yet"
@@ -108,12 +142,16 @@ def _explain(state: State, job: Job, why: Why | None, info: pb.JobInfo) -> None:
 
 def node_info(state: State, node: Node, partitions: list[str], jobs: list[int]) -> pb.NodeInfo:
     """One node with what is used on it now."""
-    used = (0, 0)
-    if node.number in state.ledger.topology.positions:
-        free = state.ledger.free(node.number)
-        used = (node.total[0] - free[0], node.total[1] - free[1])
+    topology = state.ledger.topology
+    position = topology.positions.get(node.number)
+    used: tuple[int, ...] = (0,) * len(topology.resources)
+    features: tuple[str, ...] = ()
+    weight = 0
+    if position is not None:
+        used = subtract(topology.totals[position], state.ledger.free_on(position))
+        features, weight = topology.features_on(position), topology.weights.get(position, 0)
     flags = ["DRAIN"] if node.drain else []
-    return pb.NodeInfo(
+    info = pb.NodeInfo(
         number=node.number,
         name=node.name,
         state=node.state.value,
@@ -129,7 +167,17 @@ def node_info(state: State, node: Node, partitions: list[str], jobs: list[int]) 
         since_us=node.since_us,
         jobs=jobs,
         boot_id=node.boot_id,
+        features=features,
+        weight=weight,
     )
+    for index in range(WIDTH, min(len(topology.resources), len(node.total))):
+        if node.total[index]:
+            name = topology.resources[index]
+            kind = next((word for word in features if word.startswith(f"{name}:")), "").removeprefix(
+                f"{name}:"
+            )
+            info.resources.add(name=name, total=node.total[index], used=used[index], device_type=kind)
+    return info
 
 
 def partition_info(partition: Partition) -> pb.PartitionInfo:

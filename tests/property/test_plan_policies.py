@@ -12,10 +12,10 @@ from eslurm.core.plan.cycle import plan_at_once, plan_cycle
 from eslurm.core.plan.explain import WhyKind
 from eslurm.core.plan.mapping import Placement, place, revalidate
 from eslurm.core.plan.need import compile_need
-from eslurm.core.plan.policies import POLICIES
+from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.queue import Pending, PendingQueue
+from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
@@ -86,7 +86,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return Snapshot.build(nodes, PARTITIONS.values(), running, draw(pending_lists()), now_us=NOW)
 
 
-policies = st.sampled_from(sorted(POLICIES))
+policies = st.sampled_from(sorted(BUILT_IN))
 
 
 def book(ledger: Ledger, placements: Sequence[Placement]) -> None:
@@ -205,7 +205,7 @@ def test_a_promise_is_the_earliest_start_and_no_backfill_delays_it(snapshot: Sna
     plan = plan_at_once(snapshot, policy="easy")
     jobs = {entry[2]: entry[4] for entry in snapshot.pending}
     order = [entry[2] for entry in snapshot.pending]
-    for promise in plan.promises:
+    for promise in plan.promises():
         head = jobs[promise.job_id]
         rank = order.index(head.job_id)
         ahead = [p for p in plan.placements if order.index(p.job_id) <= rank]
@@ -250,16 +250,25 @@ class Run:
         self.queue = PendingQueue(jobs)
         self.shares = shares
         self.running: list[tuple[int, Placement]] = []
+        self.live: dict[tuple[int, int], Running] = {}
         self.promised: dict[int, int] = {}
         self.started: dict[int, int] = {}
         self.now_us = NOW
-        self.promises: tuple[Promise, ...] = ()
+        self.schedule = Schedule()
 
     def cycle(self, policy: str) -> Plan:
-        snapshot = Snapshot.take(self.ledger, PARTITIONS, self.queue, generation=0, now_us=self.now_us)
+        snapshot = Snapshot.take(
+            self.ledger,
+            PARTITIONS,
+            self.queue,
+            generation=0,
+            now_us=self.now_us,
+            running=self.live,
+            known=self.schedule.known_jobs(),
+        )
         limits = PlanLimits(promise_refresh_us=5, overdue_grace_us=3)
-        plan = plan_at_once(snapshot, policy=policy, limits=limits, promises=self.promises)
-        self.promises = plan.promises
+        plan = plan_at_once(snapshot, policy=policy, limits=limits, schedule=self.schedule)
+        self.schedule.book.check()
         book(self.ledger, plan.placements)
         for placement in plan.placements:
             job = self.queue.remove(placement.job_id)
@@ -267,7 +276,9 @@ class Run:
             share = self.shares[job.job_id % len(self.shares)]
             ends_us = self.now_us + max(1, job.time_limit_us * share // 100)
             self.running.append((ends_us, placement))
-        for promise in plan.promises:
+            pairs = tuple((span.node, span.amounts) for span in placement.spans)
+            self.live[job.job_id, 1] = Running(job.job_id, pairs, placement.until_us)
+        for promise in plan.promises():
             earlier = self.promised.setdefault(promise.job_id, promise.start_us)
             assert promise.start_us <= earlier
             self.promised[promise.job_id] = promise.start_us
@@ -277,6 +288,7 @@ class Run:
         self.now_us = min(ends_us for ends_us, _ in self.running)
         for ends_us, placement in self.running:
             if ends_us == self.now_us:
+                del self.live[placement.job_id, 1]
                 for span in placement.spans:
                     self.ledger.give_back(span.node, span.amounts, placement.until_us)
         self.running = [one for one in self.running if one[0] > self.now_us]

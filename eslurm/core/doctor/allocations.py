@@ -10,9 +10,10 @@ from __future__ import annotations
 from eslurm.core.cluster import State, attempts_of, is_usable, owed_revisions
 from eslurm.core.doctor.finding import ERROR, Finding, Sliced
 from eslurm.core.invariants import check_job
+from eslurm.core.job.holding import held_amounts
 from eslurm.core.job.model import Job
 from eslurm.core.resources.ledger import Hold
-from eslurm.core.resources.vector import Vector, add, fits, is_negative
+from eslurm.core.resources.vector import Vector, add, aligned, fits, is_negative
 
 ALLOCATIONS = "allocations"
 RECORDS = "records"
@@ -38,7 +39,7 @@ class Spread:
         for attempt in attempts_of(job):
             for span in attempt.spans:
                 if span.node in attempt.held:
-                    found.setdefault(span.node, []).append((attempt.until_us, span.amounts))
+                    found.setdefault(span.node, []).append((attempt.until_us, held_amounts(attempt, span)))
         self._known[job.job_id] = (job, found)
         return found
 
@@ -112,7 +113,7 @@ def _check_node(state: State, spread: Spread, number: int) -> Sliced:
     for job_id in sorted(state.jobs_on.get(number, ())):
         job = state.find_job(job_id)
         held = spread.of(job).get(number, []) if job is not None else []
-        spans += held
+        spans += [(until_us, aligned(amounts, len(total))) for until_us, amounts in held]
         if held:
             jobs.append(job_id)
         else:

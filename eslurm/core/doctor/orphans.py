@@ -14,6 +14,7 @@ import msgspec
 from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State, attempts_of
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Sliced
+from eslurm.core.job.holding import limit_s
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.messages import EffectDone, Message, Reports
@@ -163,6 +164,6 @@ def _ending(state: State, job: Job, attempt: Attempt, before_us: int) -> Sliced:
     if attempt.phase is AttemptPhase.RELEASING and 0 < attempt.ended_us < before_us:
         text = f"attempt {attempt.number} has ended; {up} did not confirm that nothing is left"
         yield Finding(ENDINGS, WARNING, what, text, "restart the agents of these nodes: they register anew")
-    if attempt.phase is AttemptPhase.RUNNING and job.spec.time_limit_s and attempt.until_us < before_us:
-        text = f"attempt {attempt.number} runs on {up} beyond its time limit of {job.spec.time_limit_s} s"
+    if attempt.phase is AttemptPhase.RUNNING and attempt.until_us < before_us:
+        text = f"attempt {attempt.number} runs on {up} beyond its time limit of {limit_s(job, attempt)} s"
         yield Finding(ENDINGS, WARNING, what, text, f"end it: escancel {job.job_id}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import State, task_slots
+from eslurm.core.cluster import SECOND_US, State, task_slots
 from eslurm.core.job import ranges
+from eslurm.core.job.holding import end_us, limit_s
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import (
     ACTIVE,
@@ -17,6 +18,9 @@ from eslurm.core.job.states import (
     IllegalTransition,
     JobState,
 )
+from eslurm.core.job.stopping import MAKING_ROOM, grace_s
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.share.usage import charge
 
 
 def moved(job: Job, state: JobState) -> JobState:
@@ -121,6 +125,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
         until_us=fact.until_us,
         held=nodes,
         waiting=nodes,
+        wide=fact.wide,
     )
     state.put_job(
         replace(
@@ -210,10 +215,62 @@ def _note_start(state: State, task: Job, started_us: int) -> None:
         state.put_job(replace(array, started_us=started_us))
 
 
-def apply_stop(state: State, fact: facts.StopRequested) -> None:
+def apply_suspended(state: State, fact: facts.AttemptSuspended) -> None:
+    job = state.get_job(fact.job_id)
+    attempt = job.attempt
+    assert attempt is not None
+    if fact.suspended:
+        # When it goes on is up to people: until then nobody can say when its nodes come free.
+        attempt = replace(attempt, suspended_us=state.now_us, until_us=INFINITY_US, room_for=fact.room_for)
+    else:
+        paused_us = attempt.paused_us + state.now_us - attempt.suspended_us
+        attempt = replace(attempt, suspended_us=0, paused_us=paused_us, room_for=0)
+        attempt = replace(attempt, until_us=end_us(attempt, limit_s(job, attempt)))
+    attempt = replace(attempt, suspend_revision=state.revision, informing=attempt.held)
+    to = JobState.SUSPENDED if fact.suspended else JobState.RUNNING
+    text = f"suspended {fact.by}" if fact.suspended else ""
+    state.put_job(replace(job, state=moved(job, to), attempt=attempt, reason_text=text))
+
+
+def apply_time(state: State, fact: facts.TimeChanged) -> None:
     job = state.get_job(fact.job_id)
     assert job.attempt is not None
-    state.put_job(replace(job, attempt=replace(job.attempt, stop=fact.stop, stop_revision=state.revision)))
+    attempt = replace(
+        job.attempt, time_limit_s=fact.time_limit_s, until_us=fact.until_us, time_revision=state.revision
+    )
+    state.put_job(replace(job, attempt=attempt))
+
+
+def apply_informed(state: State, fact: facts.AttemptInformed) -> None:
+    job = state.get_job(fact.job_id)
+    attempt = job.attempt
+    assert attempt is not None and fact.revision in (attempt.suspend_revision, attempt.time_revision)
+    if fact.revision == attempt.time_revision:
+        attempt = replace(attempt, time_revision=0)
+    else:
+        attempt = _informed(attempt, fact.nodes)
+    state.put_job(replace(job, attempt=attempt))
+
+
+def _informed(attempt: Attempt, nodes: tuple[int, ...]) -> Attempt:
+    """These nodes know whether the attempt stands still, or are out of it."""
+    informing = attempt.informing.difference(nodes)
+    return replace(
+        attempt, informing=informing, suspend_revision=attempt.suspend_revision if informing else 0
+    )
+
+
+def apply_stop(state: State, fact: facts.StopRequested) -> None:
+    job = state.get_job(fact.job_id)
+    attempt, stop = job.attempt, fact.stop
+    assert attempt is not None
+    until_us = attempt.until_us
+    if attempt.suspended_us or stop.cause in MAKING_ROOM:
+        # Others are waiting for just these nodes, or it had no end at all.
+        until_us = min(until_us, state.now_us + int(grace_s(state, stop) * SECOND_US))
+    state.put_job(
+        replace(job, attempt=replace(attempt, stop=stop, stop_revision=state.revision, until_us=until_us))
+    )
 
 
 def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
@@ -235,6 +292,8 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         end=end,
         ended_us=ended_us,
     )
+    if attempt.informing:
+        attempt = _informed(attempt, fact.released)
     job = replace(
         job,
         state=moved(job, JobState.COMPLETING),
@@ -250,6 +309,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         launch_failures=job.launch_failures + (1 if fact.avoid and fact.outcome is JobState.PENDING else 0),
     )
     state.drop_steps(job.job_id)
+    charge(state, job, attempt)
     state.touched.ended.append((job, attempt))
     if held and fact.residue:
         job = replace(job, attempt=None, residues=(*job.residues, attempt))
@@ -265,6 +325,8 @@ def apply_released(state: State, fact: facts.NodesReleased) -> None:
     job, attempt = found
     held = attempt.held.difference(fact.nodes)
     slim = replace(attempt, held=held, waiting=attempt.waiting.difference(fact.nodes))
+    if slim.informing:
+        slim = _informed(slim, fact.nodes)
     if attempt is not job.attempt:
         rest = tuple(a if a is not attempt else slim for a in job.residues)
         state.put_job(replace(job, residues=tuple(a for a in rest if a.held)))

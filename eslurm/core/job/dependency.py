@@ -45,8 +45,8 @@ def settled_verdict(dependency: Dependency, outcome: JobState) -> Dependency:
 def judge(state: State, dependency: Dependency, dependent: JobSpec, dependent_id: int) -> str:
     """Whether one dependency is met now, never will be, or has to wait."""
     if dependency.kind == "singleton":
-        twins = state.same_name.get(name_key(dependent), set())
-        return WAIT if any(job_id < dependent_id for job_id in twins) else MET
+        twins = state.same_name.get(name_key(dependent))
+        return WAIT if twins and min(twins) < dependent_id else MET
     if dependency.settled:
         return dependency.settled
     target = state.find_job(dependency.job_id)
@@ -87,6 +87,16 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
             return []
 
 
+def dependents_of_all(state: State) -> list[int]:
+    """Every job that waits for another one, the first one last."""
+    return sorted({job_id for waiting in state.dependents.values() for job_id in waiting}, reverse=True)
+
+
+def _singletons(state: State) -> set[int] | None:
+    """Jobs that wait for those of the same name, if any: most jobs of a site share one of few names."""
+    return state.dependents.get(0)
+
+
 def _waiting_for(state: State, job_id: int) -> list[int]:
     job = state.find_job(job_id)
     if job is None:
@@ -96,7 +106,7 @@ def _waiting_for(state: State, job_id: int) -> list[int]:
         found |= state.dependents.get(job.array_job_id, set())
         # The array is what other jobs know, by its own name.
         job = state.find_job(job.array_job_id) or job
-    if job.state in FINAL and (twins := state.same_name.get(name_key(job.spec))):
+    if _singletons(state) and job.state in FINAL and (twins := state.same_name.get(name_key(job.spec))):
         found.add(min(twins))
     return sorted(found)
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import cast
 
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import State, name_key
+from eslurm.core.account.associations import associated, check_times, within_qos
+from eslurm.core.account.defaults import with_defaults
+from eslurm.core.account.model import Defaults
+from eslurm.core.account.submission import submission_problem
+from eslurm.core.cluster import SECOND_US, State, name_key
 from eslurm.core.config import Partition
 from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
 from eslurm.core.job.dependency import KINDS, MET, NEVER, WAIT, delayed_until_us, judge
+from eslurm.core.job.holding import lends
 from eslurm.core.job.model import Dependency, Job, JobSpec, Principal
 from eslurm.core.job.request import Request
-from eslurm.core.job.states import ACTIVE, FINAL, JobState, StopCause
+from eslurm.core.job.running import change_limit, suspend
+from eslurm.core.job.states import ACTIVE, FINAL, STARTED, JobState, StopCause
 from eslurm.core.job.stopping import stop
 from eslurm.core.messages import (
     CancelJobs,
@@ -27,12 +34,12 @@ from eslurm.core.messages import (
     RequeueJobs,
     SubmitJobs,
     Submitted,
+    SuspendJobs,
     UpdateJob,
 )
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
+from eslurm.core.plan.priority import NICE_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, weighs
 
-PRIORITY_DEFAULT = 1000
-PRIORITY_MAX = 2**31 - 1
 FEASIBLE_MAX = 1024
 """Bound of the memory of which requests fit; a site's users ask for few different shapes."""
 
@@ -57,19 +64,49 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> Decision:
     lease, ids = take_ids(state, len(message.specs))
     found: list[facts.Fact] = list(lease)
     names: set[tuple[int, str]] = set()
+    beside = 0
     for job_id, spec in zip(ids, message.specs, strict=True):
-        spec = checked(state, spec)
+        spec = admitted(state, spec, now_us, beside)
+        beside += jobs_of(spec)
         _check_priority(state, spec)
         still_open, not_before_us = _open_dependencies(state, spec, job_id, names)
         names.add(name_key(spec))
         due_us = max(spec.begin_us, not_before_us)
-        priority = PRIORITY_DEFAULT if spec.priority is None else spec.priority
+        priority = first_priority(state, spec)
         found.append(facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0))
     return found, Submitted(tuple(ids))
 
 
-def checked(state: State, spec: JobSpec) -> JobSpec:
-    """The spec with the partition's defaults filled in. Raises `Refused` if it can never run."""
+def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSpec:
+    """A new job's spec as it is accepted, beside so many others. Raises `Refused`."""
+    spec = checked(state, spec, now_us, spec.user)
+    check_times(state, spec, now_us)
+    _check_limits(state, spec, now_us, beside)
+    return spec
+
+
+def _check_limits(
+    state: State, spec: JobSpec, now_us: int, beside: int = 0, before: JobSpec | None = None
+) -> None:
+    if any(state.policies[kind] for kind in ("limit", "pool", "reservation")):
+        problem = submission_problem(state, spec, now_us, beside, before)
+        if problem is not None:
+            raise Refused(RefusalCode.INFEASIBLE, problem)
+
+
+def jobs_of(spec: JobSpec) -> int:
+    """How many jobs a submission stands for: each task of an array is one."""
+    return ranges.count(spec.array.tasks) if spec.array is not None else 1
+
+
+def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
+    """The spec with the defaults of its user and partition filled in. Raises `Refused` if it may not or can never run.
+
+    `by` is who asks for it to be so: its user, or an operator who changes it.
+    """
+    if state.policies["defaults"]:
+        spec = with_defaults(spec, cast("Iterable[Defaults]", state.policies["defaults"].values()))
+    spec = associated(state, spec, now_us, operator=is_operator(state, by))
     partition = _partition(state, spec.partition)
     limit_s = spec.time_limit_s or partition.time_limit_default_s or partition.time_limit_max_s
     if partition.time_limit_max_s and limit_s > partition.time_limit_max_s:
@@ -83,9 +120,11 @@ def checked(state: State, spec: JobSpec) -> JobSpec:
             RefusalCode.INVALID,
             f"--array: {ranges.count(spec.array.tasks)} tasks are more than {state.config.array_tasks_max}: split it",
         )
+    is_said = bool(spec.time_limit_s)
     spec = replace(spec, partition=partition.name, time_limit_s=limit_s)
+    spec = within_qos(state, spec, is_said=is_said)
     for request in spec.components:
-        _feasible(state, spec.partition, request)
+        _feasible(state, spec.partition, request, spec.time_limit_s)
     return spec
 
 
@@ -102,13 +141,15 @@ def _partition(state: State, name: str) -> Partition:
     return named
 
 
-def _feasible(state: State, partition: str, request: Request) -> None:
-    key = (partition, request)
+def _feasible(state: State, partition: str, request: Request, time_limit_s: int) -> None:
+    # The time limit matters only where some nodes are for short jobs.
+    limit_us = time_limit_s * SECOND_US if state.ledger.topology.rules else 0
+    key = (partition, request, limit_us)
     known = state.feasible.get(key)
     if known is None:
         if state.empty is None:
             state.empty = empty_ledger(state.ledger.topology)
-        problem = feasible_ever(request, state.partition_views[partition], state.empty)
+        problem = feasible_ever(request, state.partition_views[partition], state.empty, limit_us)
         known = problem.reason if problem is not None else ""
         if len(state.feasible) >= FEASIBLE_MAX:
             state.feasible.clear()
@@ -117,12 +158,36 @@ def _feasible(state: State, partition: str, request: Request) -> None:
         raise Refused(RefusalCode.INFEASIBLE, known)
 
 
+def first_priority(state: State, spec: JobSpec) -> int:
+    """The number a job starts with. Where the site weighs nothing there is no other place for its nice value."""
+    if spec.priority is not None:
+        return spec.priority
+    return PRIORITY_DEFAULT if weighs(state.config.priority) else max(0, PRIORITY_DEFAULT - spec.nice)
+
+
+def check_nice(state: State, nice: int, by: Principal) -> None:
+    """Anybody may step back. Raises `Refused` for what is out of range, and for other people's stepping forward."""
+    if not -NICE_MAX <= nice <= NICE_MAX:
+        raise Refused(RefusalCode.INVALID, f"--nice: {nice} is not within {-NICE_MAX}..{NICE_MAX}")
+    if nice < 0 and not is_operator(state, by):
+        raise Refused(RefusalCode.DENIED, f"--nice: only operators may go below 0: {nice} is, leave it out")
+
+
 def _check_priority(state: State, spec: JobSpec) -> None:
+    check_nice(state, spec.nice, spec.user)
     if spec.priority is None:
         return
     if not 0 <= spec.priority <= PRIORITY_MAX:
         raise Refused(RefusalCode.INVALID, f"--priority: {spec.priority} is not within 0..{PRIORITY_MAX}")
-    if spec.priority > PRIORITY_DEFAULT and not is_operator(state, spec.user):
+    if is_operator(state, spec.user):
+        return
+    if weighs(state.config.priority) and spec.priority != PRIORITY_DEFAULT:
+        raise Refused(
+            RefusalCode.DENIED,
+            f"--priority: {spec.priority}: priorities are computed here and only operators give numbers: "
+            "use --nice to step back",
+        )
+    if spec.priority > PRIORITY_DEFAULT:
         raise Refused(
             RefusalCode.DENIED,
             f"--priority: only operators may go above {PRIORITY_DEFAULT}: use a lower number",
@@ -247,7 +312,7 @@ def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> lis
 
 def _signal(state: State, job: Job, task: int, signal: int, by: str) -> list[facts.Fact]:
     records = _with_tasks(state, job) if task < 0 else []
-    running = [record for record in records if record.state is JobState.RUNNING]
+    running = [record for record in records if record.state in STARTED]
     if not running:
         raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to signal")
     found: list[facts.Fact] = []
@@ -314,7 +379,7 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
         live = [
             record
             for record in _with_tasks(state, job)
-            if record.state in (JobState.LAUNCHING, JobState.RUNNING)
+            if record.state is JobState.LAUNCHING or record.state in STARTED
         ]
         if not live or task >= 0:
             raise Refused(
@@ -328,27 +393,81 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
     return _for_each(state, message.by, message.jobs, change)
 
 
+def on_suspend(state: State, message: SuspendJobs, now_us: int) -> Decision:
+    """Stop running jobs where they are, or let them go on: for operators only, as what stands still keeps its nodes."""
+    if not is_operator(state, message.by):
+        raise Refused(
+            RefusalCode.DENIED, f"{message.by.name} is no operator: only they suspend and resume jobs"
+        )
+
+    returned: set[int] = set()
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        records = _with_tasks(state, job) if task < 0 else []
+        concerned = [record for record in records if record.state in STARTED]
+        if not concerned:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"job {job.job_id} is {job.state.value}: only a running job can be suspended",
+            )
+        by = f"by {message.by.name}"
+        found: list[facts.Fact] = []
+        for one in concerned:
+            assert one.attempt is not None
+            told = suspend(state, one, by, resume=message.resume)
+            if told and message.resume and lends(one.attempt):
+                # Two that lent the same cores: the second goes on when the first has ended.
+                if not returned.isdisjoint(one.attempt.held):
+                    raise Refused(
+                        RefusalCode.CONFLICT,
+                        f"job {one.job_id} made room together with others that go on now: "
+                        "it goes on by itself when its cores are free",
+                    )
+                returned.update(one.attempt.held)
+            found += told
+        return found
+
+    return _for_each(state, message.by, message.jobs, change)
+
+
 def on_update(state: State, message: UpdateJob, now_us: int) -> Decision:
-    """Change a waiting job's parameters. The new job is checked like a new one."""
+    """Change a waiting job's parameters; the new job is checked like a new one. Of a running job only the time limit."""
     operator = is_operator(state, message.by)
 
     def change(job: Job, task: int) -> list[facts.Fact]:
+        if task < 0 and job.state in STARTED:
+            return change_limit(state, job, message, now_us, operator=operator)
         if task >= 0 or job.state is not JobState.PENDING:
             raise Refused(
                 RefusalCode.CONFLICT,
-                f"job {job.job_id} is {job.state.value}: only waiting jobs can be changed",
+                f"job {job.job_id} is {job.state.value}: only waiting jobs can be changed, "
+                "and the time limit of running ones",
             )
         if message.priority is not None:
             if not 0 <= message.priority <= PRIORITY_MAX:
                 raise Refused(
                     RefusalCode.INVALID, f"priority: {message.priority} is not within 0..{PRIORITY_MAX}"
                 )
+            if weighs(state.config.priority) and not operator:
+                raise Refused(
+                    RefusalCode.DENIED,
+                    "priority: it is computed here and only operators give numbers: use nice=N",
+                )
             if message.priority > job.priority and not operator:
                 raise Refused(RefusalCode.DENIED, "priority: only operators may raise it")
         if message.array_limit is not None and not job.is_array:
             raise Refused(RefusalCode.INVALID, f"ArrayTaskThrottle: job {job.job_id} is no array")
-        spec = checked(state, _changed_spec(job.spec, message))
+        if message.nice is not None:
+            check_nice(state, message.nice, message.by)
+        spec = checked(state, _changed_spec(job.spec, message), now_us, message.by)
+        if _times(spec) != _times(job.spec):
+            check_times(state, spec, now_us)
+        if _bound_by(spec) != _bound_by(job.spec):
+            _check_limits(state, spec, now_us, before=job.spec)
         priority = job.priority if message.priority is None else message.priority
+        if message.priority is None and job.priority == first_priority(state, job.spec):
+            # Nobody but the job itself has said anything: its nice value may have changed.
+            priority = first_priority(state, spec)
         due_us = job.not_before_us if message.begin_us is None else message.begin_us
         was_named = job.spec.name if spec.name != job.spec.name else ""
         due_us = due_us if due_us > now_us else 0
@@ -357,11 +476,32 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> Decision:
     return _for_each(state, message.by, (message.job,), change)
 
 
+_PLAIN_CHANGES = (
+    "name",
+    "partition",
+    "time_limit_s",
+    "begin_us",
+    "comment",
+    "qos",
+    "account",
+    "reservation",
+    "nice",
+    "deadline_us",
+)
+
+
+def _bound_by(spec: JobSpec) -> tuple[object, ...]:
+    """What limits, pools and reservations look at."""
+    return spec.partition, spec.account, spec.qos, spec.reservation, spec.time_limit_s, spec.components
+
+
+def _times(spec: JobSpec) -> tuple[int, ...]:
+    return (spec.time_limit_s, spec.start_at_us, spec.begin_us, spec.deadline_us)
+
+
 def _changed_spec(spec: JobSpec, message: UpdateJob) -> JobSpec:
     changes: dict[str, object] = {
-        name: value
-        for name in ("name", "partition", "time_limit_s", "begin_us", "comment")
-        if (value := getattr(message, name)) is not None
+        name: value for name in _PLAIN_CHANGES if (value := getattr(message, name)) is not None
     }
     request = spec.components[0]
     if message.nodes_min is not None or message.nodes_max is not None:
@@ -370,6 +510,8 @@ def _changed_spec(spec: JobSpec, message: UpdateJob) -> JobSpec:
         if not 0 <= low <= high:
             raise Refused(RefusalCode.INVALID, f"--nodes: {low}-{high} is no range: give MIN-MAX")
         request = replace(request, nodes_min=low, nodes_max=high)
+    if message.constraint is not None:
+        request = replace(request, constraint=message.constraint)
     changes["components"] = (request, *spec.components[1:])
     if message.array_limit is not None:
         assert spec.array is not None

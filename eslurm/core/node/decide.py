@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eslurm.core import facts
 from eslurm.core.cluster import State, attempts_of
+from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.requests import is_operator
 from eslurm.core.job.states import AttemptPhase
@@ -20,7 +21,7 @@ from eslurm.core.messages import (
 )
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import NodeState
-from eslurm.core.resources.vector import fits, subtract
+from eslurm.core.resources.vector import RESOURCES, fits, subtract
 from eslurm.core.wire import HeldAttempt, Registration, RegistrationReply
 
 STALE_EPOCH = "stale epoch"
@@ -36,6 +37,7 @@ def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
     if config == state.config:
         return []
     next_number = state.next_number
+    _check_resources(state, config)
     for node_config in config.nodes:
         number = state.numbers.get(node_config.name)
         if number is not None and not fits(_held_on(state, number), node_config.total):
@@ -47,6 +49,29 @@ def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
     added = [node.name for node in config.nodes if node.name not in state.numbers]
     numbers = tuple((name, next_number + at) for at, name in enumerate(added))
     return [facts.ConfigAccepted(config, numbers)]
+
+
+def _check_resources(state: State, config: ClusterConfig) -> None:
+    """What jobs hold is counted in the order of the resources: while any job holds something they only change behind."""
+    if not state.jobs_on:
+        return
+    for wide in (False, True):
+        before = [one.name for one in state.config.resources if bool(one.wide_total) is wide]
+        after = [one.name for one in config.resources if bool(one.wide_total) is wide]
+        if after[: len(before)] != before:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"resource: jobs hold nodes while {', '.join(before)} become {', '.join(after) or 'none'}: "
+                "give each a [[resource]] in this order, new ones at the end, or drain the nodes first",
+            )
+    numbered = {one.name for one in config.resources if one.devices}
+    for one in state.config.resources:
+        if one.devices is not (one.name in numbered):
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"resource {one.name}: jobs hold nodes while devices = {str(not one.devices).lower()} is set, and nobody "
+                "knows which items are theirs: drain the nodes first",
+            )
 
 
 def _held_on(state: State, number: int) -> tuple[int, ...]:
@@ -134,8 +159,7 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
             registration.starts,
         )
     ]
-    if not fits(node.total, registration.total):
-        text = f"offers {registration.total}, configured are {node.total}"
+    if text := _shortfall(state, node, registration):
         found.append(facts.NodeDrainChanged(node.number, True, text))
     held = {(entry.job_id, entry.attempt): entry for entry in registration.held}
     rebooted = bool(node.boot_id) and node.boot_id != registration.boot_id
@@ -152,6 +176,20 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
         if key not in known and entry.stage != "tombstone":
             found.append(facts.OrphanFound(node.number, *key))
     return found
+
+
+def _shortfall(state: State, node: Node, registration: Registration) -> str:
+    """What the node lacks of what is configured, in words; empty if nothing. What it has not counted is believed."""
+    configured = node.total[: len(RESOURCES)]
+    if not fits(configured, registration.total):
+        return f"offers {registration.total}, configured are {configured}"
+    names = [one.name for one in state.config.resources if not one.wide_total]
+    wanted = dict(zip(names, node.total[len(RESOURCES) :], strict=False))
+    for name, items in registration.resources:
+        if items < wanted.get(name, 0):
+            model = f" ({registration.device_model})" if registration.device_model else ""
+            return f"offers {items} {name}{model}, configured are {wanted[name]}"
+    return ""
 
 
 def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted: bool) -> bool:

@@ -30,6 +30,25 @@ def fold(names: Iterable[str]) -> str:
     return ",".join(terms)
 
 
+def unfold(text: str) -> tuple[str, ...]:
+    """The names of a list that `fold` made or a door has checked, in its order; at most one bracket a name."""
+    names: list[str] = []
+    term = ""
+    for part in text.split(","):
+        term = f"{term},{part}" if term else part
+        if "[" in term and "]" not in term:
+            continue
+        head, bracket, rest = term.partition("[")
+        inside, _, tail = rest.partition("]")
+        for numbers in inside.split(",") if bracket else ():
+            low, _, high = numbers.partition("-")
+            names += [f"{head}{n:0{len(low)}d}{tail}" for n in range(int(low), int(high or low) + 1)]
+        if term and not bracket:
+            names.append(term)
+        term = ""
+    return tuple(names)
+
+
 def _close_group(terms: list[str], group: tuple[str, str] | None, ranges: Sequence[Sequence[str]]) -> None:
     if group is None:
         return

@@ -1,4 +1,4 @@
-"""One planning cycle: a snapshot in, a plan out, in slices the caller paces.
+"""One planning cycle: a snapshot and the schedule of the last cycle in, a plan out, in slices the caller paces.
 
 The caller drives the generator and measures the time; no step between two yields takes more
 than a few milliseconds. Applying the plan is the caller's: when the generation has moved on,
@@ -7,13 +7,19 @@ each placement is re-validated first (`mapping.revalidate`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import Final
 
+from eslurm.core.plan.ahead import Ahead
+from eslurm.core.plan.making_room import MakingRoom, Work
 from eslurm.core.plan.policies import get_policy
 from eslurm.core.plan.policy import Cycle, Plan, PlanLimits
-from eslurm.core.plan.promise import Promise
+from eslurm.core.plan.reconcile import reconcile
+from eslurm.core.plan.schedule import Schedule
+from eslurm.core.plan.slices import exhaust
 from eslurm.core.plan.snapshot import Snapshot
+
+__all__ = ["exhaust", "plan_at_once", "plan_cycle"]
 
 DEFAULT_LIMITS: Final = PlanLimits()
 
@@ -23,12 +29,30 @@ def plan_cycle(
     *,
     policy: str = "easy",
     limits: PlanLimits = DEFAULT_LIMITS,
-    promises: Iterable[Promise] = (),
+    schedule: Schedule | None = None,
+    work: Work | None = None,
 ) -> Generator[None, None, Plan]:
-    """Plans; `promises` are those of the last plan. Raises `ValueError` for an unknown policy."""
-    cycle = Cycle(snapshot, limits, promises)
-    yield from get_policy(policy).plan(cycle)
-    return cycle.finish()
+    """Plans on `schedule`, which then holds the new plan; None: on an empty one. `work` is what may be pushed out.
+
+    Every placement of the plan must have become a running attempt, or have been given up, by the next snapshot.
+    Raises `ValueError` for an unknown policy.
+    """
+    chosen = get_policy(policy)
+    schedule = schedule if schedule is not None else Schedule()
+    yield from reconcile(schedule, snapshot, limits.overdue_grace_us)
+    cycle = Cycle(snapshot, schedule, limits)
+    ahead = Ahead(cycle)
+    yield from ahead.start_due(fixed_only=True)
+    yield from ahead.plan_fixed()
+    if work is None:
+        schedule.claimants.clear()
+        yield from chosen.plan(cycle)
+        return cycle.finish()
+    making = MakingRoom(cycle, work)
+    yield from making.keep()
+    yield from chosen.plan(cycle)
+    claimant, victims = yield from making.make()
+    return cycle.finish(claimant, victims)
 
 
 def plan_at_once(
@@ -36,13 +60,7 @@ def plan_at_once(
     *,
     policy: str = "easy",
     limits: PlanLimits = DEFAULT_LIMITS,
-    promises: Iterable[Promise] = (),
+    schedule: Schedule | None = None,
 ) -> Plan:
     """The same without pauses: for simulation, what-if questions and tests."""
-    slices = plan_cycle(snapshot, policy=policy, limits=limits, promises=promises)
-    while True:
-        try:
-            next(slices)
-        except StopIteration as finished:
-            plan: Plan = finished.value
-            return plan
+    return exhaust(plan_cycle(snapshot, policy=policy, limits=limits, schedule=schedule))

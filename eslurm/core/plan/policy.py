@@ -1,33 +1,39 @@
 """The planning port inside the core: what a policy is, and the workbench a cycle gives it.
 
-A policy decides the order and the rules; placing, holding and accounting for work done are the
-`Cycle`'s. Invariant: the scratch ledger always contains every placement made so far, so no
-policy can give the same thing away twice.
+A policy decides the order and who may be booked ahead; searching, placing, reasons and accounting for work done are the
+`Cycle`'s. Invariant: the schedule's book and the scratch ledger always contain every placement made so far, so no
+policy can give the same thing away twice, and no placement delays anything that is booked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterator, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
+from eslurm.core.plan import explain
+from eslurm.core.plan.book import BookError
 from eslurm.core.plan.explain import NOT_EXAMINED, Why
-from eslurm.core.plan.mapping import Placement, Shares, end_of, spans_in_slices
-from eslurm.core.plan.need import Need, compile_need
-from eslurm.core.plan.promise import Promise
-from eslurm.core.plan.queue import Pending
+from eslurm.core.plan.mapping import Placement, Span, choose, end_of, spans_of
+from eslurm.core.plan.need import Need
+from eslurm.core.plan.preempt import Victim
+from eslurm.core.plan.quests import quest_of
+from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.schedule import Booking, Schedule
+from eslurm.core.plan.search import RESOURCES, Hints, Move, Never, Quest, first_start, start_exactly
 from eslurm.core.plan.snapshot import Snapshot
-from eslurm.core.resources.ledger import Ledger, Overdue
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.timeline import INFINITY_US
 
 
 class PlanLimits(msgspec.Struct, frozen=True):
     """Bounds of one cycle.
 
-    `tries_max` bounds the jobs tried behind the first blocked one, `searches_max` the promises
-    searched anew; `slice_steps` is the work between two yields in units of about a microsecond;
-    a hold past its end is expected back after `overdue_grace_us`; a promise is computed anew
-    after `promise_refresh_us`.
+    `tries_max` bounds the jobs tried behind the first blocked one, `searches_max` the promises searched anew,
+    `improved_max` the bookings looked at for an earlier place (0: all), `tasks_ahead_max` the tasks of one array that
+    have a place in the plan; `slice_steps` is the work between two yields in units of about a microsecond; a hold past
+    its end is expected back after `overdue_grace_us`; a promise is looked at again after `promise_refresh_us`.
     """
 
     placements_max: int = 1_000
@@ -37,22 +43,43 @@ class PlanLimits(msgspec.Struct, frozen=True):
     slice_steps: int = 1_000
     overdue_grace_us: int = 30_000_000
     promise_refresh_us: int = 1_000_000
+    improved_max: int = 0
+    tasks_ahead_max: int = 10_000
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a cycle decided: starts in order, promises, and why the examined others wait."""
+    """What a cycle decided: starts in order, the bookings, and why those that wait do.
+
+    `moves` tells by job which rules pushed its planned start, the last one last. `next_us` is the next planned start
+    (`INFINITY_US`: none); `is_unfinished`: there was more to do than one cycle may, the next one goes on. `victims` are to
+    make room for the waiting job `claimant`.
+    """
 
     generation: int
     made_us: int
     placements: tuple[Placement, ...]
-    promises: tuple[Promise, ...]
-    waiting: dict[int, Why]
+    bookings: Mapping[int, tuple[Booking, ...]]
+    waiting: Mapping[int, Why]
     rest: Why
     examined: int
+    moves: Mapping[int, tuple[Move, ...]]
+    next_us: int = INFINITY_US
+    is_unfinished: bool = False
+    claimant: int = 0
+    victims: tuple[Victim, ...] = ()
 
     def why(self, job_id: int) -> Why:
         """The reason a pending job was not placed; those not examined have one in common."""
         return self.waiting.get(job_id, self.rest)
+
+    def promises(self) -> list[Booking]:
+        """Everything that is planned ahead, in the order of the starts."""
+        found = [booking for bookings in self.bookings.values() for booking in bookings]
+        return sorted(found, key=lambda booking: (booking.start_us, booking.job_id))
+
+    def start_us(self, job_id: int) -> int | None:
+        """The planned start of a waiting job, if it has one; an array's is that of its first task."""
+        return min((booking.start_us for booking in self.bookings.get(job_id, ())), default=None)
 
 
 class Policy(Protocol):
@@ -62,85 +89,328 @@ class Policy(Protocol):
     def name(self) -> str: ...
 
     def plan(self, cycle: Cycle) -> Generator[None, None, None]:
-        """Places jobs on the cycle; yields whenever `cycle.spend` says so."""
+        """Places and books jobs on the cycle; yields whenever `cycle.slice_over()` says so."""
         ...
 
 
 # Costs in the unit of `PlanLimits.slice_steps`.
 SKIP_STEPS: Final = 1
-TRY_STEPS: Final = 20
+TRY_STEPS: Final = 40
 SPAN_STEPS: Final = 4
 
 
 class Cycle:
-    """One run of a policy over one snapshot."""
+    """One run of a policy over one snapshot, on the schedule that the last one left."""
 
     __slots__ = (
         "_emptied",
-        "_needs",
+        "_entries",
+        "_failed",
+        "_interns",
+        "_quests",
+        "_searches",
+        "_short",
         "_steps",
+        "_withdrawn",
+        "_work",
         "examined",
-        "kept",
+        "has_failed",
+        "hints",
+        "is_unfinished",
         "ledger",
         "limits",
-        "overdue",
+        "now_us",
+        "placed",
         "placements",
-        "promises",
         "reach",
         "rest",
-        "searches",
+        "schedule",
         "snapshot",
         "waiting",
     )
 
-    def __init__(self, snapshot: Snapshot, limits: PlanLimits, kept: Iterable[Promise] = ()) -> None:
+    def __init__(self, snapshot: Snapshot, schedule: Schedule, limits: PlanLimits) -> None:
         self.snapshot = snapshot
+        self.schedule = schedule
         self.limits = limits
-        self.kept = {promise.job_id: promise for promise in kept}
+        self.now_us = snapshot.now_us
         self.ledger = snapshot.ledger.fork()
-        self.overdue = Overdue(snapshot.now_us, limits.overdue_grace_us)
         self.placements: list[Placement] = []
-        self.promises: list[Promise] = []
+        # By job, how many of its tasks have been placed.
+        self.placed: dict[int, int] = {}
         self.waiting: dict[int, Why] = {}
         self.rest = NOT_EXAMINED
         self.examined = 0
-        self.searches = 0
+        self.has_failed = False
+        self.is_unfinished = False
+        self.hints = Hints()
         self.reach = self._reachable()
-        self._needs: dict[int, Need] = {}
+        self._entries: dict[int, Entry] = {}
+        self._quests: dict[int, Quest | Why] = {}
+        self._failed: dict[int, Why] = {}
+        self._interns: dict[tuple[int, ...], Quest] = {}
+        self._short: dict[tuple[int, int, int], Why] = {}
+        self._withdrawn: dict[int, tuple[Entry, Booking]] = {}
         self._emptied: Ledger | None = None
+        self._searches = 0
         self._steps = 0
+        self._work = schedule.book.work
+
+    # What there is
+
+    def jobs(self) -> Iterator[Pending]:
+        """The waiting jobs in planning order, as long as anything may still start.
+
+        Those of partitions that are down and those that need no policy, with a fixed start or with others making room
+        for them, are passed over.
+        """
+        for entry in self.snapshot.pending:
+            if self.is_exhausted or self.is_saturated:
+                return
+            self.examined += 1
+            self._steps += SKIP_STEPS
+            job = entry[4]
+            self._entries[job.job_id] = entry
+            if job.start_at_us or job.job_id in self.schedule.claimants:
+                continue
+            refused = self.refused(job)
+            if refused is not None:
+                self.waiting[job.job_id] = refused
+                continue
+            yield job
 
     @property
-    def saturated(self) -> bool:
+    def is_saturated(self) -> bool:
         """Whether no node of any partition that is up has a core free: nothing more can start."""
         return not self.ledger.open & self.reach
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the cycle has placed as many as it may."""
         return len(self.placements) >= self.limits.placements_max
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the cycle has placed or examined as much as it may."""
-        return self.full or self.examined >= self.limits.examined_max
+        return self.is_full or self.examined >= self.limits.examined_max
 
-    def spend(self, steps: int) -> bool:
-        """Accounts for work done; true when it is time to yield."""
+    def members(self, job: Pending) -> int:
+        """The positions of the job's partition."""
+        return self.ledger.topology.partitions.get(job.partition, 0)
+
+    def spend(self, steps: int) -> None:
+        """Accounts for work done."""
         self._steps += steps
-        if self._steps < self.limits.slice_steps:
+
+    def slice_over(self) -> bool:
+        """Whether it is time to yield; the next slice begins then."""
+        work = self.schedule.book.work
+        if self._steps + work - self._work < self.limits.slice_steps:
             return False
-        self._steps = 0
+        self._steps, self._work = 0, work
         return True
 
-    def need(self, shape: int, job: Pending) -> Need:
-        """The compiled need of a shape of jobs."""
-        found = self._needs.get(shape)
+    def refused(self, job: Pending) -> Why | None:
+        """Why its partition starts no job."""
+        partition = self.snapshot.partitions.get(job.partition)
+        if partition is not None and partition.up:
+            return None
+        return explain.partition_down(job.partition, partition is not None)
+
+    def quest(self, entry: Entry) -> Quest | Why:
+        """What is to be found for a job, shared by all of its shape; or why that is impossible."""
+        found = self._quests.get(entry[3])
         if found is None:
-            partition = self.snapshot.partitions[job.partition]
-            found = compile_need(job.request, partition, self.ledger.topology, job.avoid)
-            self._needs[shape] = found
+            found = self._quests[entry[3]] = self._interned(self._compiled(entry[4]))
         return found
+
+    def _interned(self, quest: Quest | Why) -> Quest | Why:
+        """Jobs of different owners that look for the same, and whom no rule tells apart, share one quest: what is learned
+        of it in this cycle holds for all of them.
+        """
+        if isinstance(quest, Why) or quest.constraints or quest.recount is not None:
+            return quest
+        closed = id(quest.closed)
+        return self._interns.setdefault(
+            (id(quest.need), quest.duration_us, quest.from_us, quest.until_us, closed), quest
+        )
+
+    def need(self, job: Pending) -> Need:
+        """What the job asks for, read against the nodes."""
+        return self.schedule.need(job, self.snapshot.partitions[job.partition])
+
+    # Starting now
+
+    def start_now(self, job: Pending) -> Generator[None, None, int]:
+        """Places as many of the job's startable tasks as fit now without delaying what is booked.
+
+        Returns how many are left waiting; `waiting` then says why. What failed once in a cycle fails again for all jobs
+        that ask for the same, since less and less is free: they are not tried.
+        """
+        entry = self._entries[job.job_id]
+        known = self._failed.get(entry[3])
+        if known is not None:
+            self.waiting[job.job_id] = known
+            return job.startable
+        quest = self.quest(entry)
+        if isinstance(quest, Why):
+            self._failed[entry[3]] = self.waiting[job.job_id] = quest
+            return job.startable
+        # A job that room was made for may have begun in this cycle already.
+        left = job.startable - self.placed.get(job.job_id, 0)
+        yield from self.schedule.book.preparing(quest.need)
+        while left > 0 and not self.is_full:
+            found = start_exactly(self.schedule.book, quest, self.now_us)
+            self.spend(TRY_STEPS)
+            if self.slice_over():
+                yield
+            if isinstance(found, Never):
+                self.has_failed = True
+                why = self._why_not_now(quest, found.moves)
+                self._failed[entry[3]] = self.waiting[job.job_id] = why
+                break
+            booking = self.booking(
+                job, quest.need, self.now_us, spans_of(self.ledger.topology, quest.need, found.chosen)
+            )
+            self.schedule.start(job, booking)
+            yield from self.place(booking)
+            left -= 1
+        return left
+
+    def is_untried(self, job: Pending) -> bool:
+        """Whether nothing that asks for the same has failed in this cycle."""
+        return self._entries[job.job_id][3] not in self._failed
+
+    def place(self, booking: Booking) -> Generator[None, None, None]:
+        """Notes a start that the schedule has booked already."""
+        self.placements.append(Placement(booking.job_id, booking.spans, booking.stop_us, booking.wide))
+        self.placed[booking.job_id] = self.placed.get(booking.job_id, 0) + 1
+        self.ledger.hold_wide(booking.wide)
+        for span in booking.spans:
+            self.ledger.hold(span.node, span.amounts, booking.stop_us)
+            self.spend(SPAN_STEPS)
+            if self.slice_over():
+                yield
+
+    def booking(
+        self, job: Pending, need: Need, start_us: int, spans: tuple[Span, ...], tasks: int = 1
+    ) -> Booking:
+        """A start of the job at that time on these nodes."""
+        stop_us = end_of(start_us, job.time_limit_us)
+        return Booking(job.job_id, start_us, stop_us, spans, need.wide, self.now_us, tasks)
+
+    # Promises for a few
+
+    def withdraw(self) -> Generator[None, None, None]:
+        """Takes all promises out of the book: whoever deserves one may renew it with `promise`.
+
+        Fixed starts and room that is being made stay in it.
+        Those that nothing was said about by the end of the cycle are put back.
+        """
+        schedule = self.schedule
+        for job_id in list(schedule.bookings):
+            entry = schedule.entries[job_id]
+            if entry[4].start_at_us or job_id in schedule.claimants:
+                continue
+            for booking in schedule.remove(job_id):
+                self._withdrawn[job_id] = (entry, booking)
+            self.spend(TRY_STEPS)
+            if self.slice_over():
+                yield
+        schedule.displaced.clear()
+        schedule.freed = 0
+
+    def promise(self, job: Pending) -> bool:
+        """Holds the first start that the job can have free for it; one that is fresh and can be kept is kept."""
+        entry = self._entries[job.job_id]
+        quest = self.quest(entry)
+        if isinstance(quest, Why):
+            return False
+        _, kept = self._withdrawn.get(job.job_id, (entry, None))
+        if (
+            kept is not None
+            and kept.made_us > self.now_us - self.limits.promise_refresh_us
+            and self._renew(entry, kept)
+        ):
+            return True
+        if self._searches >= self.limits.searches_max:
+            return False
+        self._searches += 1
+        self.spend(TRY_STEPS)
+        found = first_start(self.schedule.book, quest, self.now_us)
+        if isinstance(found, Never):
+            return False
+        if kept is not None and self.now_us < kept.start_us <= found.at_us:
+            kept = msgspec.structs.replace(kept, made_us=self.now_us)
+            if self._renew(entry, kept):
+                return True
+        spans = spans_of(self.ledger.topology, quest.need, found.chosen)
+        self.schedule.add(entry, self.booking(job, quest.need, found.at_us, spans), found.moves)
+        self._say_when(job.job_id, found.at_us)
+        return True
+
+    def _renew(self, entry: Entry, kept: Booking) -> bool:
+        if kept.start_us <= self.now_us:
+            return False
+        usable = self.ledger.topology
+        positions = [usable.positions.get(span.node) for span in kept.spans]
+        if any(position is None or not self.ledger.usable >> position & 1 for position in positions):
+            return False
+        try:
+            self.schedule.add(entry, kept, self.schedule.moves.get(kept.job_id, ()))
+        except BookError:
+            return False
+        self._say_when(kept.job_id, kept.start_us)
+        return True
+
+    def _say_when(self, job_id: int, start_us: int) -> None:
+        why = self.waiting.get(job_id)
+        if why is not None:
+            self.waiting[job_id] = Why(why.kind, why.text, start_us)
+
+    # Reasons
+
+    def why_waiting(self, quest: Quest, moves: tuple[Move, ...], start_us: int | None) -> Why:
+        """Why a job that is planned ahead does not start now: the rule that moved it last, or what is short."""
+        last = moves[-1] if moves else None
+        if last is not None and last.kind != RESOURCES:
+            return Why(explain.kind_of(last.kind), last.text, start_us)
+        key = (id(quest.need), id(quest.closed), quest.duration_us if quest.closed else 0)
+        known = self._short.get(key)
+        if known is None:
+            known = self._short[key] = self._short_now(quest)
+        return Why(known.kind, known.text, start_us)
+
+    def _why_not_now(self, quest: Quest, moves: tuple[Move, ...]) -> Why:
+        for move in moves:
+            if move.kind != RESOURCES:
+                return Why(explain.kind_of(move.kind), move.text)
+        if not moves:
+            return explain.too_late(quest, self.now_us)
+        return self._short_now(quest)
+
+    def _short_now(self, quest: Quest) -> Why:
+        """Nodes are closed to it, somebody else was promised them, they are out of service, or too little is free."""
+        need = quest.need
+        book = self.schedule.book
+        if quest.closed and book.fits_at(need, self.now_us, quest.duration_us) is not None:
+            return explain.closed(quest, self.now_us)
+        if choose(self.ledger, need) is not None:
+            return explain.would_delay(self._in_the_way(need))
+        if choose(self.emptied(), need) is None:
+            return explain.nodes_unavailable(need, self.ledger)
+        return explain.short_of_resources(need, self.ledger)
+
+    def _in_the_way(self, need: Need) -> int:
+        """The job with the next planned start that shares nodes with these; 0: too many to tell."""
+        if len(self.schedule.bookings) > NAMED_MAX:
+            return 0
+        positions = self.ledger.topology.positions
+        planned = [booking for bookings in self.schedule.bookings.values() for booking in bookings]
+        for booking in sorted(planned, key=lambda one: (one.start_us, one.job_id)):
+            if any(need.allowed >> positions[span.node] & 1 for span in booking.spans):
+                return booking.job_id
+        return 0
 
     def emptied(self) -> Ledger:
         """The usable nodes with nothing held: what could be free at the very best."""
@@ -148,48 +418,73 @@ class Cycle:
             self._emptied = self.ledger.emptied()
         return self._emptied
 
-    def members(self, partition: str) -> int:
-        """The positions of a partition."""
-        return self.ledger.topology.partitions.get(partition, 0)
+    # The end
 
-    def take(self, job: Pending, need: Need, shares: Shares) -> Generator[None, None, Placement]:
-        """Books one placement on the scratch ledger; yields between slices of a large one."""
-        until_us = end_of(self.snapshot.now_us, job.time_limit_us)
-        spans = yield from spans_in_slices(self.ledger.topology, need, shares)
-        placement = Placement(job.job_id, spans, until_us)
-        for span in spans:
-            self.ledger.hold(span.node, span.amounts, until_us)
-            if self.spend(SPAN_STEPS):
-                yield
-        self.placements.append(placement)
-        return placement
-
-    def finish(self) -> Plan:
-        """The plan so far."""
-        placed = {placement.job_id for placement in self.placements}
-        promised = {promise.job_id for promise in self.promises}
-        # A promise whose job was not reached this time stays as it was until its start.
-        untouched = [
-            promise
-            for job_id, promise in self.kept.items()
-            if job_id not in promised
-            and job_id not in placed
-            and job_id not in self.waiting
-            and promise.start_us > self.snapshot.now_us
-        ]
+    def finish(self, claimant: int = 0, victims: tuple[Victim, ...] = ()) -> Plan:
+        """The plan so far, and who is to make room for whom."""
+        self._explain_front()
+        self._put_back()
+        schedule = self.schedule
         return Plan(
             generation=self.snapshot.generation,
-            made_us=self.snapshot.now_us,
+            made_us=self.now_us,
             placements=tuple(self.placements),
-            promises=(*self.promises, *untouched),
-            waiting=self.waiting,
+            bookings=schedule.bookings.copy(),
+            waiting={**schedule.whys, **self.waiting},
             rest=self.rest,
             examined=self.examined,
+            moves=schedule.moves.copy(),
+            next_us=schedule.next_start_us(),
+            is_unfinished=self.is_unfinished,
+            claimant=claimant,
+            victims=victims,
         )
+
+    def _explain_front(self) -> None:
+        """Gives the first unexamined job a reason of its own, and those behind it one in common."""
+        pending = self.snapshot.pending
+        if (
+            self.examined >= len(pending)
+            or self.is_exhausted
+            or pending[self.examined][2] in self.schedule.whys
+        ):
+            return
+        entry = pending[self.examined]
+        job = entry[4]
+        why = self.refused(job)
+        if why is None and self.rest is not NOT_EXAMINED:
+            why = self.rest
+        if why is None:
+            quest = self.quest(entry)
+            why = quest if isinstance(quest, Why) else self._short_now(quest)
+        self.waiting.setdefault(job.job_id, why)
+        if not self.ledger.usable & self.reach:
+            self.rest = explain.NOTHING_IN_SERVICE
+        elif self.is_saturated and self.rest is NOT_EXAMINED:
+            self.rest = explain.behind(job.job_id)
+
+    def _put_back(self) -> None:
+        """Promises of jobs that were not reached this time, and of the one at the front, stay as they were."""
+        pending = self.snapshot.pending
+        front = pending[self.examined][2] if self.examined < len(pending) else 0
+        for job_id, (entry, booking) in self._withdrawn.items():
+            if job_id in self.schedule.bookings or job_id in self.placed:
+                continue
+            if job_id == front or job_id not in self.waiting:
+                self._renew(entry, booking)
+
+    # Inside
+
+    def _compiled(self, job: Pending) -> Quest | Why:
+        return quest_of(job, self.need(job), self.schedule.rules, self.now_us)
 
     def _reachable(self) -> int:
         reach = 0
         for name, partition in self.snapshot.partitions.items():
             if partition.up:
-                reach |= self.members(name)
+                reach |= self.ledger.topology.partitions.get(name, 0)
         return reach
+
+
+NAMED_MAX: Final = 64
+"""Among how many planned jobs the one in somebody's way is looked for."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from eslurm.core.job.request import Request
+
+CHANGES_MAX: Final = 20_000
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
@@ -22,6 +24,9 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     `time_limit_us == 0` means no limit. `avoid` holds node numbers it must not get (a launch
     just failed there). `startable` is the number of array tasks that may start now: the record
     is planned as up to that many placements.
+    `groups` are gid numbers in decimal. `after` are the jobs it waits for and `not_before_us` the begin time it waits
+    for: such jobs are planned ahead (by policies that do) but started only once nothing of that is left.
+    `start_at_us` is a fixed start, `deadline_us` the latest end; 0: none (C-30).
     """
 
     job_id: int
@@ -32,25 +37,105 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     submitted_us: int = 0
     avoid: frozenset[int] = frozenset()
     startable: int = 1
+    user: str = ""
+    uid: int = 0
+    groups: tuple[str, ...] = ()
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    start_at_us: int = 0
+    deadline_us: int = 0
+    nice: int = 0
+    after: tuple[int, ...] = ()
+    not_before_us: int = 0
 
 
 Entry: TypeAlias = tuple[int, int, int, int, Pending]
 """(-priority, submitted_us, job_id, shape, the job); the first three are the order."""
 
-_Shape: TypeAlias = tuple[str, Request, int, frozenset[int]]
+_Shape: TypeAlias = tuple[
+    str, Request, int, frozenset[int], str, int, tuple[str, ...], str, str, str, int, int
+]
+
+
+class Journal:
+    """The jobs that came, went or changed, the latest last; only so many of them are kept."""
+
+    __slots__ = ("_first", "_ids")
+
+    def __init__(self) -> None:
+        self._ids: list[int] = []
+        # The number of the first of them, counted from the first there ever was.
+        self._first = 0
+
+    def note(self, job_id: int) -> None:
+        """Something about this job is different now."""
+        self._ids.append(job_id)
+        if len(self._ids) >= 2 * CHANGES_MAX:
+            del self._ids[:CHANGES_MAX]
+            self._first += CHANGES_MAX
+
+    @property
+    def mark(self) -> Mark:
+        """Where it stands."""
+        return self, self._first + len(self._ids)
+
+    def since(self, mark: Mark | None) -> frozenset[int] | None:
+        """The jobs that may differ from what they were at `mark`; None: any may."""
+        if mark is None or mark[0] is not self or mark[1] < self._first:
+            return None
+        return frozenset(self._ids[mark[1] - self._first :])
+
+
+Mark: TypeAlias = tuple[Journal, int]
+"""A moment of a journal."""
+
+
+class Shapes:
+    """Numbers for what jobs ask for: equal jobs share one, and a number is never used for anything else.
+
+    Several queues may share the numbers, so that a job that moves from one to another keeps its own; `journal` tells what
+    changed in any of them.
+    """
+
+    __slots__ = ("_known", "_next", "journal")
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        # shape -> [number, how many jobs have it]; forgotten with its last job.
+        self._known: dict[_Shape, list[int]] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def take(self, job: Pending) -> int:
+        """The number of the job's shape, counted once more."""
+        known = self._known.setdefault(_shape_of(job), [self._next, 0])
+        if known[1] == 0:
+            self._next += 1
+        known[1] += 1
+        return known[0]
+
+    def give_back(self, job: Pending) -> None:
+        """One job less has this shape."""
+        shape = _shape_of(job)
+        known = self._known[shape]
+        known[1] -= 1
+        if known[1] == 0:
+            del self._known[shape]
 
 
 class PendingQueue:
-    """An ordered set of `Pending`, indexed by job id."""
+    """An ordered set of `Pending`, indexed by job id. `fixed` are those with a fixed start."""
 
-    __slots__ = ("_by_id", "_entries", "_next_shape", "_shapes")
+    __slots__ = ("_by_id", "_entries", "fixed", "shapes")
 
-    def __init__(self, jobs: Iterable[Pending] = ()) -> None:
+    def __init__(self, jobs: Iterable[Pending] = (), shapes: Shapes | None = None) -> None:
         self._entries: list[Entry] = []
         self._by_id: dict[int, Entry] = {}
-        # shape -> [number, how many jobs have it]; forgotten with its last job.
-        self._shapes: dict[_Shape, list[int]] = {}
-        self._next_shape = 0
+        self.fixed: dict[int, Entry] = {}
+        self.shapes = shapes if shapes is not None else Shapes()
         for job in jobs:
             entry = self._admit(job)
             self._entries.append(entry)
@@ -71,11 +156,9 @@ class PendingQueue:
         entry = self._by_id.pop(job_id)
         del self._entries[bisect_left(self._entries, entry)]
         job = entry[4]
-        shape = _shape_of(job)
-        known = self._shapes[shape]
-        known[1] -= 1
-        if known[1] == 0:
-            del self._shapes[shape]
+        self.shapes.journal.note(job_id)
+        self.fixed.pop(job_id, None)
+        self.shapes.give_back(job)
         return job
 
     def replace(self, job: Pending) -> None:
@@ -85,6 +168,9 @@ class PendingQueue:
             entry = (*old[:4], job)
             self._entries[bisect_left(self._entries, old)] = entry
             self._by_id[job.job_id] = entry
+            self.shapes.journal.note(job.job_id)
+            if job.start_at_us:
+                self.fixed[job.job_id] = entry
             return
         self.remove(job.job_id)
         self.add(job)
@@ -94,6 +180,14 @@ class PendingQueue:
         entry = self._by_id.get(job_id)
         return entry[4] if entry is not None else None
 
+    def entry(self, job_id: int) -> Entry | None:
+        """The waiting job with this id, its place in the order, and its shape."""
+        return self._by_id.get(job_id)
+
+    def ids(self) -> list[int]:
+        """All job ids, in no order."""
+        return list(self._by_id)
+
     def first(self, count: int) -> list[Entry]:
         """The first `count` entries in planning order, as a copy."""
         return self._entries[:count]
@@ -101,14 +195,26 @@ class PendingQueue:
     def _admit(self, job: Pending) -> Entry:
         if job.job_id in self._by_id:
             raise ValueError(f"job {job.job_id} waits already")
-        known = self._shapes.setdefault(_shape_of(job), [self._next_shape, 0])
-        if known[1] == 0:
-            self._next_shape += 1
-        known[1] += 1
-        entry = (-job.priority, job.submitted_us, job.job_id, known[0], job)
+        entry = (-job.priority, job.submitted_us, job.job_id, self.shapes.take(job), job)
         self._by_id[job.job_id] = entry
+        self.shapes.journal.note(job.job_id)
+        if job.start_at_us:
+            self.fixed[job.job_id] = entry
         return entry
 
 
 def _shape_of(job: Pending) -> _Shape:
-    return (job.partition, job.request, job.time_limit_us, job.avoid)
+    return (
+        job.partition,
+        job.request,
+        job.time_limit_us,
+        job.avoid,
+        job.user,
+        job.uid,
+        job.groups,
+        job.account,
+        job.qos,
+        job.reservation,
+        job.start_at_us,
+        job.deadline_us,
+    )

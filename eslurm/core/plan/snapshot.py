@@ -1,53 +1,89 @@
-"""What one planning cycle looks at: a fork of the ledger and the head of the queue.
+"""What one planning cycle looks at: a fork of the ledger, what runs, and the jobs that wait.
 
 A snapshot never changes once taken, so a cycle may be spread over many slices while the
 cluster goes on; its `generation` says which state it shows. Taking one copies pointers only:
-the cluster keeps ledger and queue up to date instead of rebuilding them.
+the cluster keeps ledger, queues and running work up to date instead of rebuilding them. What has
+not changed between two snapshots is the same object in both, so differences are cheap to find.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import TypeAlias
 
 import msgspec
 
-from eslurm.core.plan.queue import Entry, Pending, PendingQueue
+from eslurm.core.account.model import Policy
+from eslurm.core.account.validity import Calendar
+from eslurm.core.plan.preempt import OFF
+from eslurm.core.plan.queue import Entry, Mark, Pending, PendingQueue
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.vector import Vector
 
-__all__ = ["NodeView", "PartitionView", "Pending", "Running", "Snapshot", "build_ledger"]
+__all__ = ["NodeView", "PartitionView", "Pending", "Policies", "Running", "Snapshot", "build_ledger"]
 
-EXAMINED_MAX: Final = 10_000
+Policies: TypeAlias = Mapping[str, Mapping[str, Policy]]
+"""Kind -> name -> record, as the cluster keeps them."""
 
 
 class PartitionView(msgspec.Struct, frozen=True):
-    """A partition: whether it starts jobs, and the memory a job gets that asked for none (0: unlimited)."""
+    """A partition: whether it starts jobs, and the memory a job gets that asked for none (0: unlimited).
+
+    Jobs of a higher `tier` may push out those of a lower one, in the way that `preempt_mode` says.
+    """
 
     name: str
     up: bool = True
     memory_per_node_mib: int = 0
     memory_per_cpu_mib: int = 0
+    tier: int = 0
+    preempt_mode: str = OFF
 
 
 class Running(msgspec.Struct, frozen=True):
-    """What one attempt holds: (node number, amounts) pairs until `until_us` at the latest."""
+    """What one attempt holds: (node number, amounts) pairs until `until_us` at the latest.
+
+    `job` is the job as it was while it waited: whose it is decides about limits.
+    """
 
     job_id: int
     spans: tuple[tuple[int, Vector], ...]
     until_us: int
+    wide: Vector = ()
+    job: Pending | None = None
+    array_job_id: int = 0
+
+
+RunningKey: TypeAlias = tuple[int, int]
+"""(job id, attempt number)."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The immutable input of one cycle; `pending` is in planning order."""
+    """The immutable input of one cycle; `pending` and `later` are in planning order.
+
+    `later` are the jobs that wait for something else than resources, but for something that is expected to come:
+    another job's end, a begin time. `fixed` are those of both with a fixed start, `known` those that were asked for by id.
+    `policies_changed` is the generation since which the policies are as they are. `changes` are the waiting jobs that may
+    differ from what they were at `since` (None: any), `mark` says when this was.
+    """
 
     ledger: Ledger
     partitions: Mapping[str, PartitionView]
     pending: Sequence[Entry]
     generation: int
     now_us: int
+    running: Mapping[RunningKey, Running] = MappingProxyType({})
+    later: Sequence[Entry] = ()
+    known: Mapping[int, Entry] = MappingProxyType({})
+    fixed: Sequence[Entry] = ()
+    policies: Policies = MappingProxyType({})
+    policies_changed: int = 0
+    calendar: Calendar | None = None
+    changes: frozenset[int] | None = None
+    since: Mark | None = None
+    mark: Mark | None = None
 
     @classmethod
     def take(
@@ -58,10 +94,38 @@ class Snapshot(msgspec.Struct, frozen=True):
         *,
         generation: int,
         now_us: int,
-        examined_max: int = EXAMINED_MAX,
+        ordered: Sequence[Entry] | None = None,
+        running: Mapping[RunningKey, Running] = MappingProxyType({}),
+        later: PendingQueue | None = None,
+        known: Iterable[int] = (),
+        policies: Policies = MappingProxyType({}),
+        policies_changed: int = 0,
+        calendar: Calendar | None = None,
+        since: Mark | None = None,
     ) -> Snapshot:
-        """Freezes the cluster's living ledger and queue for one cycle."""
-        return cls(ledger.fork(), partitions, queue.first(examined_max), generation, now_us)
+        """Freezes the cluster's living ledger, queues and running work for one cycle.
+
+        `known` are the jobs that have bookings, with `since` only those of them that have changed since that snapshot
+        (`changes_since`); `ordered` the waiting jobs in another order than the queue's own.
+        """
+        entries = {job_id: entry for job_id in known if (entry := _find(job_id, queue, later)) is not None}
+        return cls(
+            ledger.fork(),
+            partitions,
+            ordered if ordered is not None else queue.first(len(queue)),
+            generation,
+            now_us,
+            dict(running),
+            later.first(len(later)) if later is not None else (),
+            entries,
+            sorted((*queue.fixed.values(), *(later.fixed.values() if later is not None else ()))),
+            policies,
+            policies_changed,
+            calendar,
+            changes_since(since, queue, later),
+            since,
+            queue.shapes.journal.mark,
+        )
 
     @classmethod
     def build(
@@ -73,16 +137,44 @@ class Snapshot(msgspec.Struct, frozen=True):
         *,
         generation: int = 0,
         now_us: int = 0,
+        later: Iterable[Pending] = (),
+        topology: Topology | None = None,
     ) -> Snapshot:
-        """Builds a snapshot from plain lists: for recovery, what-if questions and tests."""
+        """Builds a snapshot from plain lists: for recovery, what-if questions and tests.
+
+        With the `topology` of an earlier one a schedule may go on where it was; nodes are usable as `nodes` says.
+        """
+        views = tuple(nodes)
         queue = PendingQueue(pending)
-        return cls(
-            build_ledger(Topology(nodes), running),
+        others = PendingQueue(later, queue.shapes)
+        held = {(one.job_id, number): one for number, one in enumerate(running)}
+        living = build_ledger(topology or Topology(views), held.values())
+        for node in views:
+            living.set_usable(node.number, node.usable)
+        return cls.take(
+            living,
             MappingProxyType({partition.name: partition for partition in partitions}),
-            queue.first(len(queue)),
-            generation,
-            now_us,
+            queue,
+            generation=generation,
+            now_us=now_us,
+            running=held,
+            later=others,
+            known=[*queue.ids(), *others.ids()],
         )
+
+
+def changes_since(
+    mark: Mark | None, queue: PendingQueue, later: PendingQueue | None
+) -> frozenset[int] | None:
+    """The jobs that came, went or changed in the queues since then; None: that is not known."""
+    if later is not None and later.shapes is not queue.shapes:
+        return None
+    return queue.shapes.journal.since(mark)
+
+
+def _find(job_id: int, queue: PendingQueue, later: PendingQueue | None) -> Entry | None:
+    found = queue.entry(job_id)
+    return found if found is not None or later is None else later.entry(job_id)
 
 
 def build_ledger(topology: Topology, running: Iterable[Running]) -> Ledger:
@@ -91,4 +183,5 @@ def build_ledger(topology: Topology, running: Iterable[Running]) -> Ledger:
     for attempt in running:
         for node, amounts in attempt.spans:
             ledger.hold(node, amounts, attempt.until_us)
+        ledger.hold_wide(attempt.wide)
     return ledger

@@ -36,6 +36,8 @@ DEADLINE_US = {
     "start": 10 * SECOND_US,
     "end": 5 * SECOND_US,
     "signal": 5 * SECOND_US,
+    "suspend": 5 * SECOND_US,
+    "set_time": 5 * SECOND_US,
     "launch_step": 30 * SECOND_US,
 }
 """When an effect's answers are due. Short where one slow node would hold up what others have given back."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.job.model import Attempt, Job, Principal
-from eslurm.core.job.states import AttemptPhase, JobState
+from eslurm.core.job.states import STARTED, AttemptPhase, JobState
 from eslurm.core.messages import (
     Changed,
     CreateStep,
@@ -50,9 +50,13 @@ def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
         raise Refused(RefusalCode.NOT_FOUND, f"job {job_id} does not exist")
     if by.uid != job.spec.user.uid:
         raise Refused(RefusalCode.DENIED, f"job {job_id} belongs to {job.spec.user.name}")
-    if job.attempt is None or job.state not in (JobState.RUNNING, JobState.LAUNCHING):
+    if job.attempt is None or (job.state not in STARTED and job.state is not JobState.LAUNCHING):
         raise Refused(
             RefusalCode.CONFLICT, f"job {job_id} is {job.state.value}: steps start inside a running job"
+        )
+    if job.state is JobState.SUSPENDED:
+        raise Refused(
+            RefusalCode.CONFLICT, f"job {job_id} is suspended: steps start when it has been resumed"
         )
     if job.attempt.stop is not None:
         raise Refused(RefusalCode.CONFLICT, f"job {job_id} is being ended")

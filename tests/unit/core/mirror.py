@@ -45,9 +45,12 @@ class Mirror:
         """The state that a controller starting now would build."""
         head = store.Head()
         blobs: dict[type[object], list[bytes]] = {kind: [] for kind in store.ROW_TYPES}
+        policies: list[tuple[str, bytes]] = []
         for row in self.image.load_unfinished(self._owner):
             if isinstance(row, store.Head):
                 head = row
+            elif isinstance(row, store.RecordRow):
+                policies.append((row.kind, row.blob))
             else:
                 blobs[type(row)].append(row.blob)
         settings = blobs[store.SettingRow]
@@ -59,6 +62,7 @@ class Mirror:
             blobs[store.StepRow],
             head.revision,
             head.at_us,
+            policies,
         )
 
 
@@ -79,6 +83,10 @@ def picture(state: State) -> dict[str, object]:
         "jobs": dict(state.jobs),
         "nodes": state.nodes,
         "steps": state.steps,
+        "policies": {kind: named for kind, named in state.policies.items() if named},
+        "usage": state.usage,
+        "mentions": (state.mentions.counts, state.job_counts.counts),
+        "job_counts": state.job_counts.counts,
         "numbers": state.numbers,
         "partitions": (state.partitions, state.partition_nodes, state.partition_views),
         "queue": [(*entry[:3], entry[4]) for entry in state.queue.first(len(state.queue))],

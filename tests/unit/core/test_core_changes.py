@@ -13,7 +13,6 @@ from eslurm.core.messages import Changed, ConfigLoaded, JobRef, PlanMade, Update
 from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.policy import Plan
 from eslurm.core.plan.snapshot import Snapshot
-from eslurm.core.planning import earliest_start_us
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.timers import next_timer_us
 from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, depends, problem
@@ -79,7 +78,7 @@ def test_what_was_asked_can_be_changed_while_it_waits() -> None:
     world.pass_time(1)
     world.start()
     assert world.attempt(job).first == 2
-    assert "only waiting jobs can be changed" in problem(update(world, job, name="newer"))
+    assert "only its time limit can be changed, not name" in problem(update(world, job, name="newer"))
 
 
 def test_a_changed_job_is_checked_like_a_new_one() -> None:
@@ -186,14 +185,6 @@ def test_a_plan_on_an_older_state_is_tried_on_what_is_free_now() -> None:
     world.hold(first, release=True)
     assert not world.batch(PlanMade(plan.placements, plan.generation)).facts
     assert world.state_of(first) == "PENDING"
-
-
-def test_when_a_job_could_start_at_the_earliest() -> None:
-    world = World(nodes=1, cores=1)
-    spec = world.job(world.submit(time_limit_s=60)).spec
-    assert earliest_start_us(world.state, spec, world.now_us) == world.now_us
-    world.start()
-    assert earliest_start_us(world.state, spec, world.now_us) == world.now_us + 60 * SECOND
 
 
 # ---- time ----

@@ -12,17 +12,21 @@ import msgspec
 import pytest
 
 from eslurm.core import facts
+from eslurm.core.account.model import Account, Qos
 from eslurm.core.apply import apply
 from eslurm.core.cluster import State
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
     CancelJobs,
+    ChangePolicies,
     CreateStep,
     EpochStarted,
     FinishStep,
     HeartbeatDone,
     JobRef,
+    PolicyChange,
     SatelliteSilent,
+    SuspendJobs,
     UpdateJob,
     UpdateNodes,
     UpdateSatellites,
@@ -63,6 +67,18 @@ def history() -> World:
     world.send(EpochStarted(2))
     world.send(SatelliteSilent("sat1"))
     world.send(UpdateSatellites(ROOT, ("sat1",), "resume"))
+    qos = PolicyChange("add", "qos", "high", Qos("high", 10))
+    world.send(ChangePolicies(ROOT, (qos, PolicyChange("add", "account", "physics", Account("physics")))))
+    world.send(ChangePolicies(ROOT, (PolicyChange("delete", "qos", "high"),)))
+    for number in range(4):
+        world.register(number, session="s3")
+    long = world.submit(time_limit_s=100)
+    world.start()
+    world.send(SuspendJobs(ROOT, (JobRef(long),)))
+    world.deliver()
+    world.send(SuspendJobs(ROOT, (JobRef(long),), resume=True))
+    world.send(UpdateJob(ALICE, JobRef(long), time_limit_s=110))
+    world.deliver()
     return world
 
 
@@ -91,6 +107,18 @@ def test_a_log_from_before_sessions_were_counted_is_read() -> None:
         )
     assert {node.starts for node in state.nodes.values()} == {0}
     assert state.nodes[2].incarnation == 2 and state.nodes[2].sessions_past == ("s1",)
+
+
+def test_a_log_from_before_there_were_policies_is_read() -> None:
+    state = State("main")
+    log = (Path(__file__).parents[2] / "golden/core/log_without_policies.txt").read_text()
+    for revision, line in enumerate(log.splitlines(), 1):
+        kind, version, blob = line.split()
+        fact = facts.decode_fact(kind, int(version), bytes.fromhex(blob))
+        apply(state, fact, revision, max(state.now_us, 1))
+    assert not any(state.policies.values()) and not state.usage
+    spec = state.jobs[4].spec
+    assert (spec.qos, spec.nice, spec.components[0].place) == ("", 0, "free")
 
 
 def test_replaying_a_log_gives_the_state() -> None:

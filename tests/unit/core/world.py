@@ -187,7 +187,7 @@ class World:
 
     def plan(self) -> list[int]:
         """One planning cycle; the ids of the jobs it placed."""
-        slices = plan_slices(self.state, self.now_us, (), PlanLimits())
+        slices = plan_slices(self.state, self.now_us, None, PlanLimits())
         while True:
             try:
                 next(slices)

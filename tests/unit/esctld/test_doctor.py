@@ -19,11 +19,21 @@ from esctld.dispatcher import Dispatcher
 from esctld.doctor import Doctor, Surroundings
 from eslurm import __version__
 from eslurm.core import records
+from eslurm.core.account.model import Account, Qos, kind_of
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
-from eslurm.core.messages import ConfigLoaded, EpochStarted, HoldJobs, JobRef, Reports, SubmitJobs
+from eslurm.core.messages import (
+    ChangePolicies,
+    ConfigLoaded,
+    EpochStarted,
+    HoldJobs,
+    JobRef,
+    PolicyChange,
+    Reports,
+    SubmitJobs,
+)
 from eslurm.core.reactor import Batch, Reactor
 from eslurm.core.wire import HeldAttempt, Registration, Report
 from eslurm.ports.door import Caller
@@ -118,6 +128,11 @@ class Bench:
         spec = JobSpec("job", ROOT, "", (Request(),), b"s" * 32, b"e" * 32, "/tmp")
         await self.dispatcher.request(SubmitJobs((spec,) * count))
 
+    async def set_policies(self) -> None:
+        policies = (Qos("high", 10), Account("physics"))
+        changes = tuple(PolicyChange("add", kind_of(one), one.name, one) for one in policies)
+        await self.dispatcher.request(ChangePolicies(ROOT, changes))
+
     async def examine(self) -> list[pb.Finding]:
         return list((await self.doctor.call(pb.DoctorRequest(), CALLER)).findings)
 
@@ -137,6 +152,7 @@ def test_a_cluster_in_order_is_healthy(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Bench(tmp_path) as bench:
             await bench.submit(20)
+            await bench.set_policies()
             reply = await bench.doctor.call(pb.DoctorRequest(), CALLER)
             assert told(reply.findings) == []
             assert reply.revision == bench.state.revision
@@ -156,6 +172,10 @@ def test_an_empty_cluster_is_healthy(tmp_path: Path) -> None:
 def change_a_node(bench: Bench) -> None:
     blob = records.encode(msgspec.structs.replace(bench.state.nodes[3], incarnation=99))
     bench.by_hand("UPDATE nodes SET blob = ? WHERE number = 3", blob)
+
+
+def change_a_qos(bench: Bench) -> None:
+    bench.by_hand("UPDATE records SET blob = ? WHERE kind = 'qos'", records.encode(Qos("high", 99)))
 
 
 def change_a_job(bench: Bench) -> None:
@@ -208,6 +228,17 @@ def change_a_job(bench: Bench) -> None:
             "settings",
             "the row of the cluster's scalars differs",
         ),
+        (change_a_qos, "qos high", "its row differs from memory in priority"),
+        (
+            lambda bench: bench.by_hand("DELETE FROM records WHERE name = 'physics'"),
+            "account physics",
+            "is in memory, the store has no row of it",
+        ),
+        (
+            lambda bench: bench.by_hand("UPDATE records SET name = 'chem' WHERE name = 'physics'"),
+            "account chem",
+            "has a row, memory does not know it",
+        ),
     ],
 )
 def test_a_row_changed_by_hand_is_found(
@@ -216,6 +247,7 @@ def test_a_row_changed_by_hand_is_found(
     async def scenario() -> None:
         async with Bench(tmp_path) as bench:
             await bench.submit(10)
+            await bench.set_policies()
             corrupt(bench)
             findings = await bench.examine()
             assert any(

@@ -42,7 +42,7 @@ async def is_in_order(bench: Bench) -> None:
     """A plan can be made, and what is stored is what there is."""
     body = Registration("cn1", "uid", "boot", "s1", bench.state.epoch, "h:1", (4, 1000))
     await bench.dispatcher.decided(Reports((Report("agent", 1, body),)))
-    deque(plan_slices(bench.state, bench.state.now_us, (), PlanLimits()), maxlen=0)
+    deque(plan_slices(bench.state, bench.state.now_us, None, PlanLimits()), maxlen=0)
     assert unfinished(await load(bench.store, "main")) == unfinished(bench.state)
 
 

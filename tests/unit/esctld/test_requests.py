@@ -6,14 +6,20 @@ import pytest
 
 from esctld import requests
 from esctld.requests import SpecReader
-from eslurm.core.config import ClusterConfig
+from eslurm.core.config import ClusterConfig, Resource
 from eslurm.core.job.model import ArraySpec, Dependency, Principal
+from eslurm.core.job.request import Chunk, Request
 from eslurm.core.messages import Refused
 from eslurm.ports.store import content_hash
 from eslurm.v1 import controller_pb2 as pb
 
 ALICE = Principal("alice", 1000, 1000)
-CONFIG = ClusterConfig("test", script_bytes_max=1000, array_tasks_max=100)
+CONFIG = ClusterConfig(
+    "test",
+    script_bytes_max=1000,
+    array_tasks_max=100,
+    resources=(Resource("gpu", devices=True), Resource("vmem"), Resource("matlab", wide_total=9)),
+)
 
 
 def job(**fields: object) -> pb.JobRequest:
@@ -40,6 +46,31 @@ def read(**fields: object):  # type: ignore[no-untyped-def]
         (
             {"components": [pb.ResourceRequest(memory_per_node_mib=1, memory_per_cpu_mib=1)]},
             "--mem and --mem-per-cpu exclude each other",
+        ),
+        (
+            {"components": [pb.ResourceRequest(constraint="a&&b")]},
+            "--constraint: 'a&&b' a feature is missing",
+        ),
+        ({"components": [pb.ResourceRequest(place="near")]}, "--rset: 'near' is no placement"),
+        (
+            {"components": [pb.ResourceRequest(per_node=[pb.ResourceAmount(name="gpu")])]},
+            "--gres: 0 of gpu: ask for 1 to 2147483647",
+        ),
+        (
+            {"components": [pb.ResourceRequest(wide=[pb.ResourceAmount(name="m", items=2**40)])]},
+            "--licenses: 1099511627776 of m",
+        ),
+        (
+            {"components": [pb.ResourceRequest(chunks=[pb.Chunk(count=1)] * 9)]},
+            "--rset: 9 kinds of chunks are more than 8",
+        ),
+        (
+            {"components": [pb.ResourceRequest(chunks=[pb.Chunk(constraint="vmem=lots")])]},
+            "--rset: 'vmem=lots' is not an amount",
+        ),
+        (
+            {"components": [pb.ResourceRequest(chunks=[pb.Chunk()], constraint="vmem=4")]},
+            "--rset: vmem belongs to nodes, not to the whole job",
         ),
         ({"array": [pb.TaskRange(first=5, last=3)]}, "--array: the range 5-3 runs backwards"),
         ({"array": [pb.TaskRange(first=0, last=4_000_000_000, step=1)]}, "--array: more than 100 tasks"),
@@ -111,3 +142,37 @@ def test_arrays_and_dependencies_are_normalised() -> None:
 def test_a_job_of_n_nodes_has_a_task_on_each() -> None:
     request = read(components=[pb.ResourceRequest(nodes_min=3)]).components[0]
     assert (request.tasks, request.nodes_min, request.nodes_max) == (3, 3, 3)
+
+
+def test_words_of_chunks_find_their_meaning_in_the_configuration() -> None:
+    chunks = [
+        pb.Chunk(count=2, cores=4, constraint="vmem=20g&net=IB&matlab=1"),
+        pb.Chunk(resources=[pb.ResourceAmount(name="gpu", items=2)]),
+    ]
+    part = pb.ResourceRequest(chunks=chunks, constraint="matlab=3&sw=g03", place="pack", nodes_min=7)
+    (request,) = read(components=[part]).components
+    assert request == Request(
+        tasks=3,
+        cpus_per_task=4,
+        wide=(("matlab", 5),),
+        constraint="sw=g03",
+        chunks=(Chunk(2, 4, 0, (("vmem", 20480),), "net=IB"), Chunk(1, 1, 0, (("gpu", 2),))),
+        place="pack",
+    )
+
+
+def test_devices_licences_and_rules_are_read() -> None:
+    part = pb.ResourceRequest(
+        per_node=[pb.ResourceAmount(name="gpu", items=1), pb.ResourceAmount(name="gpu", items=2)],
+        per_task=[pb.ResourceAmount(name="vmem", items=5)],
+        wide=[pb.ResourceAmount(name="matlab", items=1)],
+        constraint=" a|b ",
+    )
+    spec = read(
+        components=[part], qos="q", reservation="r", nice=-3, start_at_us=5, deadline_us=9, warn_signal=10
+    )
+    (request,) = spec.components
+    assert (request.per_node, request.per_task) == ((("gpu", 3),), (("vmem", 5),))
+    assert (request.wide, request.constraint, request.place) == ((("matlab", 1),), "a|b", "free")
+    assert (spec.qos, spec.reservation, spec.nice, spec.start_at_us, spec.deadline_us) == ("q", "r", -3, 5, 9)
+    assert spec.warn_signal == 10

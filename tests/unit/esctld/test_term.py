@@ -132,7 +132,7 @@ async def running_a_job(image: StoreImage) -> None:
         [spec] = submission().specs
         wide = msgspec.structs.replace(spec, components=(Request(tasks=4),))
         assert await leader.dispatcher.request(SubmitJobs((wide,))) == Submitted((1,))
-        slices = plan_slices(leader.state, leader.state.now_us, (), PlanLimits())
+        slices = plan_slices(leader.state, leader.state.now_us, None, PlanLimits())
         while True:
             try:
                 next(slices)

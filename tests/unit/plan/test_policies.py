@@ -10,6 +10,7 @@ from eslurm.core.plan.explain import WhyKind
 from eslurm.core.plan.policies import get_policy
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.queue import PendingQueue
+from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, Snapshot
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.plan.building import NOW, job, ledger, nodes, runs, snapshot, started
@@ -33,7 +34,7 @@ def test_easy_fills_the_hole_with_jobs_that_end_in_time() -> None:
     jobs = [job(1, WIDE), job(2, limit_us=51), job(3, limit_us=50), job(4, limit_us=10)]
     plan = plan_at_once(snapshot(nodes(2), jobs, [runs(0, 4, NOW + 50)]))
     assert started(plan.placements) == [3, 4]
-    assert [(promise.job_id, promise.start_us) for promise in plan.promises] == [(1, NOW + 50)]
+    assert [(promise.job_id, promise.start_us) for promise in plan.promises()] == [(1, NOW + 50)]
     assert plan.why(1).planned_start_us == NOW + 50
     assert plan.why(2).kind is WhyKind.PRIORITY
     assert "delay the promised start of job 1" in plan.why(2).text
@@ -55,7 +56,7 @@ def test_a_long_job_may_use_nodes_that_were_not_promised() -> None:
             nodes(3), [job(1, WIDE), job(2, limit_us=9_999)], [runs(0, 4, NOW + 50), runs(1, 4, NOW + 20)]
         )
     )
-    assert [promise.start_us for promise in plan.promises] == [NOW + 20]
+    assert [promise.start_us for promise in plan.promises()] == [NOW + 20]
     assert started(plan.placements) == []
     plan = plan_at_once(
         snapshot(
@@ -65,7 +66,7 @@ def test_a_long_job_may_use_nodes_that_were_not_promised() -> None:
         )
     )
     # All of n0..n2 are promised together with what comes back; n3 is left.
-    assert [span.node for promise in plan.promises for span in promise.spans] == [0, 1, 2]
+    assert [span.node for promise in plan.promises() for span in promise.spans] == [0, 1, 2]
     assert [span.node for placement in plan.placements for span in placement.spans] == [3]
 
 
@@ -124,7 +125,7 @@ def test_partitions_without_a_common_node_have_a_promise_each() -> None:
     jobs = [job(1, WIDE, partition="left"), job(2, WIDE, partition="right")]
     view = snapshot(chain(), jobs, [runs(0, 4, NOW + 5), runs(3, 4, NOW + 9)], partitions=CHAIN)
     plan = plan_at_once(view)
-    assert [(promise.job_id, promise.start_us) for promise in plan.promises] == [(1, NOW + 5), (2, NOW + 9)]
+    assert [(promise.job_id, promise.start_us) for promise in plan.promises()] == [(1, NOW + 5), (2, NOW + 9)]
 
 
 def test_no_promise_is_made_past_a_blocked_job_that_could_break_it() -> None:
@@ -135,7 +136,7 @@ def test_no_promise_is_made_past_a_blocked_job_that_could_break_it() -> None:
     ]
     running = [runs(0, 4, NOW + 5), runs(2, 1, NOW + 7), runs(3, 4, NOW + 9)]
     plan = plan_at_once(snapshot(chain(), jobs, running, partitions=CHAIN))
-    assert [promise.job_id for promise in plan.promises] == [1]
+    assert [promise.job_id for promise in plan.promises()] == [1]
     assert plan.why(3).kind is WhyKind.RESOURCES
 
 
@@ -153,14 +154,16 @@ def test_fcfs_blocks_along_the_chain_of_partitions() -> None:
 def test_a_promise_is_kept_while_it_is_fresh_and_can_be_kept() -> None:
     limits = PlanLimits(promise_refresh_us=30)
     view = snapshot(nodes(2), [job(1, WIDE)], [runs(0, 4, NOW + 50), runs(1, 1, NOW + 40)])
-    first = plan_at_once(view, limits=limits)
-    assert [promise.made_us for promise in first.promises] == [NOW]
+    schedule = Schedule()
+    first = plan_at_once(view, limits=limits, schedule=schedule)
+    assert [promise.made_us for promise in first.promises()] == [NOW]
     # n1 came back early: still the same promise, until it is due for another look.
     sooner = [runs(0, 4, NOW + 30)]
     later = snapshot(nodes(2), [job(1, WIDE)], sooner, now_us=NOW + 20)
-    assert plan_at_once(later, limits=limits, promises=first.promises).promises == first.promises
-    due = snapshot(nodes(2), [job(1, WIDE)], sooner, now_us=NOW + 30)
-    assert plan_at_once(due, limits=limits, promises=first.promises).promises != first.promises
+    assert plan_at_once(later, limits=limits, schedule=schedule).promises() == first.promises()
+    due = snapshot(nodes(2), [job(1, WIDE)], [runs(0, 4, NOW + 40)], now_us=NOW + 30)
+    anew = plan_at_once(due, limits=limits, schedule=schedule).promises()
+    assert [promise.start_us for promise in anew] == [NOW + 40]
 
 
 @pytest.mark.parametrize(
@@ -172,35 +175,37 @@ def test_a_promise_is_kept_while_it_is_fresh_and_can_be_kept() -> None:
 )
 def test_a_promise_that_cannot_be_kept_is_made_anew(running: list[Running]) -> None:
     view = snapshot(nodes(2), [job(1, WIDE)], [runs(0, 4, NOW + 50)])
-    first = plan_at_once(view)
+    schedule = Schedule()
+    plan_at_once(view, schedule=schedule)
     changed = snapshot(nodes(2), [job(1, WIDE)], running, now_us=NOW + 1)
-    plan = plan_at_once(changed, promises=first.promises)
-    assert [promise.start_us for promise in plan.promises] == [NOW + 60]
+    plan = plan_at_once(changed, schedule=schedule)
+    assert [promise.start_us for promise in plan.promises()] == [NOW + 60]
 
 
 def test_a_promise_on_a_lost_node_moves_to_another() -> None:
     view = snapshot(nodes(3), [job(1, WIDE)], [runs(0, 4, NOW + 50), runs(2, 4, NOW + 70)])
-    first = plan_at_once(view)
-    assert [span.node for span in first.promises[0].spans] == [0, 1]
+    schedule = Schedule()
+    first = plan_at_once(view, schedule=schedule)
+    assert [span.node for span in first.promises()[0].spans] == [0, 1]
     lost = snapshot(
         nodes(3, out=[0]), [job(1, WIDE)], [runs(0, 4, NOW + 50), runs(2, 4, NOW + 70)], now_us=NOW + 1
     )
-    plan = plan_at_once(lost, promises=first.promises)
-    assert [span.node for span in plan.promises[0].spans] == [1, 2]
+    plan = plan_at_once(lost, schedule=schedule)
+    assert [span.node for span in plan.promises()[0].spans] == [1, 2]
 
 
 def test_an_overdue_end_is_expected_after_the_grace() -> None:
     limits = PlanLimits(overdue_grace_us=25)
     view = snapshot(nodes(2), [job(1, WIDE), job(2, limit_us=25)], [runs(0, 4, NOW - 5)])
     plan = plan_at_once(view, limits=limits)
-    assert [promise.start_us for promise in plan.promises] == [NOW + 25]
+    assert [promise.start_us for promise in plan.promises()] == [NOW + 25]
     assert started(plan.placements) == [2]
 
 
 def test_what_holds_for_ever_allows_no_promise_but_blocks_no_backfill() -> None:
     view = snapshot(nodes(2), [job(1, WIDE), job(2, limit_us=9_999)], [runs(0, 4, INFINITY_US)])
     plan = plan_at_once(view)
-    assert plan.promises == ()
+    assert plan.promises() == []
     assert started(plan.placements) == [2]
     assert plan.why(1).planned_start_us is None
 
@@ -211,15 +216,16 @@ def test_a_full_cluster_costs_a_look_at_the_first_job() -> None:
     assert plan.examined == 0
     assert plan.why(1).kind is WhyKind.RESOURCES
     assert plan.why(400).kind is WhyKind.PRIORITY
-    assert plan.promises == ()
+    assert plan.promises() == []
 
 
 def test_a_promise_outlives_a_full_cluster() -> None:
     view = snapshot(nodes(2), [job(1, WIDE), job(2)], [runs(0, 4, NOW + 50)])
-    kept = plan_at_once(view).promises
+    schedule = Schedule()
+    kept = plan_at_once(view, schedule=schedule).promises()
     full = snapshot(nodes(2), [job(1, WIDE)], [runs(0, 4, NOW + 50), runs(1, 4, NOW + 40)])
-    plan = plan_at_once(full, promises=kept)
-    assert plan.promises == kept
+    plan = plan_at_once(full, schedule=schedule)
+    assert plan.promises() == kept
     assert plan.why(1).planned_start_us == NOW + 50
 
 
@@ -238,7 +244,7 @@ def test_bounds_of_a_cycle() -> None:
     array = [job(1, startable=9)]
     plan = plan_at_once(snapshot(nodes(4), array), limits=PlanLimits(placements_max=3))
     assert len(plan.placements) == 3
-    assert plan.promises == ()
+    assert plan.promises() == []
     blocked = [job(1, WIDE), *(job(number, WIDE, limit_us=number) for number in range(2, 20))]
     plan = plan_at_once(snapshot(nodes(2), blocked, [runs(0, 4, NOW + 9)]), limits=PlanLimits(tries_max=4))
     assert plan.examined == 6

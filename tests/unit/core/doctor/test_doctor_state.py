@@ -122,7 +122,7 @@ def hold_for_nobody(world: World) -> None:
 
 
 def miscount_free(world: World) -> None:
-    world.state.ledger.restrict(3, (3, 1000))
+    world.state.ledger._move(3, (3, 1000))
 
 
 def forget_who_is_where(world: World) -> None:

@@ -1,0 +1,267 @@
+"""Why a job waits, when a job would start, and the whole plan: questions of people about what is planned.
+
+Answered beside the dispatcher in slices of at most `SLICE_S`, on copies of what the planner keeps, taken between two of
+its cycles: nobody is delayed, and nothing is answered from the middle of a plan. Invariant: nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator, Sequence
+from typing import TypeVar
+
+from esctld.dispatcher import Dispatcher
+from esctld.planner import Planner
+from eslurm.core.account.model import Reservation
+from eslurm.core.account.validity import DAY_US, clipped
+from eslurm.core.cluster import State
+from eslurm.core.inquiry import Answer, why_waiting, would_wait
+from eslurm.core.job.model import Job, JobSpec
+from eslurm.core.job.model import Span as Held
+from eslurm.core.job.states import JobState
+from eslurm.core.messages import RefusalCode, Refused
+from eslurm.core.node.hostlist import fold
+from eslurm.core.plan.mapping import Span
+from eslurm.core.plan.schedule import Booking
+from eslurm.core.plan.why import Holder, Reason, known_us
+from eslurm.ports.door import Caller
+from eslurm.rpc.infos import job_info
+from eslurm.v1 import controller_pb2 as pb
+
+SLICE_S = 0.002
+PLANNED_MAX = 1_000
+"""Jobs told of one plan unless a number is asked for."""
+PLANNED_TOP = 100_000
+RESERVED_AHEAD_US = 31 * DAY_US
+"""How far ahead reservations are told when nobody says."""
+
+T = TypeVar("T")
+
+
+class Inquiries:
+    """Answers Why and Plan, and the question of `--test-only`."""
+
+    def __init__(self, dispatcher: Dispatcher, planner: Planner) -> None:
+        self._dispatcher = dispatcher
+        self._planner = planner
+
+    @property
+    def _state(self) -> State:
+        return self._dispatcher.state
+
+    # ---- why ----
+
+    async def why(self, request: pb.WhyRequest, caller: Caller) -> pb.WhyReply:
+        """All that keeps a job waiting, its planned start, and what would let it start earlier."""
+        await self._planner.at_rest()
+        state, planner = self._state, self._planner
+        job = self._job(request.job)
+        now_us = self._dispatcher.now_us()
+        said = planner.why(job.job_id)
+        info = job_info(state, job, said if job.state is JobState.PENDING else None)
+        reply = pb.WhyReply(
+            job=info, priority=job.priority, revision=self._dispatcher.view.revision, now_us=now_us
+        )
+        if job.state is not JobState.PENDING:
+            return reply
+        factors = planner.ranking.factors(job.job_id)
+        if factors is not None:
+            reply.priority, reply.factors = factors.value, str(factors)
+        answer = await _sliced(
+            why_waiting(
+                state,
+                planner.schedule,
+                job,
+                now_us,
+                said=said,
+                ranking=planner.ranking,
+                with_alternatives=not request.no_alternatives,
+            )
+        )
+        _fill(reply, answer)
+        # What is booked is told with the job, too; an estimate is nobody's promise.
+        reply.job.planned_start_us = 0 if answer.is_estimate else answer.start_us
+        reply.job.planned_nodes = "" if answer.is_estimate else reply.planned_nodes
+        return reply
+
+    def _job(self, ref: pb.JobRef) -> Job:
+        job = self._state.find_job(ref.job_id)
+        if job is None:
+            raise Refused(
+                RefusalCode.NOT_FOUND, f"job {ref.job_id} does not exist or has ended long ago: see esacct"
+            )
+        if ref.HasField("task"):
+            # A task that has not begun waits with its array.
+            for task_id in self._state.tasks_of.get(ref.job_id, ()):
+                task = self._state.jobs[task_id]
+                if task.array_task == ref.task:
+                    return task
+        return job
+
+    async def test(self, spec: JobSpec) -> pb.SubmitReply:
+        """`--test-only`: when such a job would start, where, and what would keep it waiting. Raises `Refused`."""
+        await self._planner.at_rest()
+        planner = self._planner
+        now_us = self._dispatcher.now_us()
+        answer = await _sliced(would_wait(self._state, planner.schedule, spec, now_us, planner.ranking))
+        return pb.SubmitReply(
+            test_answer=_verdict(answer, now_us),
+            test_start_us=answer.start_us,
+            test_nodes=fold(answer.nodes),
+            test_reasons=[_reason(one) for one in answer.reasons],
+            revision=self._dispatcher.view.revision,
+        )
+
+    # ---- the plan ----
+
+    async def plan(self, request: pb.PlanRequest, caller: Caller) -> pb.PlanReply:
+        """What runs and what is planned, in the order of the starts, and the reservations beside them."""
+        await self._planner.at_rest()
+        return await _sliced(self._planned(request))
+
+    def _planned(self, request: pb.PlanRequest) -> Generator[None, None, pb.PlanReply]:
+        state, plan, schedule = self._state, self._planner.plan, self._planner.schedule
+        now_us = self._dispatcher.now_us()
+        reply = pb.PlanReply(
+            policy=state.config.policy,
+            waiting=state.pending_count,
+            made_us=plan.made_us if plan is not None else 0,
+            now_us=now_us,
+            nodes=state.ledger.topology.size,
+            slots=schedule.book.slots,
+        )
+        bookings = dict(schedule.bookings)
+        running = list(state.live)
+        until_us = request.until_us or now_us + RESERVED_AHEAD_US
+        reply.reservations.extend(_reservations(state, now_us, until_us))
+        yield
+        limit = min(request.limit or PLANNED_MAX, PLANNED_TOP)
+        for job_id, number in running:
+            known = state.find_attempt(job_id, number)
+            if known is None or len(reply.jobs) >= limit:
+                continue
+            job, attempt = known
+            if request.partition in ("", job.spec.partition):
+                start_us = attempt.started_us or attempt.placed_us
+                one = _planned_job(state, job, start_us, attempt.until_us, attempt.spans)
+                one.running = True
+                reply.jobs.append(one)
+            yield
+        starts = [booking for some in bookings.values() for booking in some]
+        starts.sort(key=lambda one: (one.start_us, one.job_id))
+        yield
+        for booking in starts:
+            waiting = state.find_job(booking.job_id)
+            if waiting is None or (request.until_us and booking.start_us >= request.until_us):
+                continue
+            if request.partition not in ("", waiting.spec.partition):
+                continue
+            if len(reply.jobs) >= limit:
+                break
+            reply.jobs.append(_booked(state, waiting, booking))
+            yield
+        planned = sum(job_id in state.jobs for job_id in bookings)
+        reply.waiting = max(0, reply.waiting - planned)
+        return reply
+
+
+async def _sliced(slices: Generator[None, None, T]) -> T:
+    """The result; as long as a slice was, the loop is others' then."""
+    ends_s = time.perf_counter() + SLICE_S
+    while True:
+        try:
+            next(slices)
+        except StopIteration as finished:
+            found: T = finished.value
+            return found
+        if time.perf_counter() >= ends_s:
+            await asyncio.sleep(SLICE_S)
+            ends_s = time.perf_counter() + SLICE_S
+
+
+# ---- as messages ----
+
+
+def _fill(reply: pb.WhyReply, answer: Answer) -> None:
+    reply.reasons.extend(_reason(one) for one in answer.reasons)
+    reply.planned_start_us = answer.start_us
+    reply.planned_nodes = fold(answer.nodes)
+    reply.ahead = answer.ahead
+    reply.alternatives.extend(
+        pb.Alternative(text=one.text, option=one.option, start_us=one.start_us, nodes=one.nodes)
+        for one in answer.alternatives
+    )
+
+
+def _reason(one: Reason) -> pb.Reason:
+    return pb.Reason(
+        kind=one.kind,
+        text=one.text,
+        nodes_failing=one.nodes_failing,
+        nodes_of=one.nodes_of,
+        until_us=one.until_us,
+        holders=[_holder(holder) for holder in one.holders],
+    )
+
+
+def _holder(one: Holder) -> pb.Holder:
+    return pb.Holder(job_id=one.job_id, what=one.what, nodes=one.nodes, until_us=one.until_us)
+
+
+def _verdict(answer: Answer, now_us: int) -> str:
+    if answer.start_us:
+        now = answer.start_us <= now_us
+        return "would be accepted and start at once" if now else "would be accepted and wait"
+    if any(one.kind == "hold" for one in answer.reasons):
+        return "would be accepted and held"
+    return "would be accepted, but its start cannot be foretold"
+
+
+def _booked(state: State, job: Job, booking: Booking) -> pb.PlannedJob:
+    one = _planned_job(state, job, booking.start_us, booking.stop_us, booking.spans)
+    one.tasks = booking.tasks
+    return one
+
+
+def _planned_job(
+    state: State, job: Job, start_us: int, stop_us: int, spans: Sequence[Span] | Sequence[Held]
+) -> pb.PlannedJob:
+    numbers = [span.node for span in spans]
+    one = pb.PlannedJob(
+        job_id=job.job_id,
+        array_job_id=job.array_job_id,
+        user=job.spec.user.name,
+        name=job.spec.name,
+        partition=job.spec.partition,
+        start_us=start_us,
+        end_us=known_us(stop_us),
+        nodes=fold(state.node_names(numbers)),
+        node_count=len(numbers),
+        cores=sum(span.amounts[0] for span in spans),
+    )
+    if job.array_task >= 0:
+        one.array_task = job.array_task
+    return one
+
+
+def _reservations(state: State, now_us: int, until_us: int) -> list[pb.PlannedJob]:
+    """Each occurrence of each reservation until then; `name` is the reservation's."""
+    found: list[pb.PlannedJob] = []
+    for policy in state.policies["reservation"].values():
+        if not isinstance(policy, Reservation):
+            continue
+        for start_us, stop_us in clipped(
+            state.calendar.windows(policy.validity, now_us, until_us), now_us, until_us
+        ):
+            found.append(
+                pb.PlannedJob(
+                    name=policy.name,
+                    user="(maintenance)" if policy.maintenance else ",".join(policy.users),
+                    start_us=start_us,
+                    end_us=stop_us,
+                    nodes=fold(policy.nodes),
+                    node_count=len(policy.nodes),
+                )
+            )
+    return sorted(found, key=lambda one: (one.start_us, one.name))

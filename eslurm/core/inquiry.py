@@ -1,0 +1,488 @@
+"""The answer to "why is my job not running?", from the cluster's state and the kept plan (C-49).
+
+Everything that is in a waiting job's way, when it is going to start, and what would let it start earlier: in slices, on
+copies of what the planner keeps. Invariants: nothing here changes state or schedule, and a waiting job is given at least
+one reason. After the first slice only records are looked at that were there in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.account.model import Account
+from eslurm.core.account.submission import submission_problem
+from eslurm.core.cluster import State, name_key, task_slots
+from eslurm.core.job import ranges
+from eslurm.core.job.dependency import WAIT, judge
+from eslurm.core.job.model import Dependency, Job, JobSpec
+from eslurm.core.job.pending import UNFORESEEN, pending_of
+from eslurm.core.job.request import Request
+from eslurm.core.job.requests import admitted, checked, first_priority, jobs_of
+from eslurm.core.job.states import FINAL, JobState
+from eslurm.core.messages import Refused
+from eslurm.core.node.hostlist import fold
+from eslurm.core.node.states import NodeState
+from eslurm.core.plan import explain
+from eslurm.core.plan.alternatives import Alternative, alternatives
+from eslurm.core.plan.explain import Why, WhyKind
+from eslurm.core.plan.limits import Area, Consumer, Items
+from eslurm.core.plan.mapping import spans_of
+from eslurm.core.plan.pools import Kept, Licence
+from eslurm.core.plan.priority import Ranking, weighs
+from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.schedule import Schedule
+from eslurm.core.plan.search import Quest, Start
+from eslurm.core.plan.snapshot import Running, RunningKey
+from eslurm.core.plan.whatif import WhatIf
+from eslurm.core.plan.why import Holder, Reason, Sources, known_us, plan_reasons, shortened
+from eslurm.core.planning import take_snapshot
+from eslurm.core.resources import bits
+from eslurm.core.resources.timeline import INFINITY_US
+
+STRICT_POLICY = "fcfs"
+"""The policy under which nobody starts before those ahead."""
+NAMES_MAX = 4
+NODES_FEW = 1_000
+"""Up to so many nodes it costs little to ask the book for amounts that nobody asks for."""
+REQUESTS_LOOKED_AT = 1_000
+HOLDS = {
+    "user": "held by its user: esctl release {id} lets it go",
+    "admin": "held by an administrator: ask one for esctl release {id}",
+}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`reasons`: what is in the way first, the one that holds longest on top; then the filters of nodes, in their order.
+
+    `start_us` 0: no start can be foretold. `is_estimate`: nothing is booked for it; this is when it could start behind
+    those that come first. `nodes` are names, `ahead` counts the waiting jobs before it.
+    """
+
+    reasons: tuple[Reason, ...]
+    start_us: int = 0
+    is_estimate: bool = False
+    nodes: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    ahead: int = 0
+
+
+Inquiry: TypeAlias = Generator[None, None, Answer]
+
+
+def why_waiting(
+    state: State,
+    schedule: Schedule,
+    job: Job,
+    now_us: int,
+    *,
+    said: Why | None = None,
+    ranking: Ranking | None = None,
+    with_alternatives: bool = True,
+) -> Inquiry:
+    """Why a pending job waits. `said` is what the last plan said of it, `ranking` the planner's order of the queue."""
+    return _Case(state, schedule, job, now_us, ranking).answer(said, with_alternatives=with_alternatives)
+
+
+def would_wait(
+    state: State, schedule: Schedule, spec: JobSpec, now_us: int, ranking: Ranking | None = None
+) -> Inquiry:
+    """When such a job would start if it were submitted now, and what would keep it waiting. Raises `Refused`."""
+    spec = admitted(state, spec, now_us)
+    tasks = spec.array.tasks if spec.array is not None else None
+    due_us = spec.begin_us if spec.begin_us > now_us else 0
+    draft = Job(
+        0,
+        spec,
+        JobState.PENDING,
+        now_us,
+        first_priority(state, spec),
+        hold="user" if spec.held else "",
+        open=tuple(one for one in spec.dependencies if judge(state, one, spec, state.next_id) == WAIT),
+        not_before_us=due_us,
+        tasks_left=tasks,
+    )
+    return _Case(state, schedule, draft, now_us, ranking).answer(None, with_alternatives=False)
+
+
+class _Case:
+    """One question about one job."""
+
+    def __init__(
+        self, state: State, schedule: Schedule, job: Job, now_us: int, ranking: Ranking | None
+    ) -> None:
+        self._state = state
+        self._schedule = schedule
+        self._job = job
+        self._now_us = now_us
+        snapshot = take_snapshot(state, now_us, None, ranking)
+        self._whatif = WhatIf(snapshot, schedule, job.job_id)
+        self._sources = _Sources(state, snapshot.running)
+        ready = state.queue.find(job.job_id) or state.later.find(job.job_id)
+        self._pending = ready if ready is not None else self._pending_of(job.spec)
+        self._own = own_reasons(state, schedule, job)
+        self._from_us = self._ready_us()
+        self._ahead = self._before_it(snapshot.pending)
+        # Whether all that comes first is in the copy's book.
+        self._is_foreseen = True
+
+    def answer(self, said: Why | None, *, with_alternatives: bool) -> Inquiry:
+        """See `why_waiting`."""
+        yield
+        whatif = self._whatif
+        quest = whatif.quest(self._pending)
+        found = yield from plan_reasons(whatif, self._pending, quest, self._sources.port())
+        reasons = [*self._own, *found]
+        start_us, nodes, is_estimate = yield from self._start(quest)
+        reasons = self._completed(reasons, said, start_us)
+        others: list[Alternative] = []
+        if with_alternatives and self._job.job_id and not self._own:
+            others = yield from self._others(start_us)
+        return Answer(tuple(_sorted(reasons)), start_us, is_estimate, nodes, tuple(others), len(self._ahead))
+
+    # ---- when ----
+
+    def _ready_us(self) -> int | None:
+        """From when on only resources are in its way, as far as that can be foreseen."""
+        job, state = self._job, self._state
+        if job.hold:
+            return None
+        from_us = max(self._now_us, job.not_before_us)
+        for dependency in job.open:
+            end_us = expected_end_us(state, self._schedule, dependency.job_id)
+            if dependency.kind in UNFORESEEN or not end_us:
+                return None
+            from_us = max(from_us, end_us)
+        return from_us
+
+    def _before_it(self, pending: Sequence[Entry]) -> Sequence[Entry]:
+        """The waiting jobs that come first; for a job that is not among them those of at least its priority."""
+        for at, entry in enumerate(pending):
+            if entry[2] == self._job.job_id:
+                return pending[:at]
+        if weighs(self._state.config.priority) and not self._job.job_id:
+            # What its priority would be nobody has computed: it has just come.
+            return pending
+        return [entry for entry in pending if -entry[0] >= self._job.priority]
+
+    def _start(self, quest: Quest | Why) -> Generator[None, None, tuple[int, tuple[str, ...], bool]]:
+        """(start, names of nodes, whether that is an estimate); 0: none can be foretold."""
+        whatif = self._whatif
+        if whatif.was:
+            first = min(whatif.was, key=lambda booking: booking.start_us)
+            return first.start_us, self._names(span.node for span in first.spans), False
+        if self._from_us is None:
+            return 0, (), True
+        if self._job.job_id not in whatif.schedule.stuck:
+            strict = self._state.config.policy == STRICT_POLICY
+            self._is_foreseen = yield from whatif.plan_ahead(self._ahead, strict=strict)
+        if not self._is_foreseen or isinstance(quest, Why):
+            return 0, (), True
+        found = whatif.find(quest, self._pending, self._from_us)
+        yield
+        if found is None:
+            return 0, (), True
+        spans = spans_of(whatif.schedule.book.topology, quest.need, found.chosen)
+        return found.at_us, self._names(span.node for span in spans), True
+
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        topology = self._whatif.schedule.book.topology
+        positions = (topology.positions.get(number) for number in numbers)
+        return tuple([topology.names[position] for position in positions if position is not None])
+
+    # ---- what is said ----
+
+    def _completed(self, found: list[Reason], said: Why | None, start_us: int) -> list[Reason]:
+        """With what only the plan knows; never nothing."""
+        if any(not one.nodes_of for one in found):
+            return found
+        why = said
+        if why is not None and why.kind is not WhyKind.NOT_EXAMINED:
+            return [Reason(why.kind.value, why.text, why.planned_start_us or start_us), *found]
+        problem = self._never()
+        if problem:
+            return [Reason("never", problem), *found]
+        if self._job.job_id and self._ahead and start_us > self._now_us:
+            why = explain.behind(self._ahead[0][2])
+        elif self._job.job_id:
+            why = Why(WhyKind.NOT_EXAMINED, "nothing is in its way: the next plan looks at it")
+        else:
+            return found
+        return [Reason(why.kind.value, why.text, start_us), *found]
+
+    def _never(self) -> str:
+        """Why it would be refused now: nodes and rules may have changed since it was accepted."""
+        try:
+            checked(self._state, self._job.spec, self._now_us, self._job.spec.user)
+        except Refused as refused:
+            return refused.text
+        return ""
+
+    # ---- what else ----
+
+    def _others(self, start_us: int) -> Generator[None, None, list[Alternative]]:
+        spec, partitions = self._job.spec, self._state.config.partitions
+        if len(spec.components) > 1 or self._from_us is None:
+            return []
+        if not self._is_foreseen:
+            # Too many come first: what is found would not hold.
+            return []
+        others = [one.name for one in partitions if one.up and one.name != spec.partition]
+        return (
+            yield from alternatives(
+                spec,
+                start_us or INFINITY_US,
+                self._now_us,
+                self._plan,
+                self._admit,
+                others,
+                self._memories_mib(spec.components[0]),
+            )
+        )
+
+    def _memories_mib(self, request: Request) -> list[int] | None:
+        """On a large cluster the amounts that other jobs ask for: the book knows them, and reads each new one from all
+        nodes. None: any.
+        """
+        if self._whatif.schedule.book.topology.size <= NODES_FEW:
+            return None
+        entries = self._whatif.snapshot.pending[:REQUESTS_LOOKED_AT]
+        requests = [entry[4].request for entry in entries]
+        if request.memory_per_node_mib:
+            return [one.memory_per_node_mib for one in requests]
+        return [one.memory_per_cpu_mib for one in requests if one.cpus_per_task == request.cpus_per_task]
+
+    def _plan(self, spec: JobSpec) -> Start | None:
+        assert self._from_us is not None
+        return self._whatif.start(self._pending_of(spec), self._from_us)
+
+    def _admit(self, spec: JobSpec) -> JobSpec | None:
+        state, now_us = self._state, self._now_us
+        try:
+            found = checked(state, spec, now_us, spec.user)
+        except Refused:
+            return None
+        if any(state.policies[kind] for kind in ("limit", "pool", "reservation")) and submission_problem(
+            state, found, now_us, -jobs_of(found)
+        ):
+            return None
+        return found
+
+    def _pending_of(self, spec: JobSpec) -> Pending:
+        job = msgspec.structs.replace(self._job, spec=spec)
+        tasks = ranges.count(job.tasks_left) if job.tasks_left is not None else 1
+        nodes = self._state.partition_nodes.get(spec.partition, ())
+        return pending_of(job, max(1, min(tasks, task_slots(job))), nodes)
+
+
+def _sorted(reasons: Iterable[Reason]) -> list[Reason]:
+    """What is in the way, that without a known end first; then the filters."""
+    found = list(reasons)
+    blocking = [one for one in found if not one.nodes_of]
+    blocking.sort(key=lambda one: -(one.until_us or INFINITY_US))
+    return blocking + [one for one in found if one.nodes_of]
+
+
+# ---- what the job's own record says ----
+
+
+def own_reasons(state: State, schedule: Schedule, job: Job) -> list[Reason]:
+    """What keeps it waiting whatever is free: holds, times, other jobs, its array's limit."""
+    found: list[Reason] = []
+    if job.hold:
+        text = HOLDS.get(job.hold, "held by the system ({why}): esctl release {id} lets it go")
+        found.append(Reason("hold", text.format(id=job.job_id, why=job.reason_text or "launches failed")))
+    if job.not_before_us:
+        text = "not before its begin time" if job.not_before_us == job.spec.begin_us else _pause_text(job)
+        found.append(Reason(WhyKind.BEGIN_TIME.value, text, job.not_before_us))
+    found += [_dependency(state, schedule, job, one) for one in job.open]
+    return found + _array_reasons(state, job)
+
+
+def _pause_text(job: Job) -> str:
+    return f"tried again after a pause: {job.exit_text}" if job.exit_text else "not before a delay is over"
+
+
+def _dependency(state: State, schedule: Schedule, job: Job, one: Dependency) -> Reason:
+    kind = WhyKind.DEPENDENCY.value
+    if one.kind == "singleton":
+        twins = sorted(state.same_name.get(name_key(job.spec), set()) - {job.job_id})
+        earlier = [twin for twin in twins if not job.job_id or twin < job.job_id]
+        text = f"waits for {len(earlier)} earlier jobs of the same name (singleton)"
+        return Reason(
+            kind, text, holders=tuple(shortened([_job_holder(state, schedule, twin) for twin in earlier]))
+        )
+    target = state.find_job(one.job_id)
+    if target is None:
+        return Reason(kind, f"waits for job {one.job_id} ({one.kind}), which is not known any more")
+    until_us = expected_end_us(state, schedule, one.job_id)
+    text = f"waits for job {one.job_id} ({one.kind}), which is {target.state.value}"
+    if target.state is JobState.PENDING and not until_us:
+        text += " without a planned start"
+    return Reason(kind, text, until_us, holders=(_job_holder(state, schedule, one.job_id),))
+
+
+def _array_reasons(state: State, job: Job) -> list[Reason]:
+    array = job if job.is_array else state.find_job(job.array_job_id) if job.array_job_id else None
+    if array is None or array.spec.array is None:
+        return []
+    if job.is_array and not ranges.count(job.tasks_left or ()):
+        return [
+            Reason("tasks_running", f"all its tasks have begun; {array.tasks_running} of them have not ended")
+        ]
+    limit = array.spec.array.limit
+    if not limit or task_slots(array):
+        return []
+    ends = [
+        attempt.until_us
+        for task in state.tasks_of.get(array.job_id, ())
+        if (attempt := state.jobs[task].attempt) is not None
+    ]
+    text = f"{array.tasks_running} of its tasks run, {limit} at a time may (--array ...%{limit})"
+    return [Reason("array_limit", text, known_us(min(ends, default=0)))]
+
+
+def expected_end_us(state: State, schedule: Schedule, job_id: int) -> int:
+    """When a job ends at the latest as it is planned; 0: that cannot be foreseen."""
+    job = state.find_job(job_id)
+    if job is None or job.state in FINAL:
+        return 0
+    waits = job.state is JobState.PENDING and job.tasks_left != ()
+    ends: list[int] = [schedule.planned_end_us(job_id)] if waits else []
+    if job.attempt is not None:
+        ends.append(job.attempt.until_us)
+    for task_id in state.tasks_of.get(job_id, ()):
+        task = state.jobs[task_id]
+        if task.state not in FINAL:
+            ends.append(
+                task.attempt.until_us if task.attempt is not None else schedule.planned_end_us(task_id)
+            )
+    # One that cannot be foreseen is enough.
+    return known_us(max(ends)) if ends and all(ends) else 0
+
+
+def _job_holder(state: State, schedule: Schedule, job_id: int) -> Holder:
+    job = state.find_job(job_id)
+    nodes = len(job.attempt.spans) if job is not None and job.attempt is not None else 0
+    return Holder(f"job {job_id}", job_id, nodes, expected_end_us(state, schedule, job_id))
+
+
+# ---- who holds what ----
+
+
+class _Sources:
+    """Who runs where, as of the snapshot."""
+
+    def __init__(self, state: State, running: Mapping[RunningKey, Running]) -> None:
+        self._state = state
+        self._running = running
+
+    def port(self) -> Sources:
+        return Sources(self.on_nodes, self.out_of_service, self.users_of)
+
+    def on_nodes(self, mask: int) -> list[Holder]:
+        """The jobs that hold something on these positions."""
+        state = self._state
+        numbers = state.ledger.topology.numbers
+        # Nodes of one job share one set: each set is looked into once.
+        counts: dict[int, int] = {}
+        sets: dict[int, frozenset[int]] = {}
+        for position in bits.all_positions(mask):
+            jobs = state.jobs_on.get(numbers[position])
+            if jobs is not None:
+                counts[id(jobs)] = counts.get(id(jobs), 0) + 1
+                sets[id(jobs)] = jobs
+        nodes: dict[int, int] = {}
+        for key, count in counts.items():
+            for job_id in sets[key]:
+                nodes[job_id] = nodes.get(job_id, 0) + count
+        return [
+            Holder(f"job {job_id}", job_id, count, self._until_us(job_id)) for job_id, count in nodes.items()
+        ]
+
+    def _until_us(self, job_id: int) -> int:
+        job = self._state.find_job(job_id)
+        return known_us(job.attempt.until_us) if job is not None and job.attempt is not None else 0
+
+    def out_of_service(self, mask: int) -> str:
+        """`out of service: 2 down (cn[001-002]), 1 drained (cn7: new memory)`."""
+        state = self._state
+        numbers = state.ledger.topology.numbers
+        groups: dict[tuple[str, str], list[str]] = {}
+        for position in bits.all_positions(mask):
+            node = state.nodes.get(numbers[position])
+            if node is None:
+                continue
+            if node.number in state.removed:
+                word = "removed"
+            elif node.drain and node.state is NodeState.UP:
+                word = "drained"
+            else:
+                word = node.state.value.lower()
+            groups.setdefault((word, node.reason), []).append(node.name)
+        parts = []
+        for (word, reason), names in sorted(groups.items(), key=lambda item: -len(item[1])):
+            named = fold(names[:NAMES_MAX]) + (", ..." if len(names) > NAMES_MAX else "")
+            parts.append(f"{len(names)} {word} ({named}{f': {reason}' if reason else ''})")
+        shown = parts[:NAMES_MAX] + (
+            [f"{len(parts) - NAMES_MAX} more kinds"] if len(parts) > NAMES_MAX else []
+        )
+        return f"out of service: {', '.join(shown)}"
+
+    def users_of(self, constraint: object) -> list[Holder]:
+        """The running jobs that a rule counts."""
+        if isinstance(constraint, Items | Area):
+            counted = self._bound_by(constraint.ask.consumer)
+            resource = constraint.ask.resource
+        elif isinstance(constraint, Kept):
+            counted, resource = _anybody, constraint.pool.resource
+        elif isinstance(constraint, Licence):
+            counted, resource = _anybody, constraint.name
+        else:
+            return []
+        amount = self._amount_of(resource)
+        found = []
+        for one in self._running.values():
+            items = amount(one)
+            if items and one.job is not None and counted(one.job):
+                what = f"job {one.job_id}, {items} {resource}"
+                found.append(Holder(what, one.job_id, len(one.spans), known_us(one.until_us)))
+        return found
+
+    def _amount_of(self, resource: str) -> Callable[[Running], int]:
+        topology = self._state.ledger.topology
+        if resource in topology.wide:
+            at = topology.wide.index(resource)
+            return lambda one: one.wide[at] if at < len(one.wide) else 0
+        if resource in topology.resources:
+            at = topology.resources.index(resource)
+            return lambda one: sum(amounts[at] for _, amounts in one.spans if at < len(amounts))
+        return lambda one: len(one.spans)
+
+    def _bound_by(self, consumer: Consumer) -> Callable[[Pending], bool]:
+        kind, name = consumer
+        match kind:
+            case "user":
+                return lambda job: job.user == name
+            case "group":
+                return lambda job: name in job.groups
+            case "qos":
+                return lambda job: job.qos == name
+            case "partition":
+                return lambda job: job.partition == name
+            case _:
+                return lambda job: name in self._accounts_above(job.account)
+
+    def _accounts_above(self, name: str) -> set[str]:
+        found: set[str] = set()
+        while name and name not in found:
+            found.add(name)
+            account = self._state.policies["account"].get(name)
+            name = account.parent if isinstance(account, Account) else ""
+        return found
+
+
+def _anybody(_job: Pending) -> bool:
+    return True

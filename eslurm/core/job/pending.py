@@ -1,0 +1,87 @@
+"""Jobs and attempts as the planner sees them: the queue's entries, and what runs.
+
+Pure functions of a job's record and of the partition it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eslurm.core.job.holding import held_amounts
+from eslurm.core.job.model import Attempt, Job
+from eslurm.core.job.states import JobState
+from eslurm.core.plan.queue import Pending
+from eslurm.core.plan.snapshot import Running
+
+SECOND_US = 1_000_000
+UNFORESEEN = frozenset({"singleton", "afternotok"})
+"""Dependencies that plans do not count on: on jobs not named, or on a failure."""
+
+
+def pending_of(job: Job, startable: int, partition_nodes: Sequence[int], *, is_ready: bool = True) -> Pending:
+    """A waiting job's entry; with `is_ready` only resources stand between it and its start."""
+    spec = job.spec
+    return Pending(
+        job_id=job.job_id,
+        request=spec.components[0],
+        partition=spec.partition,
+        time_limit_us=spec.time_limit_s * SECOND_US,
+        priority=job.priority,
+        submitted_us=job.submitted_us,
+        avoid=_avoidable(job, partition_nodes),
+        startable=startable,
+        user=spec.user.name,
+        uid=spec.user.uid,
+        groups=_groups(job),
+        account=spec.account,
+        qos=spec.qos,
+        reservation=spec.reservation,
+        start_at_us=spec.start_at_us,
+        deadline_us=spec.deadline_us,
+        nice=spec.nice,
+        after=() if is_ready else tuple([dependency.job_id for dependency in job.open]),
+        not_before_us=0 if is_ready else job.not_before_us,
+    )
+
+
+def running_of(job: Job, attempt: Attempt) -> Running:
+    """What an attempt holds now."""
+    spans = tuple(
+        [(span.node, held_amounts(attempt, span)) for span in attempt.spans if span.node in attempt.held]
+    )
+    return Running(
+        job.job_id,
+        spans,
+        attempt.until_us,
+        attempt.wide if attempt.held else (),
+        pending_of(job, 1, ()),
+        job.array_job_id,
+    )
+
+
+def foreseeable(job: Job) -> bool:
+    """Whether a job waits only for what is expected to come: its begin time, or the ends of jobs that it names."""
+    return (
+        job.state is JobState.PENDING
+        and job.attempt is None
+        and not job.hold
+        and bool(job.open or job.not_before_us)
+        and not any(dependency.kind in UNFORESEEN for dependency in job.open)
+        and job.tasks_left != ()
+    )
+
+
+def _groups(job: Job) -> tuple[str, ...]:
+    """The primary group first."""
+    user = job.spec.user
+    return (str(user.gid), *[str(gid) for gid in user.groups if gid != user.gid])
+
+
+def _avoidable(job: Job, partition_nodes: Sequence[int]) -> frozenset[int]:
+    """Nodes where the launch just failed, unless avoiding them could leave too few."""
+    if not job.avoid:
+        return job.avoid
+    request = job.spec.components[0]
+    others = sum(number not in job.avoid for number in partition_nodes)
+    wanted = max(request.nodes_min, 1)
+    return job.avoid if not request.include and others > 2 * wanted else frozenset()

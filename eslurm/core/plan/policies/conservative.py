@@ -1,0 +1,38 @@
+"""Conservative backfill."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import chain
+
+from eslurm.core.plan.ahead import Ahead
+from eslurm.core.plan.policy import Cycle
+from eslurm.core.plan.recovery import by_start, recover
+from eslurm.core.plan.schedule import Schedule
+
+
+class Conservative:
+    """Everybody is promised a start on arrival, and nobody who comes later may delay it.
+
+    When something ends early, the promises are gone through in the order of their starts: each may move to an earlier
+    place and none to a later one. So with exact estimates nobody ever starts later than was first promised. When work
+    outlives its limit or nodes go out, the promises are moved in the order of their starts.
+    """
+
+    name = "conservative"
+
+    def plan(self, cycle: Cycle) -> Generator[None, None, None]:
+        """See `Policy`."""
+        ahead = Ahead(cycle)
+        schedule = cycle.schedule
+        yield from ahead.start_due()
+        yield from recover(ahead, chain(cycle.snapshot.pending, cycle.snapshot.later), by_start)
+        if (yield from ahead.improve(lambda: _by_start(schedule))):
+            yield from ahead.plan_new(cycle.snapshot.pending)
+            yield from ahead.plan_later()
+
+
+def _by_start(schedule: Schedule) -> list[int]:
+    starts = [(bookings[0].start_us, job_id) for job_id, bookings in schedule.bookings.items()]
+    starts.sort()
+    return [job_id for _, job_id in starts]

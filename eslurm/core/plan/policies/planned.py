@@ -1,0 +1,32 @@
+"""Full planning."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import chain
+
+from eslurm.core.plan.ahead import Ahead
+from eslurm.core.plan.policy import Cycle
+from eslurm.core.plan.recovery import by_priority, recover
+
+
+class Planned:
+    """Every accepted job has a planned start, or is in the waiting room with a reason (C-01, C-04).
+
+    Arrivals displace nobody (C-59). What ends early, comes back or changes is offered to the planned jobs by priority,
+    then age: first fit, and each keeps the earlier of its places (C-37). What is lost to work that outlives its limit,
+    or with nodes that go out, is borne by those of lower priority (C-39).
+    """
+
+    name = "planned"
+
+    def plan(self, cycle: Cycle) -> Generator[None, None, None]:
+        """See `Policy`."""
+        ahead = Ahead(cycle)
+        snapshot = cycle.snapshot
+        yield from ahead.start_due()
+        yield from recover(ahead, chain(snapshot.pending, snapshot.later), by_priority)
+        everybody = chain(snapshot.pending, snapshot.later)
+        if (yield from ahead.improve(lambda: [entry[2] for entry in everybody])):
+            yield from ahead.plan_new(snapshot.pending)
+            yield from ahead.plan_later()

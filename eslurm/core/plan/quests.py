@@ -1,0 +1,79 @@
+"""What is looked for on behalf of a waiting job: its request under the rules that bind it.
+
+The one place where a job, its need and its rules become a `Quest`, and where a place that a job has already is held
+against one. Invariant: what `allows` says of a booking is what a search for it would have heard from the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from eslurm.core.plan.explain import Why, WhyKind
+from eslurm.core.plan.need import Need
+from eslurm.core.plan.queue import Pending
+from eslurm.core.plan.room import Chosen, Constraint
+from eslurm.core.plan.rules import Rules
+from eslurm.core.plan.search import Quest, narrowed
+from eslurm.core.resources.timeline import INFINITY_US
+
+
+def quest_of(job: Pending, need: Need, rules: Rules | None, now_us: int) -> Quest | Why:
+    """The stay to be found for the job from `now_us` on; or why its rules never let it run."""
+    duration_us = job.time_limit_us or INFINITY_US
+    until_us = job.deadline_us or INFINITY_US
+    if rules is None:
+        if job.reservation:
+            return Why(WhyKind.RESERVATION, f"--reservation: {job.reservation} does not exist (any more)")
+        return Quest(need, duration_us, now_us, until_us)
+    bound = rules.of(job, need)
+    if bound.never:
+        return Why(WhyKind.LIMIT, bound.never)
+    if bound.within >= 0:
+        need = narrowed(need, bound.within)
+    return Quest(
+        need,
+        duration_us,
+        max(now_us, bound.from_us),
+        min(until_us, bound.until_us),
+        bound.constraints,
+        bound.closed,
+        partial(rules.recount, job) if bound.constraints else None,
+    )
+
+
+def allows(quest: Quest, at_us: int, chosen: Chosen, *, without: tuple[type[Constraint], ...] = ()) -> bool:
+    """Whether the rules let the stay begin then on these positions; what its nodes have free is not looked at.
+
+    Constraints of the kinds in `without` are not asked.
+    """
+    stop_us = min(at_us + quest.duration_us, INFINITY_US)
+    if at_us < quest.from_us or (quest.until_us < INFINITY_US and stop_us > quest.until_us):
+        return False
+    mask = 0
+    for position, _, _ in chosen:
+        mask |= 1 << position
+    if mask & ~quest.need.allowed or mask & shut(quest, at_us, stop_us):
+        return False
+    return all(
+        constraint.earliest(quest.duration_us, at_us, stop_us) == at_us
+        for constraint in _constraints(quest, chosen)
+        if not isinstance(constraint, without)
+    )
+
+
+def shut(quest: Quest, start_us: int, stop_us: int) -> int:
+    """The positions that are closed to it at any time of a stay."""
+    found = 0
+    for closure in quest.closed:
+        if closure.start_us >= stop_us:
+            break
+        if closure.stop_us > start_us:
+            found |= closure.mask
+    return found
+
+
+def _constraints(quest: Quest, chosen: Chosen) -> Iterator[Constraint]:
+    yield from quest.constraints
+    if quest.recount is not None:
+        yield from quest.recount(quest.need, chosen)

@@ -1,0 +1,302 @@
+"""What a cycle begins with: the kept plan follows what has become of the cluster since the last one.
+
+What has ended, started, changed, vanished, which nodes are out or back, other rules: only what differs is touched, in
+slices. Invariant: afterwards the book holds exactly what runs in the snapshot (until its end, or a grace beyond it when
+that has passed unconfirmed) and the bookings of jobs that wait in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from eslurm.core.plan.book import Book, BookError
+from eslurm.core.plan.mapping import Span, satisfies
+from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.rules import Rules
+from eslurm.core.plan.schedule import CHANGES_PER_SLICE, KEYS_PER_SLICE, Booking, Held, Schedule
+from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
+from eslurm.core.resources import bits
+from eslurm.core.resources.ledger import NODES_PER_SLICE, Ledger
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import Vector, add, padded
+
+
+def reconcile(schedule: Schedule, snapshot: Snapshot, grace_us: int) -> Generator[None, None, None]:
+    """Brings everything in step with the snapshot; work past its end is expected back after `grace_us`,
+    or as long as it is late already.
+    """
+    return _Following(schedule, snapshot, grace_us).all()
+
+
+class _Following:
+    """One run over what differs between a schedule and a snapshot."""
+
+    __slots__ = ("grace_us", "now_us", "schedule", "snapshot")
+
+    def __init__(self, schedule: Schedule, snapshot: Snapshot, grace_us: int) -> None:
+        self.schedule = schedule
+        self.snapshot = snapshot
+        self.now_us = snapshot.now_us
+        self.grace_us = grace_us
+
+    def all(self) -> Generator[None, None, None]:
+        """The whole of it."""
+        schedule, snapshot = self.schedule, self.snapshot
+        schedule.generation = snapshot.generation
+        schedule.book.advance(self.now_us)
+        if schedule.rules is not None:
+            schedule.rules.advance(self.now_us)
+        if snapshot.ledger.topology is not schedule.book.topology:
+            yield from self._begin_anew()
+        elif snapshot.policies_changed != schedule.policies_changed:
+            yield from self._read_rules()
+        yield from self._follow_nodes()
+        if schedule.rules is not None:
+            schedule.rules.set_usable(snapshot.ledger.usable, _held_elsewhere(snapshot.ledger))
+        yield from self._follow_waiting()
+        yield from self._follow_running()
+
+    def _begin_anew(self) -> Generator[None, None, None]:
+        """Other nodes: what runs is booked again as it is found, and every plan that still fits keeps its place."""
+        schedule, snapshot = self.schedule, self.snapshot
+        topology = snapshot.ledger.topology
+        wide = topology.wide_totals
+        schedule.book = Book(topology, wide, now_us=self.now_us, slots_max=schedule.slots_max)
+        self._set_usable()
+        self._make_rules()
+        schedule.held.clear()
+        schedule.starting.clear()
+        schedule.stuck.clear()
+        schedule.needs.clear()
+        schedule.freed = topology.everything
+        kept, schedule.bookings = schedule.bookings, {}
+        entries, schedule.entries = schedule.entries, {}
+        moves, schedule.moves = schedule.moves, {}
+        yield
+        # What runs goes first: nobody is displaced by what is already there.
+        yield from self._follow_running()
+        for bookings in sorted(kept.values(), key=lambda bookings: bookings[0].start_us):
+            job_id = bookings[0].job_id
+            entry = entries[job_id]
+            partition = snapshot.partitions.get(entry[4].partition)
+            try:
+                if partition is None or not partition.up:
+                    raise BookError(f"partition {entry[4].partition} starts no jobs")
+                need = schedule.need(entry[4], partition)
+                if not all(satisfies(topology, need, one.spans, one.wide, one.tasks) for one in bookings):
+                    raise BookError("it would get something else now")
+                yield from schedule.adding(entry, bookings, moves.get(job_id, ()))
+            except BookError:
+                schedule.displaced[job_id] = bookings[0].start_us, INFINITY_US
+            yield
+
+    def _read_rules(self) -> Generator[None, None, None]:
+        """Other limits or reservations: plans are made anew under them; what runs counts, but is left alone."""
+        schedule = self.schedule
+        yield from self._displace_all()
+        self._make_rules()
+        schedule.stuck.clear()
+        if schedule.rules is None:
+            return
+        for number, held in enumerate(schedule.held.values()):
+            if held.running.job is not None:
+                schedule.charge(held.running.job, held.booking)
+            if number % CHANGES_PER_SLICE == 0:
+                yield
+        for job, booking in schedule.starting:
+            schedule.charge(job, booking)
+
+    def _displace_all(self) -> Generator[None, None, None]:
+        """Takes every job's place away. They are planned anew in their order: nothing is left to be offered."""
+        schedule = self.schedule
+        certain = [*(held.booking for held in schedule.held.values()), *(one for _, one in schedule.starting)]
+        if len(certain) > len(schedule.bookings):
+            for job_id in list(schedule.bookings):
+                yield from schedule.displacing(job_id)
+                yield
+        else:
+            # A book of what is certain costs less than taking everything else out of this one.
+            book = schedule.book.emptied()
+            for number, booking in enumerate(certain):
+                stay = booking.start_us, booking.stop_us
+                yield from book.booking(booking.pairs, *stay, booking.wide, is_held=True)
+                if number % CHANGES_PER_SLICE == 0:
+                    yield
+            schedule.book = book
+            schedule.forget_bookings()
+        schedule.freed = 0
+        schedule.to_improve.clear()
+
+    def _make_rules(self) -> None:
+        schedule, snapshot = self.schedule, self.snapshot
+        schedule.policies_changed = snapshot.policies_changed
+        if not any(snapshot.policies.get(kind) for kind in ("limit", "pool", "reservation")):
+            schedule.rules = None
+            return
+        schedule.rules = Rules(
+            snapshot.policies,
+            schedule.book.topology,
+            schedule.book,
+            now_us=self.now_us,
+            calendar=snapshot.calendar,
+            usable=schedule.book.usable,
+        )
+
+    def _follow_nodes(self) -> Generator[None, None, None]:
+        schedule = self.schedule
+        book, usable = schedule.book, self.snapshot.ledger.usable
+        changed = usable ^ book.usable
+        if not changed:
+            return
+        out, back = changed & book.usable, changed & usable
+        self._set_usable()
+        if back:
+            schedule.freed |= back
+            schedule.stuck.clear()
+        if out:
+            numbers = {book.topology.numbers[position] for position in bits.all_positions(out)}
+            yield from self._displace_on(numbers)
+
+    def _set_usable(self) -> None:
+        book, usable = self.schedule.book, self.snapshot.ledger.usable
+        numbers = book.topology.numbers
+        for position in bits.all_positions(usable ^ book.usable):
+            book.set_usable(numbers[position], bool(usable >> position & 1))
+
+    def _displace_on(self, numbers: set[int]) -> Generator[None, None, None]:
+        """Nodes are out: whoever was planned on them has lost the place (C-39)."""
+        schedule = self.schedule
+        seen = 0
+        for job_id, bookings in list(schedule.bookings.items()):
+            if any(span.node in numbers for booking in bookings for span in booking.spans):
+                yield from schedule.displacing(job_id, 0)
+            seen += sum(len(booking.spans) for booking in bookings)
+            if seen > KEYS_PER_SLICE:
+                seen = 0
+                yield
+
+    def _follow_waiting(self) -> Generator[None, None, None]:
+        """Jobs that are gone give their places back; those that ask for something else lose them."""
+        schedule, snapshot = self.schedule, self.snapshot
+        known = snapshot.known
+        changes = snapshot.changes if snapshot.since == schedule.mark else None
+        if changes is None:
+            changes = frozenset((*schedule.stuck, *schedule.bookings))
+        # In the order of the ids: what comes out must not depend on how the set was made.
+        for number, job_id in enumerate(sorted(changes)):
+            entry = known.get(job_id)
+            if entry is None and job_id in schedule.stuck:
+                del schedule.stuck[job_id]
+                schedule.whys.pop(job_id, None)
+            old = schedule.entries.get(job_id)
+            if old is not None and entry is None:
+                gone = yield from schedule.removing(job_id)
+                schedule.free_early(span for booking in gone for span in booking.spans)
+            elif old is not None and entry is not None and entry[4] is not old[4]:
+                if entry[3] != old[3]:
+                    yield from schedule.displacing(job_id)
+                else:
+                    self._follow_entry(entry)
+            if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
+                yield
+        schedule.mark = snapshot.mark
+
+    def _follow_entry(self, entry: Entry) -> None:
+        """The same job, in another place of the queue, nearer to its start, or with fewer tasks left."""
+        schedule, job_id = self.schedule, entry[2]
+        schedule.entries[job_id] = entry
+        bookings = schedule.bookings[job_id]
+        excess = sum(booking.tasks for booking in bookings) - entry[4].startable
+        if excess <= 0:
+            return
+        dropped: list[Booking] = []
+        for booking in sorted(bookings, key=lambda one: -one.start_us):
+            if excess <= 0:
+                break
+            excess -= booking.tasks
+            dropped.append(booking)
+        schedule.drop(job_id, *dropped)
+        schedule.free_early(span for booking in dropped for span in booking.spans)
+
+    def _follow_running(self) -> Generator[None, None, None]:
+        """What has started, ended, given something back, or stays longer than it may."""
+        schedule, running = self.schedule, self.snapshot.running
+        work = 0
+        overdue: list[RunningKey] = []
+        for number, (key, held) in enumerate(list(schedule.held.items())):
+            if running.get(key) is not held.running:
+                yield from self._end(key, held)
+                work += 1 + len(held.running.spans) // NODES_PER_SLICE
+            elif held.booking.stop_us <= self.now_us:
+                overdue.append(key)
+            if work >= CHANGES_PER_SLICE or number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
+                work = 0
+                yield
+        new = yield from self._recognise()
+        yield
+        for key in overdue:
+            yield from self._hold(key, schedule.held.pop(key).running)
+            yield
+        for key, one in new:
+            yield from self._hold(key, one)
+            work += 1 + len(one.spans) // NODES_PER_SLICE
+            if work >= CHANGES_PER_SLICE:
+                work = 0
+                yield
+
+    def _recognise(self) -> Generator[None, None, list[tuple[RunningKey, Running]]]:
+        """What was placed is seen running, or was not placed after all; what else runs that is not in the book yet."""
+        schedule = self.schedule
+        starting, schedule.starting = schedule.starting, []
+        placed: dict[tuple[object, ...], list[tuple[Pending, Booking]]] = {}
+        for job, booking in starting:
+            placed.setdefault((booking.stop_us, booking.wide, booking.pairs), []).append((job, booking))
+        new: list[tuple[RunningKey, Running]] = []
+        for number, (key, one) in enumerate(self.snapshot.running.items()):
+            if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
+                yield
+            if key in schedule.held:
+                continue
+            same = placed.get((one.until_us, one.wide, one.spans))
+            if same and one.until_us > self.now_us:
+                job, booking = same.pop()
+                schedule.held[key] = Held(one, booking)
+                schedule.discharge(job, booking)
+                schedule.charge(one.job, booking)
+            else:
+                new.append((key, one))
+            schedule.changed_ends.update((key[0], one.array_job_id))
+        for left in placed.values():
+            for job, booking in left:
+                yield from schedule.giving(job, booking)
+                schedule.free_early(booking.spans)
+        return new
+
+    def _end(self, key: RunningKey, held: Held) -> Generator[None, None, None]:
+        """An attempt gave something back: all of it is, and what is left of it is booked again."""
+        schedule = self.schedule
+        del schedule.held[key]
+        yield from schedule.giving(held.running.job, held.booking)
+        schedule.changed_ends.update((key[0], held.running.array_job_id))
+        if held.booking.stop_us > self.now_us:
+            schedule.free_early(held.booking.spans)
+
+    def _hold(self, key: RunningKey, one: Running) -> Generator[None, None, None]:
+        overdue_us = self.now_us - one.until_us
+        # The longer it has been late already, the less can be foreseen.
+        stop_us = one.until_us if overdue_us < 0 else self.now_us + max(self.grace_us, overdue_us, 1)
+        spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
+        booking = Booking(one.job_id, self.now_us, stop_us, spans, one.wide, self.now_us)
+        yield from self.schedule.claiming(one.job, booking, is_held=True)
+        self.schedule.held[key] = Held(one, booking)
+        self.schedule.changed_ends.update((key[0], one.array_job_id))
+
+
+def _held_elsewhere(ledger: Ledger) -> Vector:
+    """What runs on nodes that are not usable: no pool can count on it."""
+    topology = ledger.topology
+    found = (0,) * len(topology.resources)
+    for position in bits.all_positions(topology.everything & ~ledger.usable & ~ledger.idle):
+        for _, amounts in ledger.holds_on(position):
+            found = add(found, padded(amounts, len(found)))
+    return found

@@ -1,0 +1,110 @@
+"""A copy of the future for questions of people: when would this job start, if it asked for that?
+
+Everything is asked of the planner's own parts (`Cycle`, `first_start`), so an answer is what a cycle would find. Invariant:
+nothing here changes the schedule it was made from; what is asked about is never in the copy's book itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Final
+
+from eslurm.core.plan.cycle import exhaust
+from eslurm.core.plan.explain import Why
+from eslurm.core.plan.mapping import end_of, spans_of
+from eslurm.core.plan.policy import Cycle, PlanLimits
+from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.reconcile import reconcile
+from eslurm.core.plan.schedule import Booking, Schedule
+from eslurm.core.plan.search import Never, Quest, Start, first_start, start_exactly
+from eslurm.core.plan.snapshot import Snapshot
+
+AHEAD_MAX: Final = 100
+"""Jobs without a booking that are planned before the one asked about; behind more of them nothing can be foretold."""
+
+
+class WhatIf:
+    """The book, the rules and the bookings as they are, but for one job's own: `was` are those."""
+
+    def __init__(self, snapshot: Snapshot, schedule: Schedule, job_id: int = 0) -> None:
+        self.now_us = snapshot.now_us
+        self.snapshot = snapshot
+        self.schedule = _copied(snapshot, schedule)
+        self.was: tuple[Booking, ...] = self.schedule.remove(job_id)
+        self.cycle = Cycle(snapshot, self.schedule, PlanLimits())
+        # Before this instant nobody starts who comes behind, where starts keep to the queue's order.
+        self.floor_us = self.now_us
+        self._shape = 0
+
+    def quest(self, job: Pending) -> Quest | Why:
+        """What is to be found for a job of any shape; or why that is impossible."""
+        refused = self.cycle.refused(job)
+        if refused is not None:
+            return refused
+        # Shapes of the queue count upwards from 0: each question has one of its own.
+        self._shape -= 1
+        return self.cycle.quest((0, 0, job.job_id, self._shape, job))
+
+    def start(self, job: Pending, from_us: int) -> Start | None:
+        """The first start of such a job from `from_us` on beside all that is planned; None: there is none."""
+        quest = self.quest(job)
+        return None if isinstance(quest, Why) else self.find(quest, job, from_us)
+
+    def find(self, quest: Quest, job: Pending, from_us: int) -> Start | None:
+        """The same for a quest that is known already."""
+        from_us = max(from_us, self.floor_us)
+        if job.start_at_us:
+            at_us = max(job.start_at_us, self.now_us)
+            found = start_exactly(self.schedule.book, quest, at_us) if at_us >= from_us else Never(())
+        else:
+            found = first_start(self.schedule.book, quest, from_us)
+        return None if isinstance(found, Never) else found
+
+    def plan_ahead(self, entries: Sequence[Entry], *, strict: bool) -> Generator[None, None, bool]:
+        """Books the waiting jobs that come first and have no booking yet, each as early as it fits.
+
+        `strict`: nobody starts before those ahead. False when there are more than `AHEAD_MAX`.
+        """
+        todo = [entry for entry in entries if entry[2] not in self.schedule.bookings]
+        if sum(entry[4].startable for entry in todo) > AHEAD_MAX:
+            return False
+        for entry in todo:
+            quest = self.quest(entry[4])
+            yield
+            if isinstance(quest, Why):
+                continue
+            for _ in range(entry[4].startable):
+                found = self.find(quest, entry[4], self.now_us)
+                if found is None:
+                    break
+                self._take(entry, quest, found)
+                if strict:
+                    self.floor_us = max(self.floor_us, found.at_us)
+                yield
+        return True
+
+    def _take(self, entry: Entry, quest: Quest, found: Start) -> None:
+        job = entry[4]
+        spans = spans_of(self.schedule.book.topology, quest.need, found.chosen)
+        stop_us = end_of(found.at_us, job.time_limit_us)
+        booking = Booking(job.job_id, found.at_us, stop_us, spans, quest.need.wide, self.now_us)
+        self.schedule.add(entry, booking)
+
+
+def _copied(snapshot: Snapshot, schedule: Schedule) -> Schedule:
+    """An independent schedule as of the snapshot's time; made of what runs where nothing is planned for these nodes yet."""
+    other = Schedule(slots_max=schedule.slots_max)
+    if schedule.book.topology is not snapshot.ledger.topology:
+        exhaust(reconcile(other, snapshot, PlanLimits().overdue_grace_us))
+        return other
+    other.book = schedule.book.copy()
+    other.rules = schedule.rules.copy(other.book) if schedule.rules is not None else None
+    other.bookings = schedule.bookings.copy()
+    other.entries = schedule.entries.copy()
+    other.moves = schedule.moves.copy()
+    other.stuck = schedule.stuck.copy()
+    other.needs = schedule.needs
+    other.book.advance(snapshot.now_us)
+    if other.rules is not None:
+        other.rules.advance(snapshot.now_us)
+    return other

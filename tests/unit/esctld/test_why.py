@@ -1,0 +1,187 @@
+"""The calls Why and Plan, and `--test-only`, on a controller that plans."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from esctld.planner import Planner
+from esctld.why import Inquiries
+from eslurm.core.account.model import Reservation, Validity
+from eslurm.core.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.job.model import JobSpec, Principal
+from eslurm.core.job.request import Request
+from eslurm.core.messages import (
+    ChangePolicies,
+    HoldJobs,
+    JobRef,
+    PlanMade,
+    PolicyChange,
+    RefusalCode,
+    Refused,
+    Reports,
+    SubmitJobs,
+    Submitted,
+)
+from eslurm.core.wire import Registration, Report
+from eslurm.ports.door import Caller
+from eslurm.store.image import StoreImage
+from eslurm.telemetry.metrics import ControllerMetrics
+from eslurm.v1 import controller_pb2 as pb
+from tests.support.loops import run
+from tests.unit.esctld.leading import CLUSTER, LeadingController
+
+ADA = Principal("ada", 1000, 1000)
+ROOT = Principal("root", 0, 0)
+CALLER = Caller(ADA, b"", False, None, "socket")
+NAMES = ("cn1", "cn2")
+CONFIG = ClusterConfig(
+    CLUSTER,
+    tuple(NodeConfig(name, (4, 1000)) for name in NAMES),
+    (Partition("main", NAMES, default=True), Partition("half", NAMES[:1])),
+    policy="planned",
+)
+HOUR_S = 3600
+
+
+def spec(nodes: int, hours: int = 1, **fields: object) -> JobSpec:
+    request = Request(nodes_min=nodes, nodes_max=nodes, exclusive=True)
+    made = JobSpec("job", ADA, "", (request,), b"s" * 32, b"e" * 32, "/tmp", hours * HOUR_S)
+    return replace(made, **fields)
+
+
+class Desk:
+    """A controller with a planner whose cycles are made by hand, and its inquiries."""
+
+    def __init__(self, leading: LeadingController) -> None:
+        self.leading = leading
+        self.planner = Planner(ControllerMetrics())
+        self.planner.attach(leading.dispatcher)
+        self.inquiries = Inquiries(leading.dispatcher, self.planner)
+
+    async def submit(self, *specs: JobSpec) -> tuple[int, ...]:
+        answer = await self.leading.dispatcher.request(SubmitJobs(specs))
+        assert isinstance(answer, Submitted)
+        return answer.job_ids
+
+    async def cycle(self) -> None:
+        plan = await self.planner._cycle(self.leading.dispatcher)
+        await self.leading.dispatcher.decided(PlanMade(plan.placements, plan.generation))
+        if plan.placements:
+            await self.cycle()
+
+    async def why(self, job_id: int, **fields: bool) -> pb.WhyReply:
+        return await self.inquiries.why(pb.WhyRequest(job=pb.JobRef(job_id=job_id), **fields), CALLER)
+
+
+async def opened(leading: LeadingController) -> Desk:
+    reports = tuple(
+        Report(
+            "agent", at + 1, Registration(name, f"u-{name}", "b", "s", leading.epoch, "h:1", (4, 1000), ())
+        )
+        for at, name in enumerate(NAMES)
+    )
+    await leading.dispatcher.request(Reports(reports))
+    return Desk(leading)
+
+
+def test_a_planned_job_an_estimate_and_a_running_one() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
+            desk = await opened(leading)
+            first, second = await desk.submit(spec(2), spec(1, 2))
+            await desk.cycle()
+            reply = await desk.why(second)
+            assert [one.kind for one in reply.reasons] == ["resources", "resources"]
+            assert reply.reasons[1].holders[0].job_id == first and reply.reasons[1].nodes_failing == 2
+            assert reply.planned_start_us == reply.job.planned_start_us > reply.now_us
+            assert reply.planned_nodes == reply.job.planned_nodes == "cn1"
+            assert (reply.ahead, reply.priority, reply.job.job_id) == (0, 1000, second)
+            running = await desk.why(first)
+            assert running.job.state == "LAUNCHING" and not running.reasons
+            await leading.dispatcher.request(HoldJobs(ADA, (JobRef(second),)))
+            held = await desk.why(second, no_alternatives=True)
+            assert "hold" in [one.kind for one in held.reasons]
+            with pytest.raises(Refused, match="job 99 does not exist") as refused:
+                await desk.why(99)
+            assert refused.value.code is RefusalCode.NOT_FOUND
+
+    run(main())
+
+
+def test_the_plan_with_its_reservations() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
+            desk = await opened(leading)
+            empty = await desk.inquiries.plan(pb.PlanRequest(), CALLER)
+            assert (empty.policy, empty.made_us, len(empty.jobs), empty.nodes) == ("planned", 0, 0, 2)
+            now_us = leading.dispatcher.now_us()
+            day_us = 24 * HOUR_S * 1_000_000
+            repair = Reservation(
+                "repair", Validity(now_us + day_us, now_us + 2 * day_us), ("cn2",), maintenance=True
+            )
+            await leading.dispatcher.request(
+                ChangePolicies(ROOT, (PolicyChange("add", "reservation", "repair", repair),))
+            )
+            first, second, third = await desk.submit(spec(2), spec(1, 2, partition="half"), spec(2))
+            await desk.cycle()
+            reply = await desk.inquiries.plan(pb.PlanRequest(), CALLER)
+            assert [(one.job_id, one.running) for one in reply.jobs] == [
+                (first, True),
+                (second, False),
+                (third, False),
+            ]
+            assert reply.jobs[2].nodes == "cn[1-2]" and reply.jobs[2].cores == 8 and reply.waiting == 0
+            assert reply.jobs[2].start_us == reply.jobs[1].end_us
+            (kept,) = reply.reservations
+            assert (kept.name, kept.nodes, kept.user) == ("repair", "cn2", "(maintenance)")
+            half = await desk.inquiries.plan(pb.PlanRequest(partition="half"), CALLER)
+            assert [one.job_id for one in half.jobs] == [second]
+            soon = await desk.inquiries.plan(pb.PlanRequest(until_us=now_us + 1), CALLER)
+            assert [one.job_id for one in soon.jobs] == [first] and not soon.reservations
+            two = await desk.inquiries.plan(pb.PlanRequest(limit=2), CALLER)
+            assert len(two.jobs) == 2
+
+    run(main())
+
+
+def test_a_job_that_is_only_asked_about() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
+            desk = await opened(leading)
+            now = await desk.inquiries.test(spec(2))
+            assert now.test_answer == "would be accepted and start at once"
+            assert now.test_nodes == "cn[1-2]" and not now.test_reasons
+            await desk.submit(spec(2))
+            await desk.cycle()
+            later = await desk.inquiries.test(spec(2))
+            assert later.test_answer == "would be accepted and wait"
+            assert later.test_reasons[0].kind == "resources"
+            held = await desk.inquiries.test(spec(1, held=True))
+            assert (held.test_answer, held.test_start_us) == ("would be accepted and held", 0)
+            with pytest.raises(Refused, match="--nodes"):
+                await desk.inquiries.test(spec(3))
+
+    run(main())
+
+
+def test_nobody_is_answered_from_the_middle_of_a_cycle() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
+            desk = await opened(leading)
+            (job,) = await desk.submit(spec(2, held=True))
+            planning = asyncio.create_task(desk.planner.run())
+            await asyncio.sleep(0)
+            desk.planner.look()
+            for _ in range(20):
+                await desk.planner.at_rest()
+                reply = await desk.why(job)
+                assert reply.reasons[0].kind == "hold"
+                leading.state.want_plan()
+                desk.planner.look()
+            planning.cancel()
+            await asyncio.gather(planning, return_exceptions=True)
+
+    run(main())

@@ -1,0 +1,181 @@
+"""Limits, pools and reservations move jobs in the plan, are counted for what runs and is planned, and say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eslurm.core.account.model import KINDS, Amount, FreePool, Limit, Policy, Reservation, Validity, kind_of
+from eslurm.core.job.request import Request
+from eslurm.core.plan.cycle import plan_at_once
+from eslurm.core.plan.explain import WhyKind
+from eslurm.core.plan.policy import Plan, PlanLimits
+from eslurm.core.plan.queue import Pending, PendingQueue
+from eslurm.core.plan.schedule import Schedule
+from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey, Snapshot
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.nodes import Topology
+from tests.unit.plan.building import NOW, nodes, started
+
+NODE = Request(cpus_per_task=4)
+FOUR_CORES = Limit("ada4", "user", "ada", "cores", Amount(4))
+
+
+def job(
+    job_id: int, user: str = "ada", *, limit_us: int = 100, startable: int = 1, reservation: str = ""
+) -> Pending:
+    return Pending(
+        job_id,
+        NODE,
+        "main",
+        limit_us,
+        submitted_us=job_id,
+        user=user,
+        startable=startable,
+        reservation=reservation,
+    )
+
+
+class Site:
+    """Three nodes of four cores under policies."""
+
+    def __init__(self, policy: str, *policies: Policy) -> None:
+        self.policy = policy
+        self.ledger = Ledger(Topology(nodes(3)))
+        self.schedule = Schedule()
+        self.live: dict[RunningKey, Running] = {}
+        self.changes = 0
+        self.policies: Mapping[str, Mapping[str, Policy]] = {}
+        self.rule(*policies)
+
+    def rule(self, *policies: Policy) -> None:
+        self.changes += 1
+        self.policies = {kind: {one.name: one for one in policies if kind_of(one) == kind} for kind in KINDS}
+
+    def plan(self, *jobs: Pending, at_us: int = NOW) -> Plan:
+        queue = PendingQueue(jobs)
+        snapshot = Snapshot.take(
+            self.ledger,
+            {"main": PartitionView("main")},
+            queue,
+            generation=0,
+            now_us=at_us,
+            running=self.live,
+            known=queue.ids(),
+            policies=self.policies,
+            policies_changed=self.changes,
+        )
+        plan = plan_at_once(snapshot, policy=self.policy, limits=PlanLimits(), schedule=self.schedule)
+        for number, placement in enumerate(plan.placements):
+            waiting = queue.find(placement.job_id)
+            pairs = tuple((span.node, span.amounts) for span in placement.spans)
+            for node, amounts in pairs:
+                self.ledger.hold(node, amounts, placement.until_us)
+            key = (placement.job_id, number)
+            self.live[key] = Running(placement.job_id, pairs, placement.until_us, (), waiting)
+        return plan
+
+    def end(self, job_id: int) -> None:
+        for key in [key for key in self.live if key[0] == job_id]:
+            running = self.live.pop(key)
+            for node, amounts in running.spans:
+                self.ledger.give_back(node, amounts, running.until_us)
+
+
+def starts(plan: Plan) -> list[tuple[int, int]]:
+    return [(booking.job_id, booking.start_us - NOW) for booking in plan.promises()]
+
+
+def test_a_limit_moves_jobs_and_names_itself() -> None:
+    site = Site("planned", FOUR_CORES)
+    plan = site.plan(job(1), job(2), job(3), job(4, "bob"))
+    assert started(plan.placements) == [1, 4]
+    assert starts(plan) == [(2, 100), (3, 200)]
+    assert plan.why(2).kind is WhyKind.LIMIT
+    assert "limit ada4" in plan.why(2).text
+    assert [move.kind for move in plan.moves[2]] == ["limit"]
+    # What runs counts as long as it runs.
+    assert starts(site.plan(job(2), job(3), at_us=NOW + 10)) == [(2, 100), (3, 200)]
+    site.end(1)
+    plan = site.plan(job(2), job(3), at_us=NOW + 20)
+    assert started(plan.placements) == [2]
+    assert starts(plan) == [(3, 120)]
+
+
+def test_who_is_at_a_limit_blocks_nobody_and_is_promised_nothing_by_easy() -> None:
+    site = Site("easy", FOUR_CORES)
+    plan = site.plan(job(1), job(2), job(3, "bob"))
+    assert started(plan.placements) == [1, 3]
+    assert plan.promises() == []
+    assert plan.why(2).kind is WhyKind.LIMIT
+
+
+def test_a_changed_limit_plans_everybody_anew() -> None:
+    site = Site("conservative", FOUR_CORES)
+    assert starts(site.plan(job(1), job(2), job(3))) == [(2, 100), (3, 200)]
+    site.rule(Limit("ada8", "user", "ada", "cores", Amount(8)))
+    plan = site.plan(job(2), job(3), at_us=NOW + 1)
+    assert started(plan.placements) == [2]
+    assert starts(plan) == [(3, 100)]
+    site.rule()
+    assert started(site.plan(job(3), at_us=NOW + 2).placements) == [3]
+
+
+def test_tasks_of_an_array_keep_to_a_limit_together() -> None:
+    site = Site("planned", Limit("ada8", "user", "ada", "cores", Amount(8)))
+    plan = site.plan(job(1, startable=6))
+    assert len(plan.placements) == 2
+    assert [(booking.start_us - NOW, booking.tasks) for booking in plan.promises()] == [(100, 2), (200, 2)]
+
+
+def test_nodes_of_a_reservation_are_for_those_inside() -> None:
+    window = Validity(from_us=NOW + 50, until_us=NOW + 250)
+    site = Site("planned", Reservation("course", window, ("n0", "n1"), users=("ada",)))
+    plan = site.plan(
+        job(1, "bob"),
+        job(2, "bob"),
+        job(3, "bob", limit_us=50),
+        job(4, reservation="course"),
+        job(5, reservation="course"),
+        job(6, reservation="course", limit_us=150),
+        job(7, "bob", reservation="course"),
+        job(8, reservation="gone"),
+    )
+    assert started(plan.placements) == [1, 3]
+    assert {booking.job_id: booking.start_us - NOW for booking in plan.promises()} == {
+        2: 100,
+        4: 50,
+        5: 50,
+    }
+    assert {span.node for booking in plan.promises() if booking.job_id != 2 for span in booking.spans} == {
+        0,
+        1,
+    }
+    assert plan.why(6).kind in (WhyKind.RESERVATION, WhyKind.DEADLINE)
+    assert "not open to user bob" in plan.why(7).text
+    assert "does not exist" in plan.why(8).text
+
+
+def test_a_reservation_that_begins_soon_keeps_long_jobs_off_its_nodes_now() -> None:
+    window = Validity(from_us=NOW + 50, until_us=NOW + 250)
+    site = Site("easy", Reservation("upkeep", window, ("n0", "n1", "n2"), maintenance=True))
+    plan = site.plan(job(1), job(2, limit_us=50))
+    assert started(plan.placements) == [2]
+    assert plan.why(1).kind is WhyKind.RESERVATION
+    assert "upkeep" in plan.why(1).text
+
+
+def test_what_ends_on_a_node_that_is_out_leaves_a_pool_as_large_as_it_was() -> None:
+    pool = FreePool("eight", "cores", Amount(8))
+    site = Site("planned", pool)
+    site.ledger.hold(2, (4, 0), NOW + 50)
+    site.live[9, 1] = Running(9, ((2, (4, 0)),), NOW + 50)
+    site.plan()
+    site.ledger.set_usable(2, False)
+    assert site.plan(job(1)).placements == ()
+    del site.live[9, 1]
+    site.ledger.give_back(2, (4, 0), NOW + 50)
+    assert site.plan(job(1), at_us=NOW + 1).placements == ()
+    site.rule(pool, Limit("none", "user", "bob", "cores", Amount(1)))
+    assert site.plan(job(1), at_us=NOW + 2).placements == ()
+    site.ledger.set_usable(2, True)
+    assert started(site.plan(job(1), at_us=NOW + 3).placements) == [1]
