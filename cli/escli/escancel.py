@@ -7,7 +7,7 @@ import os
 from escli import changes, program
 from escli.door import open_door
 from escli.esqueue import chosen_user, job_refs, split_jobs
-from eslurm.compat.errors import OptionError, nearest, whole_number
+from eslurm.compat.errors import OptionError
 from eslurm.compat.states import LIVE_STATES, parse_states
 
 TYPE_CHECKING = False
@@ -71,13 +71,6 @@ def _signal(given: Words) -> int:
     """The number of the signal to send; 0 to end the jobs."""
     if not given.has("signal"):
         return 0
-    import signal
+    from eslurm.compat.signals import parse_signal
 
-    text = given.text("signal")
-    names = {entry.name.removeprefix("SIG"): int(entry) for entry in signal.Signals}
-    number = names.get(text.upper().removeprefix("SIG"), whole_number(text, 3))
-    if number not in names.values():
-        near = nearest(text.upper().removeprefix("SIG"), names)
-        way_out = f"did you mean {near}?" if near else "use e.g. -s USR1 or -s 10"
-        raise OptionError(given.spelling("signal"), text, "is not a signal", way_out)
-    return number
+    return parse_signal(given.text("signal"), given.spelling("signal"))

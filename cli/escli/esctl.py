@@ -12,10 +12,14 @@ from escli import (
     doctor,
     exits,
     log_export,
+    plan_table,
+    policies,
     program,
     satellites,
+    shares,
     show,
     tree_report,
+    why,
 )
 from escli.as_json import to_json
 from escli.door import Door, open_door
@@ -114,8 +118,22 @@ def _drain(door: Door, words: list[str], given: Words) -> int:
     return _nodes(door, words, given, "drain")
 
 
+def _suspend(door: Door, words: list[str], given: Words) -> int:
+    return _suspend_or_resume(door, words, given, "suspend")
+
+
 def _resume(door: Door, words: list[str], given: Words) -> int:
+    """Suspended jobs, or drained nodes: a job is a number."""
+    if words and all(word.lower().removeprefix("jobid=")[:1].isdecimal() for word in words):
+        return _suspend_or_resume(door, words, given, "resume")
     return _nodes(door, words, given, "resume")
+
+
+def _suspend_or_resume(door: Door, words: list[str], given: Words, action: str) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    request = pb.SuspendRequest(jobs=_jobs(words, action), resume=action == "resume")
+    return _change(door, "Suspend", request, given)
 
 
 def _down(door: Door, words: list[str], given: Words) -> int:
@@ -156,6 +174,7 @@ ACTIONS: Mapping[str, Action] = {
     "hold": _hold,
     "release": _release,
     "requeue": _requeue,
+    "suspend": _suspend,
     "drain": _drain,
     "resume": _resume,
     "down": _down,
@@ -164,6 +183,12 @@ ACTIONS: Mapping[str, Action] = {
     "broadcast": broadcasts.broadcast,
     "tree": tree_report.tree,
     "log": log_export.control,
+    "shares": shares.shares,
+    "priority": shares.priority,
     "doctor": doctor.check,
+    "why": why.why,
+    "plan": plan_table.plan,
+    **dict(policies.actions()),
+    "load": policies.load,
     "ping": _ping,
 }

@@ -91,7 +91,7 @@ def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, 
         Column("STATE"),
     ]
     if is_long:
-        columns += [Column("CORES(A/T)", right=True), Column("MEMORY", right=True)]
+        columns += [Column("CORES(A/T)", right=True), Column("MEMORY", right=True), Column("GRES")]
     columns.append(Column("NODELIST"))
     rows = []
     for partition in partitions:
@@ -121,20 +121,44 @@ def _capacity(group: Sequence[Any]) -> list[str]:
     used, total = sum(node.cores_used for node in group), sum(node.cores for node in group)
     smallest, largest = min(node.memory_mib for node in group), max(node.memory_mib for node in group)
     more = "+" if largest > smallest else ""
-    return [f"{used}/{total}", format_memory(smallest) + more]
+    kinds = {_offers(node) for node in group}
+    gres = kinds.pop() if len(kinds) == 1 else "various"
+    return [f"{used}/{total}", format_memory(smallest) + more, gres]
+
+
+def _offers(node: Any) -> str:
+    """What one node has besides cores and memory, as `--gres` writes it."""
+    return ",".join(f"{_kind(one)}:{one.total}" for one in node.resources) or "-"
+
+
+def _kind(resource: Any) -> str:
+    return f"{resource.name}:{resource.device_type}" if resource.device_type else str(resource.name)
+
+
+def _uses(node: Any) -> str:
+    """The same with how much of it is used: `gpu:a100:1/4`."""
+    return ",".join(f"{_kind(one)}:{one.used}/{one.total}" for one in node.resources) or "-"
 
 
 def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
     """One line for each node."""
     columns = [Column("NODE"), Column("PARTITION"), Column("STATE"), Column("CORES(A/T)", right=True)]
     if is_long:
-        columns += [Column("MEMORY(A/T)", right=True), Column("JOBS"), Column("SINCE"), Column("REASON")]
+        columns += [
+            Column("MEMORY(A/T)", right=True),
+            Column("GRES(A/T)"),
+            Column("FEATURES"),
+            Column("JOBS"),
+        ]
+        columns += [Column("SINCE"), Column("REASON")]
     rows = []
     for node in nodes:
         row = [node.name, ",".join(node.partitions), state_of(node), f"{node.cores_used}/{node.cores}"]
         if is_long:
             row += [
                 f"{format_memory(node.memory_used_mib)}/{format_memory(node.memory_mib)}",
+                _uses(node),
+                ",".join(node.features) or "-",
                 ",".join(map(str, node.jobs[:8])) + (",..." if len(node.jobs) > 8 else "") or "-",
                 format_moment(node.since_us, clock.local_offset_s),
                 escaped(node.reason) or "-",

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
+    from escli.door import Door
     from escli.options import Words
 
 COMMAND = "esqueue"
 _WATCH_MAX_S = 86_400.0
+_PLANNED_MAX = 10_000
+"""Planned jobs whose nodes are shown."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,11 +38,27 @@ def _queue(given: Words) -> int:
     shape = _shape(given)
     request = _request(given)
     with open_door(given, COMMAND) as door:
-        text = _render(door.call("Jobs", request), given, shape)
+        text = _render(_ask(door, request, given), given, shape)
         if pause_s:
-            _watch(lambda: _render(door.call("Jobs", request), given, shape), text, pause_s)
+            _watch(lambda: _render(_ask(door, request, given), given, shape), text, pause_s)
         sys.stdout.write(text)
         return exits.OK
+
+
+def _ask(door: Door, request: Any, given: Words) -> Any:
+    """The jobs; with `--start` as the plan has them, too."""
+    reply = door.call("Jobs", request)
+    if not given.has("start"):
+        return reply
+    from escli.plan_table import planned_nodes
+    from eslurm.v1 import controller_pb2 as pb
+
+    plan = door.call("Plan", pb.PlanRequest(partition=request.partition, limit=_PLANNED_MAX))
+    planned = planned_nodes(plan)
+    for info in reply.jobs:
+        if info.state == "PENDING" and info.job_id in planned:
+            info.planned_start_us, info.planned_nodes = planned[info.job_id]
+    return reply
 
 
 def _watch(look: Callable[[], str], text: str, pause_s: float) -> NoReturn:
@@ -100,6 +119,8 @@ def _request(given: Words) -> Any:
     request = pb.JobsRequest(
         user=chosen_user(given), partition=given.text("partition"), name=given.text("name")
     )
+    if given.has("start") and not given.has("states"):
+        request.states.extend(parse_states("PD", given.spelling("start")))
     if given.has("states"):
         request.states.extend(parse_states(given.text("states"), given.spelling("states")))
     if given.has("jobs"):

@@ -22,8 +22,7 @@ from eslurm.compat.script import SCRIPT_BYTES_MAX, check_script, read_directives
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
 COMMAND = "essubmit"
 _TIMEOUT_S = 60.0
@@ -54,9 +53,10 @@ def _submit(given: Words) -> int:
 
 
 def _send(door: Door, request: bytes, options: Words) -> int:
-    reply = decode(door.send(SUBMIT, request, _TIMEOUT_S, os.urandom(16)), SUBMIT_REPLY)
+    answer = door.send(SUBMIT, request, _TIMEOUT_S, os.urandom(16))
     if options.has("test-only"):
-        return _tell_test(reply, options)
+        return _tell_test(answer, options)
+    reply = decode(answer, SUBMIT_REPLY)
     if not reply["job_ids"]:
         raise CommandFailed(
             exits.FAILED, "the controller accepted the job but gave no id: is it of another version?"
@@ -182,15 +182,32 @@ def _tell(job_id: int, options: Words) -> None:
         program.say(f"Submitted batch job {job_id}")
 
 
-def _tell_test(reply: Mapping[str, Any], options: Words) -> int:
-    start_us = reply["test_start_us"]
+def _tell_test(answer: bytes, options: Words) -> int:
+    """Whether and when it would start, where, and what would keep it waiting."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    reply = pb.SubmitReply.FromString(answer)
     if options.has("json"):
         import json
 
-        program.say(json.dumps({"answer": reply["test_answer"], "start_us": start_us or None}))
-    else:
-        from eslurm.compat.moments import format_moment
+        from escli.as_json import fields_of
 
-        when = f" (planned start {format_moment(start_us, clock.local_offset_s)})" if start_us else ""
-        program.say(f"{COMMAND}: {reply['test_answer'] or 'the job could run'}{when}")
+        found = {
+            "answer": reply.test_answer,
+            "start_us": reply.test_start_us or None,
+            "nodes": reply.test_nodes,
+            "reasons": [fields_of(one) for one in reply.test_reasons],
+        }
+        program.say(json.dumps(found))
+        return exits.OK
+    from escli.why import reason_lines
+    from eslurm.compat.moments import format_moment
+
+    start_us = reply.test_start_us
+    when = f" (planned start {format_moment(start_us, clock.local_offset_s)})" if start_us else ""
+    where = f" on {reply.test_nodes}" if reply.test_nodes else ""
+    program.say(f"{COMMAND}: {reply.test_answer or 'the job could run'}{when}{where}")
+    blocking = [one for one in reply.test_reasons if not one.nodes_of]
+    for line in reason_lines(blocking, clock.now_us()):
+        program.say(line)
     return exits.OK

@@ -85,6 +85,8 @@ COMMANDS: dict[str, About] = {
             ("esctl show job 17", "all that is known of a job (also: node, partition, satellite, config)"),
             ("esctl update job 17 time=2:00:00 priority=10", "change a waiting job"),
             ("esctl hold 17; esctl release 17", "keep a job waiting; let it go"),
+            ("esctl update job 17 time=2:12:00", "a running job: 10 % more, or less"),
+            ("esctl suspend 17; esctl resume 17", "stop a running job where it is; let it go on"),
             ("esctl requeue 17", "end a job's run and let it wait again"),
             ("esctl drain cn[001-004] reason='new memory'", "no new jobs on these nodes"),
             ("esctl resume cn[001-004]", "back into service"),
@@ -96,11 +98,38 @@ COMMANDS: dict[str, About] = {
                 "the newest traced broadcast: who was slow, who adopted whom (also: list)",
             ),
             ("esctl tree report", "how well failing nodes are predicted, against random places"),
+            ("esctl account add physics shares=10", "an account (also: modify, delete, show)"),
+            ("esctl user add ada accounts=physics", "who may submit through it"),
+            ("esctl qos add urgent priority=1000", "a class of service"),
+            ("esctl limit add l user=ada duration=12h", "what somebody may use, and for how long"),
+            ("esctl pool add p items=10% access='cores<4'", "what is kept free, and for whom"),
+            ("esctl reservation add r nodes=4 end=noon", "nodes set aside"),
+            ("esctl defaults add site time=1:00:00", "what jobs get that do not say it"),
+            ("esctl load policies.toml", "all policies of a file, or none of them"),
+            ("esctl shares account=physics", "fair share: who is due what, has used what, and comes when"),
+            ("esctl priority 17 18", "how the priorities of waiting jobs came about (no job: all)"),
             ("esctl log export --since now-2hours", "what happened, as a file for `eslurm replay`"),
+            ("esctl why 17", "why a job does not run yet, as `eswhy 17`"),
+            (
+                "esctl plan until=now+1day",
+                "what runs, what starts next and where (--format chart: a picture)",
+            ),
             ("esctl doctor", "is anything wrong? 0: healthy, 1: warnings, 2: errors, 3: not reachable"),
             ("esctl ping", "is the controller there?"),
         ),
-        "What can be updated: name, partition, time, priority, begin, comment, nodes, arraylimit.",
+        "What can be updated: name, partition, time, priority, nice, begin, deadline, comment, nodes, arraylimit,\n"
+        "account, qos, reservation, constraint.",
+    ),
+    "eswhy": About(
+        "eswhy [OPTIONS] JOB ...",
+        "Say why a job does not run yet: everything that is in its way, who holds the nodes and until when, its planned\n"
+        "start, and what would let it start earlier.",
+        (
+            ("eswhy 17", "a job, or an array's waiting tasks"),
+            ("eswhy --no-alternatives 17 18_3", "two answers, without looking for earlier starts"),
+            ("eswhy --json 17", "for programs"),
+        ),
+        "Every start it offers was planned with all rules, beside everything that is booked.",
     ),
     "esrun": About(
         "esrun [OPTIONS] COMMAND [ARGUMENT ...]",
@@ -147,7 +176,7 @@ def option_names(row: Option) -> str:
     """`-n, --ntasks N`: how a row's option is written."""
     value = {
         FLAG: "",
-        OPTIONAL: "",
+        OPTIONAL: row.metavar,
     }.get(row.kind, f" {row.metavar}")
     return (f"-{row.short}, " if row.short else "") + f"--{row.long}{value}"
 

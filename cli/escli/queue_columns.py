@@ -75,6 +75,8 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "u": ("USER", lambda info, _: info.user),
     "U": ("UID", lambda info, _: str(info.uid)),
     "a": ("ACCOUNT", lambda info, _: info.account),
+    "q": ("QOS", lambda info, _: info.qos or "(null)"),
+    "v": ("RESERVATION", lambda info, _: info.reservation or "(null)"),
     "t": ("ST", lambda info, _: short_code(info.state)),
     "T": ("STATE", lambda info, _: info.state),
     "M": ("TIME", _elapsed),
@@ -87,17 +89,21 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "R": ("NODELIST(REASON)", _nodes_or_reason),
     "r": ("REASON", lambda info, _: _reason(info)),
     "Q": ("PRIORITY", lambda info, _: str(info.priority)),
+    "Y": ("SCHEDNODES", lambda info, _: info.planned_nodes or "(null)"),
     "S": ("START_TIME", lambda info, _: _moment(info.started_us or info.planned_start_us)),
     "V": ("SUBMIT_TIME", lambda info, _: _moment(info.submitted_us)),
     "e": ("END_TIME", lambda info, _: _moment(_end_us(info))),
     "E": ("DEPENDENCY", lambda info, _: info.dependencies or "(null)"),
+    "f": ("FEATURES", lambda info, _: info.constraint or "(null)"),
+    "b": ("GRES", lambda info, _: info.resources or "(null)"),
+    "y": ("NICE", lambda info, _: str(info.nice)),
     "k": ("COMMENT", lambda info, _: escaped(info.comment) or "(null)"),
     "Z": ("WORK_DIR", lambda info, _: escaped(info.work_dir)),
 }
-_RIGHT = frozenset("iAFKUMLlDCmQ")
+_RIGHT = frozenset("iAFKUMLlDCmQy")
 DEFAULT = "iPjutMDR"
 LONG = "iPjuTMlDCmR"
-START = "iPjutSDr"
+START = "iPjutSDYr"
 
 
 def _task_label(info: Any) -> str:
@@ -165,7 +171,7 @@ def fill(infos: Sequence[Any], cells: Sequence[Cell], now_us: int) -> list[list[
     return [[cell(info, now_us) for cell in cells] for info in infos]
 
 
-_STATE_ORDER = {"PENDING": 0, "LAUNCHING": 1, "RUNNING": 2, "COMPLETING": 3}
+_STATE_ORDER = {"PENDING": 0, "LAUNCHING": 1, "RUNNING": 2, "SUSPENDED": 3, "COMPLETING": 4}
 
 
 def sort_key(info: Any) -> tuple[int, int, int, int]:

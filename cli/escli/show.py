@@ -77,7 +77,13 @@ def job_block(info: Any, now_us: int) -> str:
     return _block(
         f"JobId={info.job_id} JobName={escaped(info.name)}"
         + (f" Label={job_label(info)}" if info.HasField("array_task") or info.array_tasks_left else ""),
-        {"UserId": f"{info.user}({info.uid})", "Account": info.account, "Priority": info.priority},
+        {
+            "UserId": f"{info.user}({info.uid})",
+            "Account": info.account,
+            "QOS": info.qos,
+            "Priority": info.priority,
+            "Nice": info.nice or None,
+        },
         {
             "JobState": info.state,
             "Reason": reason_name(info.reason) if info.reason else "None",
@@ -100,7 +106,9 @@ def job_block(info: Any, now_us: int) -> str:
         {
             "StartTime": _at(info.started_us or info.planned_start_us),
             "EndTime": _at(info.ended_us),
+            "Deadline": _at(info.deadline_us) if info.deadline_us else None,
         },
+        {"Reservation": info.reservation, "Features": info.constraint, "Gres": info.resources},
         {"Partition": info.partition, "NodeList": info.node_names or "(null)"},
         {
             "NumNodes": info.nodes,

@@ -37,7 +37,10 @@ def job_update(words: Sequence[str]) -> Any:
         setter = _SETTERS.get(key.lower())
         if setter is None:
             near = nearest(key.lower(), _SETTERS)
-            known = "name, partition, time, priority, begin, comment, nodes, arraylimit"
+            known = (
+                "name, partition, time, priority, nice, begin, deadline, comment, nodes, arraylimit, account, qos, "
+                "reservation, constraint"
+            )
             raise OptionError(
                 "update",
                 pair,
@@ -100,6 +103,23 @@ def _set_nodes(request: Any, value: str, key: str) -> None:
     request.nodes_min, request.nodes_max = parse_node_count(value, key)
 
 
+def _set_nice(request: Any, value: str, key: str) -> None:
+    below = value.startswith("-")
+    number = _number(value[1:] if below else value, key)
+    request.nice = -number if below else number
+
+
+def _set_deadline(request: Any, value: str, key: str) -> None:
+    request.deadline_us = parse_moment(value, clock.now_us(), clock.local_offset_s, key) if value else 0
+
+
+def _word(field: str) -> Setter:
+    def set_word(request: Any, value: str, key: str) -> None:
+        setattr(request, field, _text(value, key) if value else "")
+
+    return set_word
+
+
 def _set_array_limit(request: Any, value: str, key: str) -> None:
     request.array_limit = _number(value, key)
 
@@ -117,6 +137,14 @@ _SETTERS: Mapping[str, Setter] = {
     "eligibletime": _set_begin,
     "nodes": _set_nodes,
     "numnodes": _set_nodes,
+    "nice": _set_nice,
+    "deadline": _set_deadline,
+    "account": _word("account"),
+    "qos": _word("qos"),
+    "reservation": _word("reservation"),
+    "reservationname": _word("reservation"),
+    "constraint": _word("constraint"),
+    "features": _word("constraint"),
     "arraylimit": _set_array_limit,
     "arraytaskthrottle": _set_array_limit,
 }

@@ -14,7 +14,18 @@ if TYPE_CHECKING:
 
     Table: TypeAlias = Mapping[str, "tuple[int, str, Table | None]"]
 
-# Kinds: int and bool are varints; "?" after a kind means that presence counts, "*" that it is repeated.
+# Kinds: int, sint (zigzag) and bool are varints; "?" after a kind means that presence counts, "*" that it is repeated.
+RESOURCE_AMOUNT: Table = {
+    "name": (1, "text", None),
+    "items": (2, "int", None),
+}
+CHUNK: Table = {
+    "count": (1, "int", None),
+    "cores": (2, "int", None),
+    "memory_mib": (3, "int", None),
+    "resources": (4, "message*", RESOURCE_AMOUNT),
+    "constraint": (5, "text", None),
+}
 RESOURCE_REQUEST: Table = {
     "tasks": (1, "int", None),
     "cpus_per_task": (2, "int", None),
@@ -26,6 +37,12 @@ RESOURCE_REQUEST: Table = {
     "exclusive": (8, "bool", None),
     "include": (9, "text*", None),
     "exclude": (10, "text*", None),
+    "per_node": (11, "message*", RESOURCE_AMOUNT),
+    "per_task": (12, "message*", RESOURCE_AMOUNT),
+    "wide": (13, "message*", RESOURCE_AMOUNT),
+    "constraint": (14, "text", None),
+    "chunks": (15, "message*", CHUNK),
+    "place": (16, "text", None),
 }
 DEPENDENCY: Table = {
     "kind": (1, "text", None),
@@ -60,6 +77,15 @@ JOB_REQUEST: Table = {
     "account": (22, "text", None),
     "comment": (23, "text", None),
     "umask": (24, "int", None),
+    "qos": (25, "text", None),
+    "reservation": (26, "text", None),
+    "nice": (27, "sint", None),
+    "start_at_us": (28, "int", None),
+    "deadline_us": (29, "int", None),
+    "warn_signal": (30, "int", None),
+    "warn_before_s": (31, "int", None),
+    "warn_batch_only": (32, "bool", None),
+    "warn_script": (33, "text", None),
 }
 SUBMIT_REQUEST: Table = {
     "jobs": (1, "message*", JOB_REQUEST),
@@ -68,10 +94,9 @@ SUBMIT_REQUEST: Table = {
 SUBMIT_REPLY: Table = {
     "job_ids": (1, "int*", None),
     "revision": (2, "int", None),
-    "test_answer": (3, "text", None),
-    "test_start_us": (4, "int", None),
 }
 
+_NUMBERS = ("int", "sint", "bool")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIGN = 1 << 63
 _WRAP = 1 << 64
@@ -95,7 +120,9 @@ def encode(values: Mapping[str, Any], table: Table) -> bytes:
 
 
 def _put(out: bytearray, number: int, kind: str, value: Any, inner: Table | None) -> None:
-    if kind in ("int", "bool"):
+    if kind in _NUMBERS:
+        if kind == "sint":
+            value = value << 1 ^ value >> 63
         _put_varint(out, number << 3 | _VARINT)
         _put_varint(out, int(value) % _WRAP)
         return
@@ -138,14 +165,16 @@ def decode(data: bytes, table: Table) -> dict[str, Any]:
 def _zero(kind: str) -> Any:
     if kind.endswith("*"):
         return []
-    return {"int": 0, "bool": False, "text": "", "bytes": b""}.get(kind)
+    return {"int": 0, "sint": 0, "bool": False, "text": "", "bytes": b""}.get(kind)
 
 
 def _value(kind: str, wire_type: int, value: Any, inner: Table | None) -> Any:
-    if (wire_type == _VARINT) != (kind in ("int", "bool")):
+    if (wire_type == _VARINT) != (kind in _NUMBERS):
         raise WireError("a field has the wrong type")
     if kind == "int":
         return _signed(value)
+    if kind == "sint":
+        return value >> 1 ^ -(value & 1)
     if kind == "bool":
         return bool(value)
     if inner is not None:

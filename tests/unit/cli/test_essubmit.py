@@ -92,6 +92,76 @@ def test_every_option_reaches_the_request(script: Path, state_dir: Path) -> None
     assert job.begin_us > 4_000_000_000_000_000
 
 
+def resources(state_dir: Path, line: str) -> pb.ResourceRequest:
+    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+        return submit(door, *line.split(), "--wrap", "true").components[0]
+
+
+GPU1, GPU2 = pb.ResourceAmount(name="gpu", items=1), pb.ResourceAmount(name="gpu", items=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "--gres gpu:a100:2,fpga -C ib|old -L matlab:2",
+            pb.ResourceRequest(
+                per_node=[GPU2, pb.ResourceAmount(name="fpga", items=1)],
+                constraint="gpu:a100&(ib|old)",
+                wide=[pb.ResourceAmount(name="matlab", items=2)],
+            ),
+        ),
+        ("-G 4 -N 2", pb.ResourceRequest(tasks=2, nodes_min=2, nodes_max=2, per_node=[GPU2])),
+        ("-G v100:4 -n 2", pb.ResourceRequest(tasks=2, per_task=[GPU2], constraint="gpu:v100")),
+        ("--gpus 2", pb.ResourceRequest(per_task=[GPU2])),
+        ("--gpus-per-task 1 -n 3", pb.ResourceRequest(tasks=3, per_task=[GPU1])),
+        ("--gpus-per-node a100:1", pb.ResourceRequest(per_node=[GPU1], constraint="gpu:a100")),
+    ],
+)
+def test_devices_features_and_licences(
+    line: str, expected: pb.ResourceRequest, state_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected.tasks, expected.cpus_per_task = expected.tasks or 1, 1
+    assert resources(state_dir, line) == expected
+
+
+def test_chunks(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = resources(
+        state_dir, "--rset 2:ncpus=4:mem=1g:net=IB+gpus=2,sw=g03,place=scatter:excl -C ib -L matlab -x cn9"
+    )
+    assert found == pb.ResourceRequest(
+        tasks=3,
+        cpus_per_task=4,
+        exclusive=True,
+        exclude=["cn9"],
+        wide=[pb.ResourceAmount(name="matlab", items=1)],
+        constraint="sw=g03&ib",
+        chunks=[
+            pb.Chunk(count=2, cores=4, memory_mib=1024, constraint="net=IB"),
+            pb.Chunk(count=1, cores=1, resources=[GPU2]),
+        ],
+        place="scatter",
+    )
+
+
+def test_when_and_under_whose_rules(script: Path, state_dir: Path) -> None:
+    words = (
+        "-q urgent --reservation course --nice=-5 --start-at 2100-01-01 --deadline 2100-01-02 "
+        "--signal B:USR1@120 --warn-script save.sh run.sh"
+    )
+    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+        job = submit(door, *words.split())
+    assert (job.qos, job.reservation, job.nice) == ("urgent", "course", -5)
+    assert 0 < job.start_at_us < job.deadline_us
+    assert (job.warn_signal, job.warn_before_s, job.warn_batch_only) == (10, 120, True)
+    assert job.warn_script == f"{script.parent}/save.sh"
+
+
+def test_nice_without_a_number_is_a_hundred(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+        assert submit(door, "--nice", "--wrap", "true").nice == 100
+
+
 def test_wrapping_a_command(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeDoor(state_dir / "s", Submit=accepted) as door:
         job = submit(door, "--parsable", "--wrap", "echo $HOME")
@@ -147,7 +217,33 @@ BAD = [
     ("--exclusive=user --wrap true", "--exclusive: 'user' is a kind that is not supported"),
     ("--export 1A=2 --wrap true", "--export: '1A=2' names no variable"),
     ("--tiem 5 --wrap true", "--tiem: '--tiem' is not an option: did you mean --time?"),
-    ("--gres=gpu:1 --wrap true", "--gres: 'gpu:1' cannot be met"),
+    (
+        "--gres=gpu: --wrap true",
+        "--gres: 'gpu:' is not understood at 'gpu:' (column 1): write NAME[:TYPE][:N]",
+    ),
+    ("--gres=gpu:1 -G 2 --wrap true", "-G: '2' excludes --gres: give one of them"),
+    ("-G 2 --gpus-per-node 2 --wrap true", "-G: '2' excludes --gpus-per-node"),
+    ("-G 3 -N 2 --wrap true", "-G: '3' cannot be shared out evenly over 2 nodes: use --gpus-per-node"),
+    ("-G 4 -N 2-4 --wrap true", "-G: '4' cannot be shared out over a range of nodes"),
+    ("-G 3 -n 2 --wrap true", "-G: '3' cannot be shared out evenly over 2 tasks: use --gpus-per-task"),
+    ("-C [a|b] --wrap true", "-C: '[a|b]' asks for one feature on all nodes alike, which is not supported"),
+    ("-L a|b --wrap true", "-L: 'a|b' asks for one or another licence, which is not supported at 'a|b'"),
+    (
+        "--rset 2:ncpus=x --wrap true",
+        "--rset: '2:ncpus=x' is not understood in column 9: 'x' is not a number",
+    ),
+    ("--rset 2:ncpus=1 -n 2 --wrap true", "-n: '2' excludes --rset: say it in the chunks"),
+    ("--rset 2 -w cn1 -x cn1 --wrap true", "-x: 'cn1' is also in --nodelist"),
+    ("--nice=lots --wrap true", "--nice: 'lots' is not a number"),
+    ("--deadline 2001-01-01 --wrap true", "--deadline: '2001-01-01' has passed already"),
+    (
+        "--start-at 2100-01-02 --deadline 2100-01-01 --wrap true",
+        "--deadline: '2100-01-01' is not after --start-at: give a later one",
+    ),
+    ("--signal X@5 --wrap true", "--signal: 'X@5' is not understood at 'X' (column 1)"),
+    ("--warn-script= --wrap true", "--warn-script: '' is not a file name"),
+    ("--spread-job --wrap true", "--spread-job: '' cannot be met: this option is not supported: use -N"),
+    ("-m block --wrap true", "-m: 'block' cannot be met: this option is not supported"),
     ("--wrap true extra.sh", "--wrap: 'extra.sh' is a script beside it"),
     ("missing.sh", "script: 'missing.sh' does not exist: use an existing file, or --wrap"),
     ("empty.sh", "script: 'empty.sh' is empty"),

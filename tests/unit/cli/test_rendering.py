@@ -51,6 +51,14 @@ def job(job_id: int, state: str, **fields: Any) -> pb.JobInfo:
     return pb.JobInfo(job_id=job_id, state=state, **(values | fields))
 
 
+PLAN = pb.PlanReply(
+    policy="planned",
+    jobs=[
+        pb.PlannedJob(job_id=11, running=True, start_us=NOON_US - 754 * S, nodes="cn[0001-0002,0007]"),
+        pb.PlannedJob(job_id=12, start_us=NOON_US + 600 * S, nodes="cn0003", tasks=4),
+        pb.PlannedJob(job_id=12, start_us=NOON_US + 900 * S, nodes="cn0004", tasks=4),
+    ],
+)
 QUEUE = pb.JobsReply(
     jobs=[
         job(
@@ -111,7 +119,17 @@ def node(number: int, **fields: Any) -> pb.NodeInfo:
 NODES = pb.NodesReply(
     nodes=[
         node(1, cores_used=8, memory_used_mib=4096, jobs=[11]),
-        node(2, cores_used=3, memory_used_mib=1024, jobs=[11, 12]),
+        node(
+            2,
+            cores_used=3,
+            memory_used_mib=1024,
+            jobs=[11, 12],
+            features=["ib", "gpu:a100"],
+            resources=[
+                pb.ResourceUse(name="gpu", total=4, used=1, device_type="a100"),
+                pb.ResourceUse(name="vmem", total=20480),
+            ],
+        ),
         *[node(number) for number in range(3, 13)],
         node(13, flags=["DRAIN"], reason="new memory", cores_used=2),
         node(14, flags=["DRAIN"], reason="new memory", partitions=["main", "short"]),
@@ -189,6 +207,7 @@ def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]
     with FakeDoor(
         state_dir / "s",
         Jobs=lambda _: QUEUE,
+        Plan=lambda _: PLAN,
         Nodes=lambda _: NODES,
         Satellites=lambda _: SATELLITES,
         Accounting=lambda _: pb.AccountingReply(attempts=ATTEMPTS),
@@ -209,6 +228,7 @@ def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]
         Cancel=lambda _: pb.ChangeReply(count=1),
         Hold=lambda _: pb.ChangeReply(count=1),
         Requeue=lambda _: pb.ChangeReply(count=1),
+        Suspend=lambda _: pb.ChangeReply(count=1),
         UpdateJob=lambda _: pb.ChangeReply(count=1),
         UpdateNodes=lambda _: pb.ChangeReply(count=1),
         UpdateSatellites=lambda _: pb.ChangeReply(count=1),
@@ -220,7 +240,7 @@ def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]
 CASES = {
     "esqueue": (esqueue, ""),
     "esqueue-long": (esqueue, "--long"),
-    "esqueue-start": (esqueue, "--start -h"),
+    "esqueue-start": (esqueue, "--start"),
     "esqueue-array": (esqueue, "-r -o %i_%t"),
     "esqueue-slurm": (esqueue, "-o %.18i|%.9P|%.8j|%.8u|%.2t|%.10M|%.6D|%R"),
     "esqueue-all": (esqueue, "-o %i;%A;%F;%K;%a;%C;%m;%L;%l;%Q;%S;%V;%e;%E;%k;%Z;%N;%r;%U;100%%"),
@@ -348,6 +368,9 @@ REQUESTS: list[tuple[Any, str, str, Any]] = [
         "UpdateNodes",
         pb.UpdateNodesRequest(names=["cn1", "cn2"], action="drain", reason="dust"),
     ),
+    (esctl, "suspend 17 18_3", "Suspend", pb.SuspendRequest(jobs=[ref(17), ref(18, 3)])),
+    (esctl, "resume 17,18", "Suspend", pb.SuspendRequest(jobs=[ref(17), ref(18)], resume=True)),
+    (esctl, "resume JobId=17", "Suspend", pb.SuspendRequest(jobs=[ref(17)], resume=True)),
     (esctl, "resume cn1 cn4", "UpdateNodes", pb.UpdateNodesRequest(names=["cn1", "cn4"], action="resume")),
     (esctl, "down cn1", "UpdateNodes", pb.UpdateNodesRequest(names=["cn1"], action="lost")),
     (
@@ -376,7 +399,7 @@ def test_what_is_asked(
 
 
 BAD: list[tuple[Any, str, str]] = [
-    (esqueue, "-o %Y", "esqueue: -o: '%Y' has '%Y' which is no column"),
+    (esqueue, "-o %W", "esqueue: -o: '%W' has '%W' which is no column"),
     (esqueue, "-o %.5", "esqueue: -o: '%.5' has"),
     (esqueue, "-t napping", "esqueue: -t: 'napping' is not a job state"),
     (esqueue, "--watch x", "esqueue: --watch: 'x' is not a number of seconds"),

@@ -1,0 +1,369 @@
+"""`eslurm simulate`: the log of a real machine, replayed by the planner in virtual time.
+
+Only parsing and rendering; the run itself is `eslurm.simulate`. The result goes to standard output and is the same for
+the same input; what was odd in the log, and how far a run is, goes to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from escli import exits
+from escli.cluster.errors import ClusterError, unusable
+from eslurm.compat.durations import format_duration, parse_time_limit
+from eslurm.compat.errors import OptionError
+
+if TYPE_CHECKING:
+    from eslurm.simulate.loop import Result, Step
+    from eslurm.simulate.machine import Machine
+    from eslurm.simulate.metrics import Metrics
+    from eslurm.simulate.workload import Choices, Workload
+    from eslurm.swf import Header
+
+PROGRESS_S: Final = 0.5
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The command line, read."""
+
+    trace: Path
+    policies: tuple[str, ...]
+    config: Path | None
+    nodes: str
+    choices: Choices
+    gantt: Path | None
+    from_s: int | None
+    until_s: int | None
+    perfetto: Path | None
+    swf: Path | None
+    as_json: bool
+
+
+@click.command(short_help="The log of a real machine, replayed by the planner in virtual time.")
+@click.argument("trace", type=_FILE)
+@click.option(
+    "--policy",
+    "policies",
+    metavar="NAME",
+    multiple=True,
+    help="fcfs, easy, conservative, planned, or an installed one; may be repeated (default: the configuration's, or easy).",
+)
+@click.option(
+    "--config", metavar="FILE", type=_FILE, help="The machine: nodes and partitions of this eslurm.toml."
+)
+@click.option(
+    "--nodes",
+    metavar="NxCORES",
+    default="",
+    help="The machine: N equal nodes (default: the log's processors, one a node).",
+)
+@click.option(
+    "--estimates",
+    metavar="KIND",
+    default="user",
+    help="How long jobs are thought to run: user (as they asked), perfect, or a CSV file with columns job,estimate.",
+)
+@click.option(
+    "--kill-at-limit", is_flag=True, help="End jobs at the time they asked for, whatever the log says."
+)
+@click.option("--memory", is_flag=True, help="Jobs also need the memory of the log (with --config).")
+@click.option(
+    "--partition-from",
+    type=click.Choice(["queue", "partition"]),
+    help="Send each job to the partition that is called like its queue or partition in the log.",
+)
+@click.option("--jobs", "jobs_max", type=click.IntRange(1), metavar="N", help="Only the first N jobs.")
+@click.option(
+    "--gantt", metavar="FILE", type=_FILE, help="Draw the schedule (.svg or .png; needs matplotlib)."
+)
+@click.option(
+    "--from", "from_", metavar="TIME", help="With --gantt: begin so long after the first job (D-HH:MM)."
+)
+@click.option("--until", metavar="TIME", help="With --gantt: end so long after the first job.")
+@click.option(
+    "--trace", "perfetto", metavar="FILE", type=_FILE, help="Write events for ui.perfetto.dev (JSON)."
+)
+@click.option(
+    "--swf", metavar="FILE", type=_FILE, help="Write the schedule as a workload log (.swf or .swf.gz)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def simulate(
+    trace: Path,
+    policies: tuple[str, ...],
+    config: Path | None,
+    nodes: str,
+    estimates: str,
+    kill_at_limit: bool,
+    memory: bool,
+    partition_from: str | None,
+    jobs_max: int | None,
+    gantt: Path | None,
+    from_: str | None,
+    until: str | None,
+    perfetto: Path | None,
+    swf: Path | None,
+    as_json: bool,
+) -> int:
+    """Replay TRACE, a log in the Standard Workload Format (plain or gzip), with the cluster's own planner.
+
+    Each job arrives when it did, runs as long as it did, and starts when the policy says. One planning cycle runs at
+    each arrival and each end. The same command prints the same bytes.
+
+    \b
+    eslurm simulate KTH.swf.gz                                 EASY on the log's own machine
+    eslurm simulate KTH.swf.gz --policy fcfs --policy easy     one line each
+    eslurm simulate KTH.swf.gz --nodes 25x4 --estimates perfect
+    eslurm simulate KTH.swf.gz --jobs 500 --gantt kth.svg --trace kth.json
+    """
+    from eslurm.simulate.workload import Choices
+
+    asked = Asked(
+        trace=trace,
+        policies=policies,
+        config=config,
+        nodes=nodes,
+        choices=Choices(
+            estimates=_estimates(estimates),
+            kill_at_limit=kill_at_limit,
+            memory=memory,
+            partition_from=partition_from or "",
+            jobs_max=jobs_max or 0,
+        ),
+        gantt=gantt,
+        from_s=_length("--from", from_),
+        until_s=_length("--until", until),
+        perfetto=perfetto,
+        swf=swf,
+        as_json=as_json,
+    )
+    return _run(asked)
+
+
+def _run(asked: Asked) -> int:
+    from eslurm.simulate import metrics
+    from eslurm.simulate.loop import Broken, replay
+
+    machine, policies = _machine_and_policies(asked)
+    _check_outputs(asked, policies)
+    machine, workload, header = _workload(asked, machine)
+    _tell(workload.notes)
+    measured = []
+    for policy in policies:
+        with _Progress(policy) as progress:
+            try:
+                result = replay(workload, machine, policy, progress.find())
+            except Broken as error:
+                raise ClusterError(f"{asked.trace}: policy {policy}: {error}") from None
+        measured.append(metrics.measure(result))
+        _write(asked, result, header)
+    sys.stdout.write(_as_json(asked, machine, workload, measured) if asked.as_json else _as_table(measured))
+    return exits.OK
+
+
+def _machine_and_policies(asked: Asked) -> tuple[Machine | None, tuple[str, ...]]:
+    """The machine that was asked for (None: the log's own), and the policies that exist."""
+    from eslurm.config import ConfigError, cluster_config, read_config
+    from eslurm.config_policies import PolicyError, load_policy
+    from eslurm.simulate.machine import MachineError, from_config, from_shape
+
+    machine, default = None, "easy"
+    if asked.config is not None and asked.nodes:
+        raise unusable("--nodes: cannot go with --config: say once what the machine is")
+    if asked.config is None and asked.choices.memory:
+        raise unusable("--memory: goes with --config FILE: without it the nodes have no memory")
+    try:
+        if asked.config is not None:
+            config = cluster_config(read_config(asked.config), str(asked.config))
+            machine, default = from_config(config), config.policy
+        elif asked.nodes:
+            machine = from_shape(asked.nodes)
+    except (ConfigError, MachineError) as error:
+        raise unusable(str(error)) from None
+    policies = tuple(dict.fromkeys(asked.policies)) or (default,)
+    for policy in policies:
+        try:
+            load_policy(policy)
+        except PolicyError as error:
+            raise unusable(f"--policy: {error}") from None
+    return machine, policies
+
+
+def _workload(asked: Asked, machine: Machine | None) -> tuple[Machine, Workload, Header]:
+    from eslurm.simulate.machine import MachineError, from_header
+    from eslurm.simulate.workload import WorkloadError, build
+    from eslurm.swf import SwfError, SwfFile
+
+    try:
+        with SwfFile(asked.trace) as log:
+            if machine is None:
+                machine = from_header(log.header)
+            return machine, build(log, log.header, machine, asked.choices), log.header
+    except OSError as error:
+        raise unusable(f"{asked.trace}: cannot be read: {error.strerror or error}") from None
+    except SwfError as error:
+        raise unusable(str(error)) from None
+    except (MachineError, WorkloadError) as error:
+        raise unusable(f"{asked.trace}: {error}") from None
+
+
+def _estimates(text: str) -> str | dict[int, int]:
+    from eslurm.simulate.workload import WorkloadError, read_estimates
+
+    if text in ("user", "perfect"):
+        return text
+    if not text.endswith(".csv"):
+        raise unusable(
+            f"--estimates: '{text}' is unknown: use user, perfect or a FILE.csv with columns job,estimate"
+        )
+    try:
+        return read_estimates(Path(text))
+    except OSError as error:
+        raise unusable(f"--estimates: {text}: cannot be read: {error.strerror}") from None
+    except WorkloadError as error:
+        raise unusable(str(error)) from None
+
+
+def _length(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_time_limit(text, option)
+    except OptionError as error:
+        raise unusable(str(error)) from None
+
+
+def _check_outputs(asked: Asked, policies: Sequence[str]) -> None:
+    """Finds out before a run of minutes whether its result could be written."""
+    outputs = {"--gantt": asked.gantt, "--trace": asked.perfetto, "--swf": asked.swf}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if len(policies) > 1:
+            raise unusable(f"{option}: shows one run: give one --policy, not {len(policies)}")
+        if not path.resolve().parent.is_dir():
+            raise unusable(f"{option}: {path}: there is no directory {path.resolve().parent}: make it first")
+    if asked.gantt is None:
+        if asked.from_s is not None or asked.until_s is not None:
+            raise unusable("--from, --until: go with --gantt FILE")
+        return
+    from eslurm.simulate import gantt
+
+    if asked.gantt.suffix not in gantt.FORMATS:
+        raise unusable(f"--gantt: {asked.gantt}: is no picture: name it FILE{' or FILE'.join(gantt.FORMATS)}")
+    if not gantt.available():
+        raise unusable("--gantt: matplotlib is not installed: pip install 'eslurm[pictures]'")
+    if asked.until_s is not None and asked.until_s <= (asked.from_s or 0):
+        raise unusable("--until: must lie after --from")
+
+
+def _write(asked: Asked, result: Result, header: Header) -> None:
+    from eslurm.simulate import gantt, outcome, perfetto
+
+    work: list[tuple[Path | None, Callable[[Path], None]]] = [
+        (asked.swf, lambda path: outcome.write_outcome(path, result, header)),
+        (asked.perfetto, lambda path: perfetto.write_trace(path, result)),
+        (
+            asked.gantt,
+            lambda path: gantt.draw(path, result, gantt.window_of(result, asked.from_s, asked.until_s)),
+        ),
+    ]
+    for path, write in work:
+        if path is not None:
+            try:
+                write(path)
+            except OSError as error:
+                raise ClusterError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _tell(notes: Sequence[str]) -> None:
+    for note in notes:
+        sys.stderr.write(f"eslurm: {note}\n")
+
+
+# ---- the result ----
+
+
+def _as_table(measured: Sequence[Metrics]) -> str:
+    from escli.tables import Column, render
+
+    heads = (
+        "JOBS",
+        "UTILISATION",
+        "WAIT",
+        "SLOWDOWN",
+        "P95_WAIT",
+        "LONGEST",
+        "WORK_WAIT",
+        "LOST",
+        "MAKESPAN",
+    )
+    columns = [Column("POLICY"), *(Column(head, right=True) for head in heads)]
+    rows = [
+        [
+            one.policy,
+            str(one.jobs),
+            f"{one.utilisation:.2%}",
+            *(format_duration(round(one.wait_mean_s)), f"{one.slowdown_mean:.2f}"),
+            *(
+                format_duration(round(wait_s))
+                for wait_s in (one.wait_p95_s, one.wait_max_s, one.wait_weighted_s)
+            ),
+            f"{one.loss_of_capacity:.2%}",
+            format_duration(round(one.makespan_s)),
+        ]
+        for one in measured
+    ]
+    return render(columns, rows, gap="  ")
+
+
+def _as_json(asked: Asked, machine: Machine, workload: Workload, measured: Sequence[Metrics]) -> str:
+    estimates = asked.choices.estimates
+    found: dict[str, Any] = {
+        "trace": asked.trace.name,
+        "nodes": machine.topology.size,
+        "processors": machine.processors,
+        "jobs": len(workload.jobs),
+        "estimates": estimates if isinstance(estimates, str) else "file",
+        "notes": workload.notes,
+        "results": measured,
+    }
+    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
+
+
+class _Progress:
+    """A line on a terminal that is written over and goes away at the end."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._next = 0.0
+        self._width = 0
+
+    def find(self) -> Callable[[Step], None] | None:
+        """What to call on the way; None when nobody watches."""
+        return self._show if sys.stderr.isatty() else None
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+
+    def _show(self, step: Step) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + PROGRESS_S
+        text = f"{self._policy}: {step.done:,} of {step.jobs:,} jobs started, {step.waiting:,} wait"
+        sys.stderr.write("\r" + text.ljust(self._width))
+        sys.stderr.flush()
+        self._width = len(text)

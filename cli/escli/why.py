@@ -1,0 +1,162 @@
+"""What `eswhy` and `esctl why` show of a job: what is in its way, its start, its nodes one by one, and alternatives."""
+
+from __future__ import annotations
+
+from escli import clock, exits, program
+from escli.queue_columns import job_label
+from escli.tables import Column, render
+from eslurm.compat.errors import OptionError, escaped
+from eslurm.compat.moments import DAY_S, format_moment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from escli.door import Door
+    from escli.options import Words
+
+_TIMEOUT_S = 60.0
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def why(door: Door, words: Sequence[str], given: Words) -> int:
+    """`esctl why JOB ...`: each job's answer, one after another."""
+    from escli.esqueue import job_refs, split_jobs
+    from eslurm.v1 import controller_pb2 as pb
+
+    parts = [part for word in words for part in split_jobs(word.lower().removeprefix("jobid="))]
+    if not parts:
+        raise OptionError("why", "", "needs a job", "use e.g. esctl why 17")
+    texts = []
+    for ref in job_refs(parts, "why"):
+        request = pb.WhyRequest(job=ref, no_alternatives=given.has("no-alternatives"))
+        texts.append(_shown(door.call("Why", request, _TIMEOUT_S), given))
+    program.say("\n".join(texts) if given.has("json") else "\n\n".join(texts))
+    return exits.OK
+
+
+def _shown(reply: Any, given: Words) -> str:
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        return to_json(reply)
+    return answer(reply)
+
+
+def answer(reply: Any) -> str:
+    """The whole answer as lines."""
+    job, now_us = reply.job, reply.now_us
+    head = f"Job {job_label(job)} ({escaped(job.name)}, user {job.user}) in partition {job.partition}"
+    if job.state != "PENDING":
+        return f"{head} does not wait: it is {job.state}"
+    lines = [f"{head} waits since {_moment(job.submitted_us)}", *_order(reply), *_start(reply)]
+    blocking = [one for one in reply.reasons if not one.nodes_of]
+    filters = [one for one in reply.reasons if one.nodes_of]
+    lines += ["", "In its way:", *reason_lines(blocking, now_us)]
+    if filters:
+        of = filters[0].nodes_of
+        left = of - sum(one.nodes_failing for one in filters)
+        lines += [
+            "",
+            f"Of the {_count(of, 'node')} of partition {job.partition}:",
+            *_filters(filters, now_us),
+        ]
+        lines.append(f"  {left:>5}  {'is' if left == 1 else 'are'} left for it now")
+    if reply.alternatives:
+        lines += ["", "It would start earlier:", *_alternatives(reply.alternatives, now_us)]
+    return "\n".join(lines)
+
+
+def _order(reply: Any) -> list[str]:
+    ahead = f"{_count(reply.ahead, 'job')} {'is' if reply.ahead == 1 else 'are'} ahead of it"
+    return [
+        f"Priority {reply.factors or reply.priority}; {ahead if reply.ahead else 'no job is ahead of it'}"
+    ]
+
+
+def _start(reply: Any) -> list[str]:
+    if not reply.planned_start_us:
+        return ["No start can be foretold"]
+    # What is booked for it is told with the job itself.
+    word = "Planned start" if reply.job.planned_start_us else "Estimated start"
+    where = f" on {reply.planned_nodes}" if reply.planned_nodes else ""
+    return [f"{word}: {when(reply.planned_start_us, reply.now_us)}{where}"]
+
+
+def reason_lines(reasons: Iterable[Any], now_us: int) -> list[str]:
+    """Reasons without numbers of nodes, and who is behind them."""
+    lines = []
+    for one in reasons:
+        lines.append(f"  {one.kind}: {escaped(one.text)}{_until(one.until_us, now_us)}")
+        lines += [f"    {line}" for line in _holders(one.holders, now_us)]
+    return lines
+
+
+def _filters(filters: Iterable[Any], now_us: int) -> list[str]:
+    lines = []
+    for one in filters:
+        lines.append(f"  {one.nodes_failing:>5}  {escaped(one.text)}")
+        # When the first of them comes free stands with who holds it.
+        lines += [f"           {line}" for line in _holders(one.holders, now_us)]
+    return lines
+
+
+def _holders(holders: Iterable[Any], now_us: int) -> list[str]:
+    lines = []
+    for one in holders:
+        nodes = f" on {_count(one.nodes, 'node')}" if one.nodes else ""
+        word = "from" if one.what.endswith(", planned") else "until"
+        lines.append(f"{escaped(one.what)}{nodes}{_until(one.until_us, now_us, word)}")
+    return lines
+
+
+def _until(at_us: int, now_us: int, word: str = "until") -> str:
+    return f", {word} {when(at_us, now_us)}" if at_us else ""
+
+
+def _alternatives(found: Sequence[Any], now_us: int) -> list[str]:
+    columns = [Column(""), Column(""), Column("")]
+    rows = [
+        [
+            f"  {escaped(one.text)}{f' ({one.option})' if one.option != one.text else ''}:",
+            "now" if one.start_us <= now_us else when(one.start_us, now_us),
+            f"on {_count(one.nodes, 'node')}",
+        ]
+        for one in found
+    ]
+    return render(columns, rows, header=False).splitlines()
+
+
+def when(at_us: int, now_us: int) -> str:
+    """`14:10:00 today (in 3 h)`, `08:00:00 tomorrow (in 18 h)`, `2026-03-01T08:00:00 (in 12 d)`."""
+    text = format_moment(at_us, clock.local_offset_s)
+    days = _day(at_us) - _day(now_us)
+    if 0 <= days <= 1:
+        text = f"{text.partition('T')[2]} {('today', 'tomorrow')[days]}"
+    if at_us <= now_us:
+        return f"{text} (now)"
+    return f"{text} (in {length(-(-(at_us - now_us) // 1_000_000))})"
+
+
+def length(seconds: int) -> str:
+    """`2 h 10 min`: the two largest units."""
+    words = []
+    for size, unit in _UNITS:
+        count, seconds = divmod(seconds, size)
+        if count:
+            words.append(f"{count} {unit}")
+    return " ".join(words[:2]) or "0 s"
+
+
+def _day(at_us: int) -> int:
+    utc_s = at_us // 1_000_000
+    return (utc_s + clock.local_offset_s(utc_s)) // DAY_S
+
+
+def _moment(at_us: int) -> str:
+    return format_moment(at_us, clock.local_offset_s)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
