@@ -29,6 +29,7 @@ from escli.cluster.status import describe, look
 from escli.cluster.stop import Stopped, stop_all
 from escli.cluster.supervise import Watch
 from escli.cluster.up import TIMEOUT_S, Running, bring_up
+from escli.simulate import simulate
 from eslurm import __version__
 
 COMMAND = "eslurm"
@@ -470,6 +471,9 @@ def replay(
         return replays.run(file, wanted, say)
     except replays.CannotReplay as error:
         raise ClusterError(error.text, error.code) from None
+
+
+commands.add_command(simulate)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,249 @@
+"""From a log to the jobs that are replayed: what each asks for, how long it runs, how long it was thought to run.
+
+What cannot be replayed is counted by reason and told, never dropped in silence. Invariant: jobs come in the order of
+their submission (ties as in the log) and are numbered 1, 2, ... in it; those are the ids the planner sees.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from eslurm.compat.errors import quoted
+from eslurm.core.cluster import SECOND_US
+from eslurm.core.job.request import Request
+from eslurm.core.plan.feasible import empty_ledger, feasible_ever
+from eslurm.core.plan.queue import Pending
+from eslurm.simulate.machine import Machine
+from eslurm.swf import Header, Record
+
+KIB_PER_MIB: Final = 1024
+
+
+class WorkloadError(Exception):
+    """The log, or a file beside it, cannot be replayed; the text is one line."""
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """One job: as the planner sees it, and how it really goes."""
+
+    pending: Pending
+    record: Record
+    submit_us: int
+    run_us: int
+    processors: int
+
+    @property
+    def name(self) -> str:
+        """As the log calls it."""
+        return str(self.record.job_id)
+
+
+class Choices(msgspec.Struct, frozen=True):
+    """How a log is read. `estimates`: user, perfect, or seconds by the log's job number."""
+
+    estimates: str | Mapping[int, int] = "user"
+    kill_at_limit: bool = False
+    memory: bool = False
+    partition_from: str = ""
+    """The field, queue or partition, that names a job's partition; empty: all go to the machine's default."""
+    jobs_max: int = 0
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """Jobs in the order of their submission, and what was found on the way, as sentences."""
+
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def keeps_estimates(self) -> bool:
+        """Whether no job runs longer than it was thought to."""
+        return all(job.run_us <= job.pending.time_limit_us for job in self.jobs)
+
+
+def read_estimates(path: Path) -> dict[int, int]:
+    """Seconds by job from a table with columns `job` and `estimate`. Raises `WorkloadError`, and `OSError`."""
+    found: dict[int, int] = {}
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        rows = csv.DictReader(file)
+        try:
+            if not {"job", "estimate"} <= set(rows.fieldnames or ()):
+                raise WorkloadError(f"--estimates: {path}: line 1: has no columns job and estimate")
+            for row in rows:
+                job, seconds = _whole(row["job"]), _seconds(row["estimate"])
+                if job is None or seconds is None:
+                    bad = row["job"] if job is None else row["estimate"]
+                    raise WorkloadError(
+                        f"--estimates: {path}: line {rows.line_num}: {quoted(bad or '')} is no "
+                        + ("job number" if job is None else "time in seconds above 0")
+                    )
+                found[job] = seconds
+        except csv.Error as error:
+            raise WorkloadError(f"--estimates: {path}: line {rows.line_num}: {error}") from None
+    return found
+
+
+def build(records: Iterable[Record], header: Header, machine: Machine, choices: Choices) -> Workload:
+    """Reads the whole log. Raises `WorkloadError` when no job is left, and what `records` raises."""
+    builder = _Builder(header, machine, choices)
+    kept: list[tuple[int, int, _Draft]] = []
+    last_s: int | None = None
+    unsorted = 0
+    for record in records:
+        if choices.jobs_max and len(kept) >= choices.jobs_max:
+            break
+        draft = builder.draft(record)
+        if draft is None:
+            continue
+        unsorted += last_s is not None and record.submit_s < last_s
+        last_s = record.submit_s
+        kept.append((record.submit_s, len(kept), draft))
+    if not kept:
+        raise WorkloadError("; ".join(["the log has no job that can be replayed", *builder.notes()]))
+    kept.sort(key=lambda one: one[:2])
+    if unsorted:
+        builder.count("submitted before the job above them: put in order of submission", unsorted)
+    begins_us = (header.find_number("UnixStartTime") or 0) * SECOND_US
+    begins_us = max(begins_us, -kept[0][0] * SECOND_US, 0)
+    jobs = tuple(builder.job(number, draft, begins_us) for number, (_, _, draft) in enumerate(kept, start=1))
+    return Workload(jobs, builder.notes())
+
+
+class _Draft(msgspec.Struct, frozen=True, gc=False):
+    record: Record
+    request: Request
+    partition: str
+    run_s: int
+    estimate_s: int
+
+
+class _Builder:
+    """Reads one record after the other and counts what is unusual."""
+
+    def __init__(self, header: Header, machine: Machine, choices: Choices) -> None:
+        self._machine = machine
+        self._choices = choices
+        self._counts: dict[str, int] = {}
+        field = choices.partition_from
+        self._names = header.names_of(field.capitalize()) if field else {}
+        self._requests: dict[tuple[int, int], Request] = {}
+        self._empty = empty_ledger(machine.topology)
+        self._fitting: dict[tuple[str, Request], bool] = {}
+
+    def count(self, what: str, times: int = 1) -> None:
+        self._counts[what] = self._counts.get(what, 0) + times
+
+    def notes(self) -> tuple[str, ...]:
+        """In the order in which they first came up."""
+        return tuple(
+            f"{times} {'job' if times == 1 else 'jobs'} {what}" for what, times in self._counts.items()
+        )
+
+    def draft(self, record: Record) -> _Draft | None:
+        """What the record asks for; None when it cannot be replayed."""
+        if record.run_s <= 0:
+            self.count("without a run time (never started, or not known): left out")
+            return None
+        processors = record.requested if record.requested > 0 else record.allocated
+        if processors <= 0:
+            self.count("without a number of processors: left out")
+            return None
+        partition = self._partition(record)
+        if processors > self._machine.largest.get(partition, 0):
+            self.count("for more processors than the machine has: left out")
+            return None
+        request = self._request(processors, self._memory_mib(record))
+        if not self._fits(request, partition):
+            self.count("that no nodes of the machine can hold: left out")
+            return None
+        run_s = record.run_s
+        if record.requested_s <= 0:
+            self.count("without a requested time: taken to have asked for what they ran")
+        requested_s = record.requested_s if record.requested_s > 0 else run_s
+        if run_s > requested_s:
+            if self._choices.kill_at_limit:
+                self.count("ran longer than they asked for: ended at their limit")
+                run_s = requested_s
+            else:
+                self.count("ran longer than they asked for: run on as in the log")
+        return _Draft(
+            record,
+            request,
+            partition,
+            run_s,
+            self._estimate(record, run_s, requested_s),
+        )
+
+    def job(self, number: int, draft: _Draft, begins_us: int) -> Job:
+        """With the number and the instants it has in virtual time."""
+        submit_us = begins_us + draft.record.submit_s * SECOND_US
+        pending = Pending(
+            job_id=number,
+            request=draft.request,
+            partition=draft.partition,
+            time_limit_us=draft.estimate_s * SECOND_US,
+            submitted_us=submit_us,
+        )
+        return Job(pending, draft.record, submit_us, draft.run_s * SECOND_US, draft.request.tasks)
+
+    def _estimate(self, record: Record, run_s: int, requested_s: int) -> int:
+        estimates = self._choices.estimates
+        if estimates == "perfect":
+            return run_s
+        if isinstance(estimates, str):
+            return requested_s
+        estimate_s = estimates.get(record.job_id)
+        if estimate_s is None:
+            self.count("without an estimate: planned with the time they asked for")
+            return requested_s
+        return estimate_s
+
+    def _memory_mib(self, record: Record) -> int:
+        if not self._choices.memory:
+            return 0
+        known = record.requested_kib if record.requested_kib > 0 else record.used_kib
+        return math.ceil(known / KIB_PER_MIB) if known > 0 else 0
+
+    def _request(self, processors: int, memory_mib: int) -> Request:
+        key = (processors, memory_mib)
+        found = self._requests.get(key)
+        if found is None:
+            found = self._requests[key] = Request(tasks=processors, memory_per_cpu_mib=memory_mib)
+        return found
+
+    def _fits(self, request: Request, partition: str) -> bool:
+        key = (partition, request)
+        found = self._fitting.get(key)
+        if found is None:
+            refused = feasible_ever(request, self._machine.partitions[partition], self._empty)
+            found = self._fitting[key] = refused is None
+        return found
+
+    def _partition(self, record: Record) -> str:
+        machine, field = self._machine, self._choices.partition_from
+        if not field:
+            return machine.partition
+        number = record.queue if field == "queue" else record.partition
+        for name in (self._names.get(number, ""), str(number)):
+            if name in machine.partitions:
+                return name
+        self.count(f"with a {field} that is no partition of the machine: sent to {machine.partition}")
+        return machine.partition
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _seconds(text: str | None) -> int | None:
+    try:
+        seconds = math.ceil(float(text or ""))
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 < seconds < 10**11 else None

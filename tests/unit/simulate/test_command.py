@@ -1,0 +1,128 @@
+"""`eslurm simulate`: its table, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from escli import exits
+from escli.cluster.main import main
+from eslurm.simulate import gantt
+from tests.support.golden import Golden
+from tests.unit.simulate.kit import SYNTHETIC, line, log_of
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = exits.OK) -> tuple[str, str]:
+    assert main(["simulate", *words]) == code
+    return capsys.readouterr()
+
+
+def test_the_table(capsys: pytest.CaptureFixture[str], golden: Golden) -> None:
+    out, err = said(capsys, str(SYNTHETIC), "--policy", "fcfs", "--policy", "easy")
+    golden("simulate/table.txt", out)
+    assert err.count("ran longer than they asked for: run on as in the log") == 1
+    assert said(capsys, str(SYNTHETIC), "--policy", "fcfs", "--policy", "easy")[0] == out
+
+
+def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(said(capsys, str(SYNTHETIC), "--json", "--jobs", "50")[0])
+    assert found["jobs"] == 50 and found["processors"] == 64 and found["estimates"] == "user"
+    (result,) = found["results"]
+    assert result["policy"] == "easy" and 0 < result["utilisation"] < 1
+
+
+@pytest.mark.usefixtures("pictures")
+def test_all_files_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = {
+        option: tmp_path / f"run{end}"
+        for option, end in (("--swf", ".swf"), ("--trace", ".json"), ("--gantt", ".svg"))
+    }
+    words = [word for option, path in files.items() for word in (option, str(path))]
+    said(capsys, str(SYNTHETIC), "--jobs", "40", *words, "--from", "0", "--until", "2:00:00")
+    assert all(path.stat().st_size > 500 for path in files.values())
+
+
+def test_the_machine_of_a_configuration(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "eslurm.toml"
+    config.write_text(
+        '[cluster]\nname = "lab"\n[[nodes]]\nnames = "n[1-2]"\ncores = 8\nmemory_mib = 100\n'
+        '[[partition]]\nname = "all"\n[policy]\nscheduler = "fcfs"\n',
+        encoding="utf-8",
+    )
+    out, err = said(capsys, str(SYNTHETIC), "--config", str(config), "--json")
+    assert json.loads(out)["processors"] == 16
+    assert json.loads(out)["results"][0]["policy"] == "fcfs"
+    assert "for more processors than the machine has: left out" in err
+
+
+def test_estimates_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = log_of(tmp_path / "log.swf", [line(1, 0, 100, 4, 100), line(2, 1, 50, 4, 50)])
+    csv = tmp_path / "estimates.csv"
+    csv.write_text("job,estimate\n1,10\n", encoding="utf-8")
+    out, err = said(capsys, str(log), "--estimates", str(csv), "--json")
+    assert json.loads(out)["estimates"] == "file"
+    assert "1 job without an estimate" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--policy", "none"], "--policy: 'none' is unknown: use fcfs, easy, conservative, planned"),
+        (["--nodes", "many"], "--nodes: 'many' is not a number of nodes and the cores of each"),
+        (["--nodes", "4x4", "--config", "x.toml"], "--nodes: cannot go with --config"),
+        (["--memory"], "--memory: goes with --config FILE"),
+        (["--config", "/nowhere/x.toml"], "/nowhere/x.toml: cannot be read"),
+        (["--estimates", "guess"], "--estimates: 'guess' is unknown: use user, perfect or a FILE.csv"),
+        (["--estimates", "/nowhere/x.csv"], "--estimates: /nowhere/x.csv: cannot be read: No such file"),
+        (["--gantt", "x.pdf"], "--gantt: x.pdf: is no picture: name it FILE.svg or FILE.png"),
+        (["--swf", "/nowhere/x.swf"], "--swf: /nowhere/x.swf: there is no directory /nowhere: make it first"),
+        (
+            ["--policy", "fcfs", "--policy", "easy", "--swf", "x.swf"],
+            "--swf: shows one run: give one --policy",
+        ),
+        (["--from", "1:00"], "--from, --until: go with --gantt FILE"),
+        (["--gantt", "x.svg", "--from", "2:00", "--until", "1:00"], "--until: must lie after --from"),
+        (["--gantt", "x.svg", "--from", "soon"], "--from: 'soon' is not a time"),
+        (["--jobs", "0"], "Invalid value for '--jobs'"),
+    ],
+)
+def test_a_wrong_command_line_says_what_to_write(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert told in said(capsys, str(SYNTHETIC), *words, code=exits.USAGE)[1]
+
+
+def test_a_wrong_log_is_named_with_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = log_of(tmp_path / "log.swf", ["1 2 three"])
+    _, err = said(capsys, str(log), code=exits.USAGE)
+    assert err.startswith(f"eslurm: {log}: line 2, column 5: 'three' is not a number (wait_s)")
+    empty = tmp_path / "empty.swf"
+    empty.write_text("", encoding="utf-8")
+    assert "neither MaxProcs nor MaxNodes" in said(capsys, str(empty), code=exits.USAGE)[1]
+    assert "no job that can be replayed" in said(capsys, str(empty), "--nodes", "4x1", code=exits.USAGE)[1]
+    assert "cannot be read: No such file" in said(capsys, str(tmp_path / "none"), code=exits.USAGE)[1]
+    assert "is a directory" in said(capsys, str(tmp_path), code=exits.USAGE)[1]
+
+
+def test_without_matplotlib_the_extra_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gantt, "available", lambda: False)
+    _, err = said(capsys, str(SYNTHETIC), "--gantt", "x.svg", code=exits.USAGE)
+    assert "--gantt: matplotlib is not installed: pip install 'eslurm[pictures]'" in err
+
+
+def test_a_file_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = said(capsys, str(SYNTHETIC), "--jobs", "5", "--swf", "/dev/full", code=exits.FAILED)
+    assert "/dev/full: cannot be written: No space left on device" in err
+
+
+def test_a_terminal_sees_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("escli.simulate.PROGRESS_S", 0.0)
+    _, err = said(capsys, str(SYNTHETIC))
+    assert "\reasy: " in err and "of 300 jobs started" in err
