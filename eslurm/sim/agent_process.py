@@ -23,9 +23,9 @@ from eslurm.core.job.model import StepEnd
 from eslurm.core.tree import messages as tree
 from eslurm.core.tree.relay import Relay
 from eslurm.core.wire import Report
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted, StepWarning
 from eslurm.sim import wire
-from eslurm.sim.checks import require
+from eslurm.sim.breach import require
 from eslurm.sim.process import Process
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class AgentProcess(Process):
             act.RunTasks: self._run_tasks,
             act.SignalStep: self._signal_step,
             act.TerminateStep: self._terminate_step,
+            act.SuspendStep: self._suspend_step,
+            act.LimitStep: self._limit_step,
             act.AcknowledgeSteps: self._acknowledge_steps,
             act.FetchBlobs: self._fetch_blobs,
             act.Contact: self._contact,
@@ -299,6 +301,9 @@ class AgentProcess(Process):
             time_limit_us=launch.time_limit_s * 1_000_000,
             kill_grace_us=int(launch.kill_grace_s * 1e6),
             orphan_timeout_us=int(launch.orphan_timeout_s * 1e6),
+            warning=StepWarning(launch.warn_before_s * 1_000_000, launch.warn_signal)
+            if launch.warn_signal
+            else None,
         )
         self._ask_runner(self._launch, action.step, spec)
 
@@ -350,6 +355,21 @@ class AgentProcess(Process):
         cause = _TERMINATION_CAUSES.get(action.cause, StepEndCause.SIGNALLED)
         grace_us = int(action.grace_s * 1e6)
         self._ask_runner(self.host.runner.do_terminate, _step_key(action.step), cause, grace_us)
+
+    def _suspend_step(self, action: act.SuspendStep) -> None:
+        self._ask_runner(self._on_suspend, _step_key(action.step), action.resume)
+
+    def _on_suspend(self, key: StepKey, resume: bool) -> None:
+        if self.host.runner.do_suspend(key, resume):
+            self.world.checks.on_still(key, is_still=not resume)
+
+    def _limit_step(self, action: act.LimitStep) -> None:
+        limit_us = action.time_limit_s * 1_000_000
+        self._ask_runner(self._on_limit, _step_key(action.step), limit_us)
+
+    def _on_limit(self, key: StepKey, limit_us: int) -> None:
+        if self.host.runner.do_set_limit(key, limit_us):
+            self.world.checks.on_limit(key, limit_us)
 
     def _acknowledge_steps(self, action: act.AcknowledgeSteps) -> None:
         keys = [_step_key(step) for step in action.steps]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eslurm.core import facts, invariants, records
+from eslurm.core.account.apply import records_of
 from eslurm.core.agent import actions as act
 from eslurm.core.apply import apply
 from eslurm.core.cluster import State
@@ -22,9 +23,12 @@ from eslurm.core.tree.results import Status
 from eslurm.core.wire import JobLaunch
 from eslurm.ports import store
 from eslurm.ports.step_runner import BATCH_STEP, StepEndCause, StepEnded, StepKey, StepSpec
-from eslurm.ports.store import AttemptRow, Head, JobRow, NodeRow, SettingRow, StepRow
+from eslurm.ports.store import AttemptRow, Head, JobRow, NodeRow, RecordRow, SettingRow, StepRow
 from eslurm.replay.base import unpack_base
+from eslurm.sim.breach import require
 from eslurm.sim.log_keeper import BASE, decode_base
+from eslurm.sim.plan_checks import PlanChecks
+from eslurm.sim.runs import Clock, Occupancy, Run
 
 if TYPE_CHECKING:
     from eslurm.sim.host import Host
@@ -40,29 +44,6 @@ WATCHED = frozenset(("NodeRegistered", "NodeStateChanged", "NodesReleased", "Job
 FOLLOWED_CHECK_EVERY = 16
 
 
-class Breach(AssertionError):
-    """An invariant does not hold: the run has failed."""
-
-
-def require(condition: bool, what: str) -> None:
-    """Raises `Breach` unless the condition holds."""
-    if not condition:
-        raise Breach(what)
-
-
-class Run:
-    """One script that ran, or runs: what the host knows of it."""
-
-    __slots__ = ("disturbed", "host", "key", "outcome", "usage")
-
-    def __init__(self, host: Host, key: StepKey, usage: dict[int, tuple[int, ...]]) -> None:
-        self.host = host
-        self.key = key
-        self.usage = usage
-        self.outcome: StepEnded | None = None
-        self.disturbed = False
-
-
 class Checks:
     """Told of every fact, spawn and end; asked at each restart and at the end."""
 
@@ -75,7 +56,8 @@ class Checks:
         self._launches: dict[tuple[int, int], JobLaunch] = {}
         self._runs: dict[tuple[int, int], Run] = {}
         self._live: dict[int, dict[StepKey, Host]] = {}
-        self._used: dict[int, list[int]] = {}
+        self._occupancy = Occupancy()
+        self.plans = PlanChecks(world)
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
         # When each attempt was placed, and when its script began, by what the log says.
@@ -102,6 +84,7 @@ class Checks:
         job = state.find_job(job_id) if job_id is not None else None
         if job is not None:
             invariants.check_job(state, job)
+        self.plans.on_fact(state, fact)
         self._until_full -= 1
         if self._until_full < 0:
             self._until_full = (len(state.nodes) + len(state.jobs)) // FULL_CHECK_WORK
@@ -244,20 +227,10 @@ class Checks:
         attempt = (key.job_id, key.attempt)
         require(attempt not in self._runs, f"the script of attempt {attempt} runs a second time")
         launch = self._launches[attempt]
-        usage = {
-            number: group.amounts
-            for group in launch.groups
-            for start, length in group.runs
-            for number in range(start, start + length)
-        }
-        self._runs[attempt] = Run(host, key, usage)
-        for number, amounts in usage.items():
-            node_total = self._world.totals[number]
-            used = self._used.setdefault(number, [0] * len(node_total))
-            for at, amount in enumerate(amounts):
-                used[at] += amount
-                total = node_total[at]
-                require(used[at] <= total, f"node {number} runs {used[at]} of {total} in resource {at}")
+        clock = Clock(self._world.scheduler.at_us, launch.time_limit_s * 1_000_000)
+        run = self._runs[attempt] = Run(host, key, launch, clock)
+        problem = self._occupancy.take(run, self._world.totals)
+        require(not problem, problem)
 
     def on_step_ended(self, outcome: StepEnded) -> None:
         """Processes are gone; said any number of times."""
@@ -267,7 +240,32 @@ class Checks:
             return
         run = self._runs[key.job_id, key.attempt]
         run.outcome = outcome
+        if outcome.cause is StepEndCause.TIME_LIMIT:
+            used_us = run.clock.used_us(self._world.scheduler.at_us)
+            limit_us = run.clock.limit_us
+            require(
+                0 < limit_us <= used_us, f"{key} was ended by its limit of {limit_us} us after {used_us} us"
+            )
         self._free(run)
+
+    def on_still(self, key: StepKey, *, is_still: bool) -> None:
+        """The runner was told that a step is to stand still, or to go on."""
+        run = self._runs.get((key.job_id, key.attempt))
+        if run is not None and key == run.key and run.outcome is None:
+            run.clock.stand_still(self._world.scheduler.at_us, is_still=is_still)
+            self._world.note(f"{'still' if is_still else 'on'} {key}")
+            if is_still:
+                self._occupancy.lend(run)
+            else:
+                problem = self._occupancy.go_on(run, self._world.totals)
+                require(not problem, problem)
+
+    def on_limit(self, key: StepKey, limit_us: int) -> None:
+        """The runner was told another time limit."""
+        run = self._runs.get((key.job_id, key.attempt))
+        if run is not None and key == run.key:
+            run.clock.set_limit(self._world.scheduler.at_us, limit_us)
+            self._world.note(f"limit {key} {limit_us}")
 
     def on_reboot(self, host: Host) -> None:
         """All processes of the host are gone, and nobody may ever say how they ended."""
@@ -293,22 +291,17 @@ class Checks:
         if run is None:
             return
         for number in fact.nodes:
-            if number != run.key.node and number in run.usage:
-                self._release(number, run.usage.pop(number))
+            if number != run.key.node:
+                self._occupancy.give_back(run, number)
 
     def _vacate(self, number: int) -> None:
         for run in self._runs.values():
             if number in run.usage:
-                self._release(number, run.usage.pop(number))
+                self._occupancy.give_back(run, number)
 
     def _free(self, run: Run) -> None:
-        for number, amounts in run.usage.items():
-            self._release(number, amounts)
-        run.usage = {}
-
-    def _release(self, number: int, amounts: tuple[int, ...]) -> None:
-        for at, amount in enumerate(amounts):
-            self._used[number][at] -= amount
+        for number in list(run.usage):
+            self._occupancy.give_back(run, number)
 
     def samples_agent(self) -> bool:
         """Whether an agent's own invariants are looked at after this call."""
@@ -331,6 +324,7 @@ class Checks:
             fact = decode_fact(logged.kind, logged.version, logged.blob)
             apply(self._replica, fact, logged.revision, logged.at_us)
             self._account(fact, logged.at_us)
+            self.plans.on_logged(self._replica, fact, logged.at_us)
         self._replica.take_touched()
 
     def _find_base(self) -> tuple[int, bytes] | None:
@@ -402,6 +396,12 @@ class Checks:
         for number, node in replica.nodes.items():
             row = rows[NodeRow.TABLE].get((number,))
             require(isinstance(row, NodeRow) and row.blob == records.encode(node), f"row of node {node.name}")
+        kept = {
+            (row.kind, row.name): records.decode_record(row.kind, row.blob)
+            for row in rows[RecordRow.TABLE].values()
+            if isinstance(row, RecordRow)
+        }
+        require(kept == records_of(replica), "rows of policies and usage")
         for job_id, job in replica.jobs.items():
             row = rows[JobRow.TABLE].get((job_id,))
             require(
@@ -427,6 +427,7 @@ class Checks:
         """State and replay agree on all that is not finished."""
         require(state.revision == replica.revision, f"revision {state.revision}, replayed {replica.revision}")
         require(state.nodes == replica.nodes, "nodes differ from the replay")
+        require(records_of(state) == records_of(replica), "policies or usage differ from the replay")
         for job_id in state.jobs.keys() | replica.jobs.keys():
             job, twin = state.find_job(job_id), replica.find_job(job_id)
             finished = twin is not None and twin.state in FINAL and not twin.residues
@@ -462,6 +463,7 @@ class Checks:
         self._check_base()
         for key in self._placed:
             require(key in self._ended, f"attempt {key} was placed and its end never accounted")
+        self.plans.at_end()
         for key in self._runs:
             require(key in self._placed, f"the script of {key} ran and was never placed")
         for position, number in enumerate(state.ledger.topology.numbers):
@@ -481,4 +483,7 @@ class Checks:
 def _is_obeying(action: act.Action) -> bool:
     if isinstance(action, act.Answer):
         return action.outcome.status is not Status.FAILED
-    return isinstance(action, act.RunBatch | act.RunTasks | act.SignalStep | act.TerminateStep)
+    return isinstance(
+        action,
+        act.RunBatch | act.RunTasks | act.SignalStep | act.TerminateStep | act.SuspendStep | act.LimitStep,
+    )

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eslurm.core.job.model import ArraySpec, Dependency, JobSpec, Principal
-from eslurm.core.job.request import Request as Resources
+from eslurm.core.cluster import State
+from eslurm.core.job.model import Job, JobSpec, Principal
+from eslurm.core.job.states import JobState
 from eslurm.core.messages import (
     CancelJobs,
     Changed,
+    ChangePolicies,
     CreateStep,
     FinishStep,
     HoldJobs,
@@ -27,13 +29,15 @@ from eslurm.core.messages import (
     StepCreated,
     SubmitJobs,
     Submitted,
+    SuspendJobs,
     UpdateJob,
     UpdateNodes,
 )
 from eslurm.core.reactor import BatchAnswer
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.sim import wire
-from eslurm.sim.checks import require
+from eslurm.sim.breach import require
+from eslurm.sim.people import BASE, USERS, draw_changes, draw_spec, lifted, setting
 from eslurm.sim.process import Process
 
 if TYPE_CHECKING:
@@ -42,8 +46,9 @@ if TYPE_CHECKING:
 SECOND_US = 1_000_000
 RETRY_US = 2 * SECOND_US
 ASKED_AGAIN = 0.2
+LATE_US = 60 * SECOND_US
+"""So late a fixed start is missed for good."""
 ASKED_AGAIN_WITHIN_US = 8 * SECOND_US
-USERS = (Principal("alice", 1000, 1000), Principal("bob", 1001, 1001))
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"
 
@@ -79,6 +84,7 @@ class Client(Process):
         """Spread the work over the time in which things go wrong."""
         world, rng = self.world, self._random
         last_us = world.faults.plan.calm_us - SECOND_US
+        self.later(0, self._begin)
         for _ in range(world.actions):
             at_us = rng.randint(SECOND_US, last_us)
             act = rng.choices(self._acts, self._weights)[0]
@@ -151,49 +157,15 @@ class Client(Process):
 
     def _submit(self) -> None:
         rng = self._random
-        user = rng.choice(USERS)
-        specs = tuple(self._spec(user) for _ in range(rng.choice((1, 1, 2, 5))))
+        specs = tuple(self._spec() for _ in range(rng.choice((1, 1, 2, 5))))
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
         self.call(SubmitJobs(specs), None, blobs)
 
-    def _spec(self, user: Principal) -> JobSpec:
-        rng = self._random
-        array = None
-        if rng.random() < 0.15:
-            array = ArraySpec(((0, rng.randint(1, 5)),), rng.choice((0, 0, 1, 2)))
-        return JobSpec(
-            name=rng.choice(("a", "b", "c")),
-            user=user,
-            partition="",
-            components=(self._resources(array is not None),),
-            script_hash=content_hash(rng.choice(SCRIPTS)),
-            environment_hash=content_hash(ENVIRONMENT),
-            work_dir="/home",
-            time_limit_s=rng.choice((5, 20, 60)),
-            requeue=rng.random() < 0.7,
-            held=rng.random() < 0.05,
-            begin_us=self.now_us + rng.randint(0, 10 * SECOND_US) if rng.random() < 0.1 else 0,
-            dependencies=self._dependencies(),
-            array=array,
+    def _spec(self) -> JobSpec:
+        script = content_hash(self._random.choice(SCRIPTS))
+        return draw_spec(
+            self._random, self.now_us, self.world.config, self._jobs, script, content_hash(ENVIRONMENT)
         )
-
-    def _resources(self, is_small: bool) -> Resources:
-        rng = self._random
-        nodes = len(self.world.names)
-        if is_small or rng.random() < 0.5:
-            return Resources(tasks=rng.randint(1, 3), cpus_per_task=rng.choice((1, 1, 2)))
-        wanted = rng.randint(2, max(2, nodes // rng.choice((1, 2, 4))))
-        wanted = min(wanted, nodes)
-        if rng.random() < 0.2:
-            return Resources(tasks=wanted, nodes_min=wanted, nodes_max=wanted, exclusive=True)
-        return Resources(tasks=wanted, nodes_min=wanted, nodes_max=wanted, tasks_per_node=1)
-
-    def _dependencies(self) -> tuple[Dependency, ...]:
-        rng = self._random
-        if not self._jobs or rng.random() > 0.15:
-            return ()
-        kind = rng.choice(("after", "afterany", "afterok", "afternotok", "singleton"))
-        return (Dependency(kind, 0 if kind == "singleton" else rng.choice(self._jobs)),)
 
     def _some_jobs(self) -> tuple[JobRef, ...]:
         count = min(len(self._jobs), self._random.randint(1, 3))
@@ -212,6 +184,18 @@ class Client(Process):
         if self._jobs:
             self.call(HoldJobs(self.operator, self._some_jobs(), release=self._random.random() < 0.4))
 
+    def _suspend(self) -> None:
+        if self._jobs:
+            self.call(SuspendJobs(self.operator, self._some_jobs(), resume=self._random.random() < 0.4))
+
+    def _extend(self) -> None:
+        """The operator or, with less to give, the owner."""
+        if self._jobs:
+            by = self._random.choice((self.operator, *USERS))
+            self.call(
+                UpdateJob(by, self._some_jobs()[0], time_limit_s=self._random.choice((5, 6, 22, 66, 90)))
+            )
+
     def _update(self) -> None:
         if self._jobs:
             job = self._some_jobs()[0]
@@ -224,6 +208,14 @@ class Client(Process):
         else:
             self.call(UpdateNodes(self.operator, (name,), "resume"))
 
+    def _begin(self) -> None:
+        """The operator says who there is."""
+        self.call(ChangePolicies(self.operator, tuple(map(setting, BASE))))
+
+    def _change_policies(self) -> None:
+        changes = draw_changes(self._random, self.now_us, self.world.config)
+        self.call(ChangePolicies(self.operator, changes))
+
     def _step(self) -> None:
         running = self._some_jobs()
         if running:
@@ -235,16 +227,43 @@ class Client(Process):
             self.call(step)
 
     def _care(self) -> None:
-        """Once all is calm, the operator lets everything run that was held, until nothing is."""
+        """Once all is calm, the operator lets everything run that was held or forbidden, until nothing is."""
         controller = self.world.controller
         if controller is not None and not self._pending:
             held = tuple(JobRef(job.job_id) for job in controller.state.jobs.values() if job.hold)
             drained = tuple(node.name for node in controller.state.nodes.values() if node.drain)
+            still = tuple(
+                JobRef(job.job_id)
+                for job in controller.state.jobs.values()
+                if job.attempt is not None and job.attempt.suspended_us and job.attempt.stop is None
+            )
+            self._lift(controller.state)
+            if still:
+                self.call(SuspendJobs(self.operator, still, resume=True))
             if held:
                 self.call(HoldJobs(self.operator, held, release=True))
             if drained:
                 self.call(UpdateNodes(self.operator, drained, "resume"))
         self.later(5 * SECOND_US, self._care)
 
-    _acts = (_submit, _cancel, _requeue, _hold, _update, _drain, _step)
-    _weights = (10, 3, 3, 1, 1, 1, 3)
+    def _lift(self, state: State) -> None:
+        """No rule is left; what has missed its time for good is cancelled."""
+        missed = tuple(JobRef(job.job_id) for job in state.jobs.values() if _has_missed(job, self.now_us))
+        changes = lifted(state.policies)
+        if missed:
+            self.call(CancelJobs(self.operator, missed))
+        elif changes:
+            self.call(ChangePolicies(self.operator, changes))
+
+    _acts = (_submit, _cancel, _requeue, _hold, _update, _drain, _step, _suspend, _extend, _change_policies)
+    _weights = (10, 3, 3, 1, 1, 1, 3, 3, 2, 5)
+
+
+def _has_missed(job: Job, now_us: int) -> bool:
+    """Whether a waiting job cannot start any more, by what its own user asked for."""
+    spec = job.spec
+    is_late = (
+        0 < spec.start_at_us < now_us - LATE_US
+        or 0 < spec.deadline_us < now_us + spec.time_limit_s * SECOND_US
+    )
+    return job.state is JobState.PENDING and (is_late or bool(spec.reservation))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from eslurm.core.account.boundaries import set_calendar
 from eslurm.core.cluster import State
 from eslurm.core.election import RENEWS_PER_LEASE
 from eslurm.core.job.dependency import settled_verdict
@@ -32,10 +33,12 @@ from eslurm.core.messages import (
     Submitted,
     Tick,
 )
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.plan.promise import Promise
-from eslurm.core.planning import plan_slices
+from eslurm.core.plan.policy import Plan, PlanLimits
+from eslurm.core.plan.priority import Ranking
+from eslurm.core.plan.schedule import Schedule
+from eslurm.core.planning import message_of, plan_slices
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
+from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.satellite.herald import Deliver, Herald
 from eslurm.core.satellite.roster import Roster
 from eslurm.core.timekeeping import Timekeeper, leap_bound_us
@@ -61,7 +64,7 @@ PLAN_US = 5_000
 RETRY_US = 200_000
 RELEASE_TRIES = 3
 BATCH_MAX = 256
-LIMITS = PlanLimits(placements_max=256, examined_max=2_000)
+LIMITS = PlanLimits(placements_max=256, examined_max=2_000, improved_max=20)
 
 _answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
 _encode = msgspec.msgpack.Encoder().encode
@@ -87,6 +90,7 @@ class Controller(Process):
         super().__init__(world, seat.address, began_us - world.scheduler.at_us)
         self.epoch = epoch
         self.state = state
+        set_calendar(state, world.calendar)
         self.seat = seat
         self._clock = clock
         self._lane = StoreLane(self, seat)
@@ -110,7 +114,9 @@ class Controller(Process):
         self._is_leaving = False
         self._release_tries = 0
         self._is_planning = False
-        self._promises: tuple[Promise, ...] = ()
+        self._schedule = Schedule()
+        self._ranking = Ranking()
+        self._due_at_us: int | None = None
         self._tick_at_us: int | None = None
 
     def start(self) -> None:
@@ -401,22 +407,42 @@ class Controller(Process):
     def _plan(self) -> None:
         if self._is_planning or not self.state.plan_wanted:
             return
-        slices = plan_slices(self.state, max(self._read_clock(), self.state.now_us), self._promises, LIMITS)
+        now_us = max(self._read_clock(), self.state.now_us)
+        slices = plan_slices(self.state, now_us, self._schedule, LIMITS, ranking=self._ranking)
         while True:
             try:
                 next(slices)
             except StopIteration as finished:
-                plan = finished.value
+                plan: Plan = finished.value
                 break
-        self._promises = plan.promises
-        if plan.placements:
+        self.world.checks.plans.on_plan(self.state, self._schedule, plan, self._ranking)
+        message = message_of(plan)
+        if message is not None:
             self._is_planning = True
             delay_us = int(self.world.random.random() * PLAN_US)
-            self.later(delay_us, self._post, PlanMade(plan.placements, plan.generation))
+            self.later(delay_us, self._post, message)
+        elif plan.is_unfinished:
+            self.later(PLAN_US, self._plan_again)
+        self._set_due(plan.next_us)
 
-    def _replan(self) -> None:
+    def _plan_again(self) -> None:
         self.state.want_plan()
         self._plan()
+
+    def _set_due(self, next_us: int) -> None:
+        """A planned start is a reason to plan: nothing else may happen then."""
+        if next_us < INFINITY_US and (self._due_at_us is None or next_us < self._due_at_us):
+            self._due_at_us = next_us
+            wait_us = min(max(next_us - self._read_clock(), TIMERS_MIN_US), REPLAN_US)
+            self.later(wait_us, self._begin_due, next_us)
+
+    def _begin_due(self, next_us: int) -> None:
+        if self._due_at_us == next_us:
+            self._due_at_us = None
+        self._plan_again()
+
+    def _replan(self) -> None:
+        self._plan_again()
         self.later(REPLAN_US, self._replan)
 
     def _set_tick(self) -> None:

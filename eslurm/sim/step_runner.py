@@ -60,6 +60,15 @@ class _Running(msgspec.Struct, eq=False):
     cause: StepEndCause | None = None
     text: str = ""
     kill_due_us: int | None = None
+    limit_us: int = 0
+    paused_us: int = 0
+    stopped_us: int | None = None
+    is_warned: bool = False
+
+    def used_us(self, now_us: int) -> int:
+        """How long it has run, without the time that it stood still."""
+        until_us = now_us if self.stopped_us is None else self.stopped_us
+        return until_us - self.launched_us - self.paused_us
 
 
 class MemoryStepRunner:
@@ -88,6 +97,8 @@ class MemoryStepRunner:
         self._node_contact_us: dict[int, int] = {}
         self.spawned = 0
         """How many steps ever began to run: the measure of "once per key"."""
+        self.warned: list[tuple[StepKey, int]] = []
+        """Which steps were warned of their time limit, and how many microseconds before."""
 
     async def launch(self, spec: StepSpec) -> StepState:
         """See `StepRunner.launch`."""
@@ -100,6 +111,14 @@ class MemoryStepRunner:
     async def terminate(self, key: StepKey, cause: StepEndCause, grace_us: int) -> bool:
         """See `StepRunner.terminate`."""
         return self.do_terminate(key, cause, grace_us)
+
+    async def suspend(self, key: StepKey, resume: bool = False) -> bool:
+        """See `StepRunner.suspend`."""
+        return self.do_suspend(key, resume)
+
+    async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+        """See `StepRunner.set_limit`."""
+        return self.do_set_limit(key, time_limit_us)
 
     async def list_steps(self) -> Sequence[StepState]:
         """See `StepRunner.list_steps`."""
@@ -137,10 +156,8 @@ class MemoryStepRunner:
         self._next_pid += spec.tasks
         self.spawned += 1
         self._running[spec.key] = step
-        if step.script.duration_us is not None:
-            self._clock.call_at(start_us + step.script.duration_us, lambda: self._on_own_end(step))
-        if spec.time_limit_us:
-            self._clock.call_at(start_us + spec.time_limit_us, lambda: self._on_time_limit(step))
+        step.limit_us = spec.time_limit_us
+        self._arm(step)
         if spec.orphan_timeout_us:
             self._clock.call_at(start_us + spec.orphan_timeout_us, lambda: self._on_silence(step))
         return StepStarted(spec.key, step.started_us, step.pid)
@@ -162,6 +179,7 @@ class MemoryStepRunner:
             return False
         if step.cause is None:
             step.cause, step.text = cause, text
+        self._go_on(step)
         if not step.script.ignores_term:
             self._end(step, 0, signal.SIGTERM)
             return True
@@ -170,6 +188,67 @@ class MemoryStepRunner:
             step.kill_due_us = due_us
             self._clock.call_at(due_us, lambda: self._end(step, 0, signal.SIGKILL))
         return True
+
+    def do_suspend(self, key: StepKey, resume: bool = False) -> bool:
+        """Let a step stand still, or go on."""
+        step = self._running.get(key)
+        if step is None:
+            return False
+        if resume:
+            self._go_on(step)
+        elif step.stopped_us is None and step.cause is None:
+            step.stopped_us = self._clock.now_us()
+        return True
+
+    def _go_on(self, step: _Running) -> None:
+        if step.stopped_us is not None:
+            step.paused_us += self._clock.now_us() - step.stopped_us
+            step.stopped_us = None
+            self._arm(step)
+
+    def do_set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+        """Another time limit, counted from the start."""
+        step = self._running.get(key)
+        if step is None:
+            return False
+        step.limit_us = time_limit_us
+        warning = step.spec.warning
+        if warning is not None and time_limit_us - warning.before_us > step.used_us(self._clock.now_us()):
+            step.is_warned = False
+        self._arm(step)
+        return True
+
+    def _arm(self, step: _Running) -> None:
+        """Look at the step again when something of it falls due, should it run on: each look sees what is in force then."""
+        warning, due_us = step.spec.warning, [step.script.duration_us]
+        if step.limit_us:
+            due_us.append(step.limit_us)
+            if warning is not None and not step.is_warned:
+                due_us.append(step.limit_us - warning.before_us)
+        for used_us in due_us:
+            if used_us is not None:
+                left_us = max(0, used_us - step.used_us(self._clock.now_us()))
+                self._clock.call_at(self._clock.now_us() + left_us, lambda: self._look(step))
+
+    def _look(self, step: _Running) -> None:
+        if not self._is_live(step) or step.stopped_us is not None:
+            return
+        used_us, duration_us, warning = (
+            step.used_us(self._clock.now_us()),
+            step.script.duration_us,
+            step.spec.warning,
+        )
+        if duration_us is not None and used_us >= duration_us:
+            self._end(step, step.script.exit_code, 0)
+            return
+        if not step.limit_us or step.cause is not None:
+            return
+        if warning is not None and not step.is_warned and used_us >= step.limit_us - warning.before_us:
+            step.is_warned = True
+            self.warned.append((step.spec.key, max(0, step.limit_us - used_us)))
+        if used_us >= step.limit_us:
+            text = f"time limit of {step.limit_us / 1e6:g} s reached"
+            self.do_terminate(step.spec.key, StepEndCause.TIME_LIMIT, step.spec.kill_grace_us, text)
 
     def do_list(self) -> list[StepState]:
         """Everything known, ordered by key."""
@@ -214,14 +293,6 @@ class MemoryStepRunner:
             self._end(step, 0, 0, report=False)
             if not is_remembered(step.spec.key):
                 del self._outcomes[step.spec.key]
-
-    def _on_own_end(self, step: _Running) -> None:
-        self._end(step, step.script.exit_code, 0)
-
-    def _on_time_limit(self, step: _Running) -> None:
-        if self._is_live(step):
-            text = f"time limit of {step.spec.time_limit_us / 1e6:g} s reached"
-            self.do_terminate(step.spec.key, StepEndCause.TIME_LIMIT, step.spec.kill_grace_us, text)
 
     def _on_silence(self, step: _Running) -> None:
         if not self._is_live(step):

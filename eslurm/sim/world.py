@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from eslurm.calendar import SiteCalendar
 from eslurm.core.cluster import State
 from eslurm.core.tree.messages import Tuning
 from eslurm.core.wire import Command
 from eslurm.ports.step_runner import BATCH_STEP, StepSpec
-from eslurm.sim.checks import Checks, require
+from eslurm.sim.breach import require
+from eslurm.sim.checks import Checks
 from eslurm.sim.client import Client
 from eslurm.sim.controller import Controller
 from eslurm.sim.disk_store import DiskStore
@@ -63,6 +65,7 @@ class World:
         self.network = Network(self.scheduler, f"{seed}/network", self._observe)
         self.tuning = Tuning()
         self.config = draw_config(rng, self.cluster, nodes)
+        self.calendar = SiteCalendar(self.config.zone)
         self.names = tuple(node.name for node in self.config.nodes)
         self.totals = [node.total for node in self.config.nodes]
         self.actions = rng.randint(25, 50)

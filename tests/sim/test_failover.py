@@ -10,7 +10,7 @@ from eslurm.core.job.model import StepEnd
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.wire import Report, StepEnded
 from eslurm.ports.store import Prune
-from eslurm.sim.checks import Breach
+from eslurm.sim.breach import Breach
 from eslurm.sim.controller import Controller
 from eslurm.sim.faults import FaultPlan
 from eslurm.sim.network import CALM, Cut

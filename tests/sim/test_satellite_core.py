@@ -168,7 +168,7 @@ class Lead:
         request = Request(tasks=3, nodes_min=3, nodes_max=3)
         spec = JobSpec("job", Principal("alice", 1000, 1000), "", (request,), b"", b"", "/tmp")
         self.post(SubmitJobs((spec,)))
-        slices = plan_slices(self.state, self.now_us, (), PlanLimits())
+        slices = plan_slices(self.state, self.now_us, None, PlanLimits())
         while True:
             try:
                 next(slices)

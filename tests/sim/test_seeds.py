@@ -14,7 +14,7 @@ from eslurm.sim.faults import KINDS
 from eslurm.sim.run import Report, SeedFailed, draw_nodes, replay, run_seed
 from eslurm.sim.world import START_US, World
 
-CHUNK = 60
+CHUNK = 45
 
 
 def run_range(first: int, count: int, nodes_min: int, nodes_max: int) -> list[Report]:
@@ -22,7 +22,7 @@ def run_range(first: int, count: int, nodes_min: int, nodes_max: int) -> list[Re
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1, 241, CHUNK))
+@pytest.mark.parametrize("first", range(1, 181, CHUNK))
 def test_small_clusters_hold_and_enough_happens_in_them(first: int) -> None:
     reports = run_range(first, CHUNK, 4, 16)
     assert statistics.median(report.messages for report in reports) >= 1_000

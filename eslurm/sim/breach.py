@@ -1,0 +1,16 @@
+"""What every check of the simulator raises.
+
+Invariant: a breach is never caught on the way; the run adds its seed.
+"""
+
+from __future__ import annotations
+
+
+class Breach(AssertionError):
+    """An invariant does not hold: the run has failed."""
+
+
+def require(condition: bool, what: str) -> None:
+    """Raises `Breach` unless the condition holds."""
+    if not condition:
+        raise Breach(what)

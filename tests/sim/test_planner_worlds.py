@@ -1,0 +1,211 @@
+"""What the simulator says of plans: each check finds the bug that it is for, and everything there is to plan happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from eslurm.core import apply, effects, facts, inquiry, planning
+from eslurm.core.cluster import State
+from eslurm.core.job import apply as job_apply
+from eslurm.core.job import outcomes, stopping
+from eslurm.core.job.model import Principal
+from eslurm.core.job.states import JobState, StopCause
+from eslurm.core.plan.ahead import Ahead
+from eslurm.core.plan.policy import Cycle
+from eslurm.core.plan.preempt import CANCEL, Claim, Preemptable
+from eslurm.core.plan.rules import Rules
+from eslurm.core.wire import JobLaunch, NodeGroup
+from eslurm.ports.step_runner import StepKey
+from eslurm.sim.run import Failure, Scenario, draw_nodes, judge, make_world
+from eslurm.sim.runs import Clock, Occupancy, Run
+from eslurm.sim.site import POLICIES
+from eslurm.sim.world import START_US
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+NODES = (4, 10)
+
+
+def no_limits(patch: pytest.MonkeyPatch) -> None:
+    """The planner does not look at limits."""
+    patch.setattr(Rules, "_constrain", lambda self, *rest: None)
+
+
+def nothing_is_closed(patch: pytest.MonkeyPatch) -> None:
+    """Reservations, maintenance and pools of nodes keep nobody out."""
+    patch.setattr(Rules, "_closed", lambda self, *rest: ())
+
+
+def pools_keep_nothing(patch: pytest.MonkeyPatch) -> None:
+    """FreePools of an amount keep nothing free."""
+    patch.setattr(Rules, "_keep_free", lambda self, *rest: "")
+
+
+def old_rules(patch: pytest.MonkeyPatch) -> None:
+    """A plan that was made under other policies is carried out."""
+    on_plan_made = planning.on_plan_made
+
+    def whenever(state: State, message: Any, now_us: int) -> Any:
+        was, state.policies_changed = state.policies_changed, 0
+        found = on_plan_made(state, message, now_us)
+        state.policies_changed = was
+        return found
+
+    patch.setattr("eslurm.core.decide.on_plan_made", whenever)
+
+
+def one_device_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Whatever devices the controller notes, jobs are told of the first ones."""
+    devices = effects._devices
+
+    def first(state: State, attempt: Any) -> Any:
+        return tuple(
+            (node, name, tuple(range(len(numbers)))) for node, name, numbers in devices(state, attempt)
+        )
+
+    patch.setattr(effects, "_devices", first)
+
+
+def newcomers_first(patch: pytest.MonkeyPatch) -> None:
+    """A new job gets the best place there is, and those that have one look for another behind it."""
+    plan_new = Ahead.plan_new
+
+    def rude(self: Ahead, order: Any) -> Any:
+        schedule = self.schedule
+        if any(entry[2] not in schedule.bookings for entry in order):
+            for job_id in list(schedule.bookings):
+                if not schedule.entries[job_id][4].start_at_us:
+                    schedule.remove(job_id)
+        yield from plan_new(self, list(reversed(order)))
+
+    patch.setattr(Ahead, "plan_new", rude)
+
+
+def placed_twice(patch: pytest.MonkeyPatch) -> None:
+    """What begins is entered into the plan twice."""
+    place = Cycle.place
+
+    def again(self: Cycle, booking: Any) -> Any:
+        yield from place(self, booking)
+        self.placements.append(self.placements[-1])
+
+    patch.setattr(Cycle, "place", again)
+
+
+def no_reasons(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is told why a job waits when nothing is in its way that a plan looks at."""
+    patch.setattr(inquiry._Case, "_completed", lambda self, found, said, start_us: [])
+
+
+def lost_pauses(patch: pytest.MonkeyPatch) -> None:
+    """The time that a job stood still counts against its limit."""
+    apply_suspended = job_apply.apply_suspended
+
+    def forget(state: State, fact: Any) -> None:
+        apply_suspended(state, fact)
+        job = state.jobs[fact.job_id]
+        if job.attempt is not None and not fact.suspended:
+            state.put_job(replace(job, attempt=replace(job.attempt, paused_us=0)))
+
+    table: dict[Any, Any] = apply._APPLY
+    patch.setitem(table, facts.AttemptSuspended, forget)
+
+
+def anybody_pushes_out_anybody(patch: pytest.MonkeyPatch) -> None:
+    """Whoever may push out somebody may push out all."""
+
+    def mode(self: Claim, victim: Preemptable) -> str:
+        return CANCEL
+
+    patch.setattr(Claim, "mode", mode)
+
+
+def the_cancelled_wait_again(patch: pytest.MonkeyPatch) -> None:
+    """A victim that was to be cancelled is requeued."""
+    stopped_outcome = stopping.stopped_outcome
+
+    def requeued(job: Any, cause: StopCause) -> JobState:
+        return JobState.PENDING if cause is StopCause.EVICT else stopped_outcome(job, cause)
+
+    patch.setattr(outcomes, "stopped_outcome", requeued)
+    patch.setattr(stopping, "stopped_outcome", requeued)
+
+
+def first_failure(first: int, seeds_max: int) -> Failure | None:
+    for seed in range(first, first + seeds_max):
+        verdict = judge(Scenario(seed, draw_nodes(seed, *NODES)))
+        if isinstance(verdict, Failure):
+            return verdict
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "first", "seeds_max", "says"),
+    [
+        (no_limits, 1, 10, "exceeds limit|lets"),
+        (nothing_is_closed, 1, 10, "runs into reservation|nodes of pool"),
+        (pools_keep_nothing, 15, 30, "leaves less than pool"),
+        (old_rules, 9, 60, "limit|reservation|pool"),
+        (one_device_for_all, 3, 10, "is given to"),
+        (newcomers_first, 11, 20, "was promised"),
+        (placed_twice, 1, 2, "times in one plan"),
+        (no_reasons, 1, 5, "without any reason"),
+        (lost_pauses, 9, 20, "stood still"),
+        (anybody_pushes_out_anybody, 5, 10, "no rule lets"),
+        (the_cancelled_wait_again, 14, 30, "waits again"),
+    ],
+)
+def test_a_planted_bug_of_the_planner_is_found_within_so_many_seeds(
+    plant: Plant, first: int, seeds_max: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        plant(patch)
+        failure = first_failure(first, seeds_max)
+    assert failure is not None, f"not found within {seeds_max} seeds"
+    assert any(word in failure.what for word in says.split("|")), failure.text
+
+
+def test_who_stands_still_lends_its_cores_and_nothing_else() -> None:
+    world = make_world(Scenario(1, 1))
+    totals = ((4, 100),)
+    user = Principal("ada", 1, 1)
+    launch = JobLaunch(1, 1, "j", user, "main", (NodeGroup(((0, 1),), (4, 60)),), "n", 1, b"", b"", "/", 1, 1)
+    first, second, third = (
+        Run(world.hosts[0], StepKey(job, 1, -1, 0), replace(launch, groups=groups), Clock(0, 0))
+        for job, groups in (
+            (1, launch.groups),
+            (2, (NodeGroup(((0, 1),), (3, 40)),)),
+            (3, (NodeGroup(((0, 1),), (1, 1)),)),
+        )
+    )
+    node = Occupancy()
+    assert not node.take(first, totals)
+    node.lend(first)
+    assert not node.take(second, totals)
+    assert "resource 1" in node.take(third, totals), "memory is not lent"
+    assert "goes on" in node.go_on(first, totals)
+
+
+@pytest.mark.slow
+def test_everything_that_can_be_planned_is() -> None:
+    looked: Counter[str] = Counter()
+    told: Counter[str] = Counter()
+    policies: set[str] = set()
+    for seed in range(1, 21):
+        world = make_world(Scenario(seed, draw_nodes(seed, *NODES)))
+        world.trace = lambda _at_us, text: told.update(
+            [text.split()[2].partition("(")[0]] if text.startswith("fact ") else []
+        )
+        world.start()
+        world.scheduler.run(START_US + world.faults.plan.calm_us)
+        looked.update(world.checks.plans.seen)
+        policies.add(world.config.policy)
+    assert policies == set(POLICIES)
+    assert min(looked[what] for what in ("placed", "promises", "reasons", "preempted", "suspended")) >= 5
+    for kind in ("PolicySet", "PolicyRemoved", "TimeChanged", "AttemptSuspended", "StopRequested"):
+        assert told[kind], kind
