@@ -15,6 +15,7 @@ ARGS ?=
 QUICK ?=
 FROM ?= 37eed52
 BENCH ?=
+TRACES ?=
 SEEDS ?= 2000
 SEEDS_LARGE ?= 20
 
@@ -25,7 +26,7 @@ STAGE = sh scripts/stage.sh
 SOURCES = .:daemons:cli
 
 .PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench bench-relay \
-	bench-recovery curves sim verify-upgrade lock clean
+	bench-recovery bench-plan curves sim verify-upgrade lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
@@ -38,6 +39,7 @@ help:
 	@echo 'make bench        measurements as JSON lines (QUICK=1: within a minute; BENCH="names")'
 	@echo 'make bench-relay  broadcasts over thousands of nodes, some of them dead (QUICK=1: within a minute)'
 	@echo 'make bench-recovery failover, restarts, floods, chaos (QUICK=1: within a minute; RECOVERY="chaos": that part)'
+	@echo 'make bench-plan   planner: operations, replans, memory, submissions meanwhile (QUICK=1; TRACES=dir: a log)'
 	@echo 'make curves       draws the published curves and ours from a model of the network (docs/results)'
 	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'
 	@echo 'make verify-upgrade upgrades a running cluster from revision FROM, daemon by daemon, while users submit'
@@ -102,6 +104,9 @@ bench-relay: $(READY)
 
 bench-recovery: $(READY)
 	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run recovery
+
+bench-plan: $(READY)
+	@QUICK="$(QUICK)" TRACES="$(TRACES)" $(BIN)/python -m benchmarks.run plan
 
 curves: $(READY)
 	@$(BIN)/python -m benchmarks.curves

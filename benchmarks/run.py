@@ -1,4 +1,4 @@
-"""`make bench`: all groups of figures but `recovery`, or those named on the command line.
+"""`make bench`: all groups of figures but `recovery` and `plan`, or those named on the command line.
 
 QUICK=1 in the environment: within 90 s.
 """
@@ -15,6 +15,7 @@ from types import FrameType
 from benchmarks import backlog, construct, crashes, growth, submit, throughput, wide
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
 from benchmarks.figures import Figures
+from benchmarks.plan import measure as plan
 from benchmarks.processes import adopt_orphans, compile_packages, end_descendants
 from benchmarks.recovery import measure as recovery
 from benchmarks.recovery.postgres import NoServer
@@ -32,9 +33,11 @@ GROUPS: dict[str, Measure] = {
     "construct": construct.measure,
     "relay": relay.measure,
     "recovery": recovery.measure,
+    "plan": plan.measure,
 }
-BY_DEFAULT = [name for name in GROUPS if name != "recovery"]
-"""The group `recovery` alone takes longer than all others; `make bench-recovery` asks for it."""
+APART = ("recovery", "plan")
+BY_DEFAULT = [name for name in GROUPS if name not in APART]
+"""The others take as long as all of these; `make bench-recovery` and `make bench-plan` ask for them."""
 EXIT_USAGE = 2
 
 

@@ -1,0 +1,73 @@
+"""A planner's desk: a machine, its kept plan, and one plan operation on it, step by step as the policies do it.
+
+Invariant: what is booked here went through the planner's own search, rules and book; nothing is made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from benchmarks.plan.workload import PARTITION
+from eslurm.core.account.model import Policy
+from eslurm.core.plan.cycle import exhaust
+from eslurm.core.plan.explain import Why
+from eslurm.core.plan.mapping import spans_of
+from eslurm.core.plan.policy import Cycle, PlanLimits
+from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.reconcile import reconcile
+from eslurm.core.plan.schedule import Schedule
+from eslurm.core.plan.search import Never, Quest, Start, first_start
+from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, Snapshot
+
+LIMITS = PlanLimits()
+
+
+class Desk:
+    """The jobs wait, nothing runs, and nothing is planned yet."""
+
+    def __init__(
+        self, nodes: Sequence[NodeView], jobs: Iterable[Pending], policies: Mapping[str, Mapping[str, Policy]]
+    ) -> None:
+        snapshot = snapshot_of(nodes, jobs)
+        self.snapshot = msgspec.structs.replace(snapshot, policies=policies, policies_changed=1)
+        self.schedule = Schedule()
+        exhaust(reconcile(self.schedule, self.snapshot, LIMITS.overdue_grace_us))
+        self.cycle = Cycle(self.snapshot, self.schedule, LIMITS)
+        self.entries: dict[int, Entry] = {entry[2]: entry for entry in self.snapshot.pending}
+
+    def quest(self, job: Pending) -> Quest:
+        """What is to be found for a job. Raises `ValueError` for one that can never run."""
+        found = self.cycle.quest(self.entries[job.job_id])
+        if isinstance(found, Why):
+            raise ValueError(f"job {job.job_id}: {found.text}")
+        return found
+
+    def search(self, job: Pending) -> tuple[Quest, Start]:
+        """Limits, FreePools and mapping: the first start. Raises `ValueError` when there is none."""
+        quest = self.quest(job)
+        found = first_start(self.schedule.book, quest, self.snapshot.now_us)
+        if isinstance(found, Never):
+            raise ValueError(f"this machine is too small for {job}")
+        return quest, found
+
+    def put(self, job: Pending) -> Start:
+        """Searches and books."""
+        quest, found = self.search(job)
+        spans = spans_of(self.snapshot.ledger.topology, quest.need, found.chosen)
+        booking = self.cycle.booking(job, quest.need, found.at_us, spans)
+        self.schedule.add(self.entries[job.job_id], booking, found.moves)
+        return found
+
+    def take_out(self, job: Pending) -> int:
+        """Unbooks; when the job would have started, in microseconds."""
+        (booking,) = self.schedule.remove(job.job_id)
+        return booking.start_us
+
+
+def snapshot_of(
+    nodes: Sequence[NodeView], jobs: Iterable[Pending], running: Iterable[Running] = ()
+) -> Snapshot:
+    """One partition with all the nodes, at time 0."""
+    return Snapshot.build(nodes, (PartitionView(PARTITION),), running, jobs)
