@@ -181,7 +181,8 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     """The numbers the core decides by."""
 
     scheduler: str = "easy"
-    """fcfs (strictly in order) or easy (in order, with backfill that never delays the first)."""
+    """fcfs (strictly in order), easy (backfill that never delays the first), conservative or planned (every job has a
+    planned start), or a site's own by the entry point eslurm.policies."""
     heartbeat_s: Positive = 5.0
     """Seconds between heartbeats."""
     heartbeats_missed_max: Count = 2

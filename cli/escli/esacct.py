@@ -38,7 +38,7 @@ def _label(run: Any) -> str:
 
 
 def _elapsed_us(run: Any) -> int:
-    return int(run.ended_us - run.started_us) if run.started_us and run.ended_us else 0
+    return max(0, run.ended_us - run.started_us - run.paused_us) if run.started_us and run.ended_us else 0
 
 
 def _cpu(cpu_us: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from eslurm.compat.errors import escaped
+
 
 class CommandFailed(Exception):
     """`text` is one line for the person; `code` the exit code."""
@@ -9,4 +11,4 @@ class CommandFailed(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
-        self.text = " ".join(text.split())
+        self.text = escaped(" ".join(text.split()))

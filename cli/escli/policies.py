@@ -12,7 +12,7 @@ import os
 from escli import changes, exits, program
 from escli.failures import CommandFailed
 from escli.tables import Column, render
-from eslurm.compat.errors import OptionError, escaped, nearest
+from eslurm.compat.errors import OptionError, escaped, nearest, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,12 +171,16 @@ def read_file(path: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
         with open(path, "rb") as file:
             raw = file.read(_FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise CommandFailed(exits.FAILED, f"{path}: cannot be read: {error.strerror}") from None
+        raise CommandFailed(
+            exits.FAILED, f"load: {quoted(path)} cannot be read: {error.strerror}: name a TOML file"
+        ) from None
     if len(raw) > _FILE_BYTES_MAX:
         raise CommandFailed(exits.FAILED, f"{path}: is larger than {_FILE_BYTES_MAX} bytes: split it")
     try:
         content = tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise CommandFailed(exits.FAILED, f"{path}: is nested too deeply: write [KIND.NAME] tables") from None
+    except ValueError as error:
         raise CommandFailed(exits.FAILED, f"{path}: is no TOML: {error}") from None
     found = []
     for kind, named in content.items():
@@ -185,26 +189,30 @@ def read_file(path: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
             way_out = (
                 f"did you mean [{near}.NAME]?" if near else f"use tables [KIND.NAME] of {', '.join(EXAMPLES)}"
             )
-            raise CommandFailed(exits.FAILED, f"{path}: '{kind}' is no kind of policy: {way_out}")
+            raise CommandFailed(exits.FAILED, f"{path}: {quoted(kind)} is no kind of policy: {way_out}")
         for name, settings in named.items():
             if not isinstance(settings, dict):
                 raise CommandFailed(
                     exits.FAILED,
-                    f"{path}: {kind}.{name} is no table: write [{kind}.NAME] and settings below it",
+                    f"{path}: {kind}.{_key(name)} is no table: write [{kind}.NAME] and settings below it",
                 )
-            found.append((kind, name, list(_settings(path, f"{kind}.{name}", settings))))
+            found.append((kind, name, list(_settings(path, f"{kind}.{_key(name)}", settings))))
     return found
 
 
-def _settings(
-    path: str, where: str, settings: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, str]]:
+def _settings(path: str, where: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in settings.items():
         if isinstance(value, dict):
             # `force.time = "1h"` is a table in TOML.
-            yield from _settings(path, where, value, f"{prefix}{key}.")
+            for inner, forced in value.items():
+                yield f"{key}.{inner}", _plain(path, f"{where}: {_key(key)}.{_key(inner)}", forced)
         else:
-            yield prefix + key, _plain(path, f"{where}: {key}", value)
+            yield key, _plain(path, f"{where}: {_key(key)}", value)
+
+
+def _key(text: str) -> str:
+    """A key of the file as a message names it."""
+    return quoted(text)[1:-1]
 
 
 def _plain(path: str, where: str, value: object) -> str:

@@ -30,17 +30,22 @@ def job_label(info: Any, _now_us: int = 0) -> str:
     return str(info.job_id)
 
 
-def _elapsed(info: Any, now_us: int) -> str:
+def run_us(info: Any, now_us: int) -> int:
+    """How long a job has run, or ran; while it stands still it does not run."""
     if not info.started_us:
-        return "0:00"
-    return format_duration(((info.ended_us or now_us) - info.started_us) // 1_000_000)
+        return 0
+    until_us = info.ended_us or info.suspended_us or now_us
+    return max(0, int(until_us - info.started_us - info.paused_us))
+
+
+def _elapsed(info: Any, now_us: int) -> str:
+    return format_duration(run_us(info, now_us) // 1_000_000)
 
 
 def _left(info: Any, now_us: int) -> str:
     if not info.time_limit_s:
         return "UNLIMITED"
-    used_s = ((info.ended_us or now_us) - info.started_us) // 1_000_000 if info.started_us else 0
-    return format_duration(info.time_limit_s - used_s)
+    return format_duration(info.time_limit_s - run_us(info, now_us) // 1_000_000)
 
 
 def _reason(info: Any) -> str:
@@ -60,9 +65,9 @@ def _moment(at_us: int) -> str:
 
 
 def _end_us(info: Any) -> int:
-    if info.ended_us or not (info.started_us and info.time_limit_s):
+    if info.ended_us or info.suspended_us or not (info.started_us and info.time_limit_s):
         return int(info.ended_us)
-    return int(info.started_us + info.time_limit_s * 1_000_000)
+    return int(info.started_us + info.paused_us + info.time_limit_s * 1_000_000)
 
 
 CELLS: Mapping[str, tuple[str, Cell]] = {

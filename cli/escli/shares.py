@@ -47,7 +47,8 @@ def shares(door: Door, words: list[str], given: Words) -> int:
         program.say(to_json(answer))
     else:
         text = table(rows, _depths(reply.shares)).rstrip("\n")
-        program.say(text if rows else "no accounts, and nobody has used anything")
+        none = "nothing of that name has shares" if chosen else "no accounts, and nobody has used anything"
+        program.say(text if rows else none)
     return exits.OK
 
 

@@ -9,7 +9,7 @@ from escli.as_json import to_json
 from escli.esinfo import state_of
 from escli.esqueue import job_refs, split_jobs
 from escli.failures import CommandFailed
-from escli.queue_columns import job_label
+from escli.queue_columns import job_label, run_us
 from eslurm.compat.durations import format_duration, format_time_limit
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand, fold
@@ -71,7 +71,7 @@ def _jobs(door: Door, words: Sequence[str], as_json: bool) -> str:
 
 def job_block(info: Any, now_us: int) -> str:
     """All that is known of a job, in scontrol's form."""
-    run_s = ((info.ended_us or now_us) - info.started_us) // 1_000_000 if info.started_us else 0
+    run_s = run_us(info, now_us) // 1_000_000
     ended_tasks = info.tasks_done + info.tasks_failed
     is_array = bool(info.array_tasks_left or ended_tasks or info.tasks_running)
     return _block(

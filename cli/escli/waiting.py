@@ -11,6 +11,7 @@ import time
 from escli import exits, program
 from escli.door import GIVE_UP_S, is_away
 from escli.failures import CommandFailed
+from escli.queue_columns import run_us
 from eslurm.compat.durations import format_duration
 from eslurm.compat.states import FINAL_STATES, reason_name
 
@@ -131,5 +132,5 @@ def describe(info: Any, now_us: int) -> tuple[str, str]:
     done = info.tasks_done + info.tasks_failed
     tasks = f", tasks: {info.tasks_running} running, {done} ended" if done or info.tasks_running else ""
     running = info.started_us and not info.ended_us
-    elapsed = format_duration((now_us - info.started_us) // 1_000_000) if running else ""
+    elapsed = format_duration(run_us(info, now_us) // 1_000_000) if running else ""
     return f"job {info.job_id}: {info.state.lower()}{where}{why}{end}{tasks}", elapsed

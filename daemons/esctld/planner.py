@@ -25,6 +25,8 @@ from eslurm.telemetry.metrics import ControllerMetrics
 log = logging.getLogger(__name__)
 
 FALLBACK = "easy"
+CYCLE_MAX_S = 60.0
+"""A site's own policy that has worked so long on one cycle is taken for one that never ends."""
 LIMITS = PlanLimits(placements_max=256, examined_max=2_000, improved_max=500)
 REPLAN_S = 30.0
 """Seconds after which a queue that nothing else moves is planned again: promises grow old."""
@@ -155,6 +157,9 @@ class Planner:
                 break
             slice_s = time.perf_counter() - started
             spent += slice_s
+            if spent > CYCLE_MAX_S and policy not in BUILT_IN:
+                slices.close()
+                raise TimeoutError(f"a cycle of {spent:.0f} s has not ended")
             await dispatcher.rest(slice_s * PATIENCE)
         self._metrics.plan.observe(spent)
         self._spent_s = spent

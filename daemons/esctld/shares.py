@@ -10,9 +10,11 @@ import asyncio
 import math
 from collections.abc import Callable
 
+from esctld.pacing import paced
 from eslurm.core.cluster import State
 from eslurm.core.plan.priority import Priority, Ranking, Standing, explained
 from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.slices import parts
 from eslurm.core.share.standing import tree_of
 from eslurm.core.share.tree import FairTree, Member
 from eslurm.ports.door import Caller
@@ -20,9 +22,8 @@ from eslurm.v1 import controller_pb2 as pb
 
 UNUSED = -1.0
 """How the level of those who have used nothing travels: JSON knows no infinity."""
-
-
 JOBS_PER_SLICE = 500
+MEMBERS_PER_SLICE = 1_000
 
 
 class Shares:
@@ -38,9 +39,14 @@ class Shares:
         now_us = self._now_us()
         if request.priorities:
             return pb.SharesReply(priorities=await self._priorities(set(request.jobs)), now_us=now_us)
-        tree = await self._tree(now_us)
+        tree: FairTree = await paced(tree_of(self._state, now_us))
+        members = await paced(tree.listing())
+        shares: list[pb.ShareInfo] = []
+        for part in parts(members, MEMBERS_PER_SLICE):
+            shares += map(_info, part)
+            await asyncio.sleep(0)
         return pb.SharesReply(
-            shares=[_info(member) for member in tree.members()],
+            shares=shares,
             half_life_s=self._state.config.priority.half_life_s,
             now_us=now_us,
         )
@@ -63,16 +69,6 @@ class Shares:
         return self._state.queue.first(len(self._state.queue)) + self._state.later.first(
             len(self._state.later)
         )
-
-    async def _tree(self, now_us: int) -> FairTree:
-        slices = tree_of(self._state, now_us)
-        while True:
-            try:
-                next(slices)
-            except StopIteration as finished:
-                tree: FairTree = finished.value
-                return tree
-            await asyncio.sleep(0)
 
 
 def _info(member: Member) -> pb.ShareInfo:

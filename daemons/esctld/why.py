@@ -1,20 +1,21 @@
 """Why a job waits, when a job would start, and the whole plan: questions of people about what is planned.
 
-Answered beside the dispatcher in slices of at most `SLICE_S`, on copies of what the planner keeps, taken between two of
+Answered beside the dispatcher in slices (`pacing`), on copies of what the planner keeps, taken between two of
 its cycles: nobody is delayed, and nothing is answered from the middle of a plan. Invariant: nothing here changes anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Generator, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager
 
 from esctld.dispatcher import Dispatcher
+from esctld.pacing import paced
 from esctld.planner import Planner
-from eslurm.core.account.model import Reservation
-from eslurm.core.account.validity import DAY_US, clipped
+from eslurm.compat.errors import quoted
+from eslurm.core.account.model import Reservation, Validity
+from eslurm.core.account.validity import DAY_US, HORIZON_US, STRETCH_US, Calendar, Window, clipped, merged
 from eslurm.core.cluster import State
 from eslurm.core.inquiry import Answer, why_waiting, would_wait
 from eslurm.core.job.model import Job, JobSpec
@@ -25,18 +26,20 @@ from eslurm.core.node.hostlist import fold
 from eslurm.core.plan.mapping import Span
 from eslurm.core.plan.schedule import Booking
 from eslurm.core.plan.why import Holder, Reason, known_us
-from eslurm.ports.door import Caller
+from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc.infos import job_info
 from eslurm.v1 import controller_pb2 as pb
 
-SLICE_S = 0.002
 PLANNED_MAX = 1_000
 """Jobs told of one plan unless a number is asked for."""
 PLANNED_TOP = 100_000
 RESERVED_AHEAD_US = 31 * DAY_US
 """How far ahead reservations are told when nobody says."""
-
-T = TypeVar("T")
+ASKING_MAX = 64
+"""Questions that wait for their turn or are being answered; who comes then is asked to come again."""
+ASK_RETRY_S = 0.5
+OCCURRENCES_MAX = 1_000
+"""Of one reservation."""
 
 
 class Inquiries:
@@ -45,6 +48,23 @@ class Inquiries:
     def __init__(self, dispatcher: Dispatcher, planner: Planner) -> None:
         self._dispatcher = dispatcher
         self._planner = planner
+        self._asking = 0
+        self._turns = asyncio.Lock()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One question at a time, each with a whole plan: many at once would have the loop in turns, and nobody else."""
+        if self._asking >= ASKING_MAX:
+            raise DoorError(
+                Status.RESOURCE_EXHAUSTED, "too many ask about plans: try again in a moment", ASK_RETRY_S
+            )
+        self._asking += 1
+        try:
+            async with self._turns:
+                await self._planner.at_rest()
+                yield
+        finally:
+            self._asking -= 1
 
     @property
     def _state(self) -> State:
@@ -54,7 +74,10 @@ class Inquiries:
 
     async def why(self, request: pb.WhyRequest, caller: Caller) -> pb.WhyReply:
         """All that keeps a job waiting, its planned start, and what would let it start earlier."""
-        await self._planner.at_rest()
+        async with self._turn():
+            return await self._why(request)
+
+    async def _why(self, request: pb.WhyRequest) -> pb.WhyReply:
         state, planner = self._state, self._planner
         job = self._job(request.job)
         now_us = self._dispatcher.now_us()
@@ -68,7 +91,7 @@ class Inquiries:
         factors = planner.ranking.factors(job.job_id)
         if factors is not None:
             reply.priority, reply.factors = factors.value, str(factors)
-        answer = await _sliced(
+        answer = await paced(
             why_waiting(
                 state,
                 planner.schedule,
@@ -101,10 +124,10 @@ class Inquiries:
 
     async def test(self, spec: JobSpec) -> pb.SubmitReply:
         """`--test-only`: when such a job would start, where, and what would keep it waiting. Raises `Refused`."""
-        await self._planner.at_rest()
         planner = self._planner
-        now_us = self._dispatcher.now_us()
-        answer = await _sliced(would_wait(self._state, planner.schedule, spec, now_us, planner.ranking))
+        async with self._turn():
+            now_us = self._dispatcher.now_us()
+            answer = await paced(would_wait(self._state, planner.schedule, spec, now_us, planner.ranking))
         return pb.SubmitReply(
             test_answer=_verdict(answer, now_us),
             test_start_us=answer.start_us,
@@ -117,8 +140,15 @@ class Inquiries:
 
     async def plan(self, request: pb.PlanRequest, caller: Caller) -> pb.PlanReply:
         """What runs and what is planned, in the order of the starts, and the reservations beside them."""
-        await self._planner.at_rest()
-        return await _sliced(self._planned(request))
+        partitions = self._state.partitions
+        if request.partition and request.partition not in partitions:
+            known = ", ".join(sorted(partitions)) or "none"
+            raise Refused(
+                RefusalCode.INVALID,
+                f"partition: {quoted(request.partition)} does not exist: use one of {known}",
+            )
+        async with self._turn():
+            return await paced(self._planned(request))
 
     def _planned(self, request: pb.PlanRequest) -> Generator[None, None, pb.PlanReply]:
         state, plan, schedule = self._state, self._planner.plan, self._planner.schedule
@@ -134,8 +164,7 @@ class Inquiries:
         bookings = dict(schedule.bookings)
         running = list(state.live)
         until_us = request.until_us or now_us + RESERVED_AHEAD_US
-        reply.reservations.extend(_reservations(state, now_us, until_us))
-        yield
+        reply.reservations.extend((yield from _reservations(state, now_us, until_us)))
         limit = min(request.limit or PLANNED_MAX, PLANNED_TOP)
         for job_id, number in running:
             known = state.find_attempt(job_id, number)
@@ -164,20 +193,6 @@ class Inquiries:
         planned = sum(job_id in state.jobs for job_id in bookings)
         reply.waiting = max(0, reply.waiting - planned)
         return reply
-
-
-async def _sliced(slices: Generator[None, None, T]) -> T:
-    """The result; as long as a slice was, the loop is others' then."""
-    ends_s = time.perf_counter() + SLICE_S
-    while True:
-        try:
-            next(slices)
-        except StopIteration as finished:
-            found: T = finished.value
-            return found
-        if time.perf_counter() >= ends_s:
-            await asyncio.sleep(SLICE_S)
-            ends_s = time.perf_counter() + SLICE_S
 
 
 # ---- as messages ----
@@ -245,15 +260,13 @@ def _planned_job(
     return one
 
 
-def _reservations(state: State, now_us: int, until_us: int) -> list[pb.PlannedJob]:
+def _reservations(state: State, now_us: int, until_us: int) -> Generator[None, None, list[pb.PlannedJob]]:
     """Each occurrence of each reservation until then; `name` is the reservation's."""
     found: list[pb.PlannedJob] = []
-    for policy in state.policies["reservation"].values():
+    for policy in list(state.policies["reservation"].values()):
         if not isinstance(policy, Reservation):
             continue
-        for start_us, stop_us in clipped(
-            state.calendar.windows(policy.validity, now_us, until_us), now_us, until_us
-        ):
+        for start_us, stop_us in (yield from _occurrences(state.calendar, policy.validity, now_us, until_us)):
             found.append(
                 pb.PlannedJob(
                     name=policy.name,
@@ -265,3 +278,20 @@ def _reservations(state: State, now_us: int, until_us: int) -> list[pb.PlannedJo
                 )
             )
     return sorted(found, key=lambda one: (one.start_us, one.name))
+
+
+def _occurrences(
+    calendar: Calendar, validity: Validity, now_us: int, until_us: int
+) -> Generator[None, None, list[Window]]:
+    """When it is in force; what recurs as far ahead as plans are made, and not more often than anybody reads."""
+    if not validity.cron:
+        return clipped(calendar.windows(validity, now_us, until_us), now_us, until_us)
+    until_us = min(until_us, now_us + HORIZON_US)
+    found: list[Window] = []
+    for at_us in range(now_us, until_us, STRETCH_US):
+        stop_us = min(at_us + STRETCH_US, until_us)
+        found = merged([*found, *clipped(calendar.windows(validity, at_us, stop_us), at_us, stop_us)])
+        yield
+        if len(found) > OCCURRENCES_MAX:
+            break
+    return found[:OCCURRENCES_MAX]

@@ -25,7 +25,10 @@ def parse_licenses(text: str, option: str = "--licenses") -> tuple[tuple[str, in
             why = "is not understood"
         if why:
             raise OptionError(
-                option, text, f"{why} at {quoted(entry)} (column {column})", "write NAME[:N], e.g. matlab:2,ansys"
+                option,
+                text,
+                f"{why} at {quoted(entry)} (column {column})",
+                "write NAME[:N], e.g. matlab:2,ansys",
             )
         if name in found:
             raise OptionError(option, text, f"names {name} twice (column {column})", "add them up")

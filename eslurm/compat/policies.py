@@ -37,6 +37,7 @@ from eslurm.core.account.model import (
     kind_of,
 )
 from eslurm.core.messages import PolicyChange, ReservedNodes, ReservedTime
+from eslurm.core.resources.features import WORD_CHARS
 
 ACTIONS = ("add", "modify", "set", "delete")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}")
@@ -52,7 +53,9 @@ RESOURCE_WORDS: Mapping[str, str] = {
 }
 """Other names of resources, as users of Slurm and PBS know them."""
 _TEXT_MAX = 200
+_FEATURE_MAX = 63
 _NUMBER_MAX = 2**31 - 1
+_GID_MAX = 2**32 - 2
 _FACTOR_MAX = 1e6
 
 
@@ -122,7 +125,7 @@ def _groups(draft: _Draft, text: str, key: str) -> tuple[str, ...]:
 
 
 def _gid(draft: _Draft, name: str, key: str) -> str:
-    if name == EVERYONE or name.isdigit():
+    if name == EVERYONE or 0 <= whole_number(name, 10) <= _GID_MAX:
         return name
     try:
         return draft.site.gid_of(name)
@@ -131,6 +134,8 @@ def _gid(draft: _Draft, name: str, key: str) -> str:
 
 
 def _resource(draft: _Draft, text: str, key: str) -> str:
+    if text != EVERYONE and not NAME.fullmatch(text):
+        raise OptionError(key, text, "is not the name of a resource", f"use e.g. {key}=cores")
     return RESOURCE_WORDS.get(text.lower(), text)
 
 
@@ -158,6 +163,12 @@ def _factor(draft: _Draft, text: str, key: str) -> float:
 def _text(draft: _Draft, text: str, key: str) -> str:
     if not text.isprintable() or len(text) > _TEXT_MAX:
         raise OptionError(key, text, "is not a short text on one line", f"use at most {_TEXT_MAX} characters")
+    return text
+
+
+def _feature(draft: _Draft, text: str, key: str) -> str:
+    if len(text) > _FEATURE_MAX or not WORD_CHARS.issuperset(text):
+        raise OptionError(key, text, "is not a feature", f"use one that esinfo -N -l shows, e.g. {key}=ib")
     return text
 
 
@@ -212,13 +223,16 @@ def _nodes(draft: _Draft, text: str, key: str) -> tuple[str, ...]:
     count = 0 if text.lower() == "all" else whole_number(text, 7)
     if count < 0:
         return expand(text, key)
+    if text.isdigit() and not count:
+        raise OptionError(key, text, "are none", f"give a number, names or all: {key}=4")
     draft.chooses = True
     draft.choose = replace(draft.choose, count=count)
     return ()
 
 
-def _chosen_by(field: str) -> Read:
+def _chosen_by(field: str, check: Read) -> Read:
     def read(draft: _Draft, text: str, key: str) -> None:
+        check(draft, text, key)
         draft.chooses = True
         draft.choose = replace(draft.choose, **{field: text})
 
@@ -339,13 +353,13 @@ KEYS: Mapping[str, Mapping[str, Key]] = {
         "items": Key("amount", _amount),
         "access": Key("access", _access),
         "nodes": Key("nodes", _folded, _plain),
-        "feature": Key("feature", _text, _plain),
+        "feature": Key("feature", _feature, _plain),
         "validity": _VALIDITY,
     },
     "reservation": {
         "nodes": Key("nodes", _nodes, lambda value, _: fold(value)),
-        "partition": Key("", _chosen_by("partition")),
-        "feature": Key("", _chosen_by("feature")),
+        "partition": Key("", _chosen_by("partition", _name)),
+        "feature": Key("", _chosen_by("feature", _feature)),
         "start": Key("", _at("start_us")),
         "end": Key("", _at("end_us")),
         "duration": Key("", _lasts),
@@ -395,6 +409,8 @@ def read_change(
     draft = _Draft(site, present if action == "modify" and present is not None else blank)
     try:
         how = _read_settings(draft, kind, settings)
+        if action == "add" or action == "set":
+            _drop_unsaid(draft)
         if action != "delete":
             _check_whole(draft, kind, action)
     except OptionError as error:
@@ -450,6 +466,13 @@ def _read_settings(draft: _Draft, kind: str, settings: Iterable[tuple[str, str]]
     return how
 
 
+def _drop_unsaid(draft: _Draft) -> None:
+    """`time=` takes a default back; where there was none, nothing is left of it."""
+    for field in ("values", "forced"):
+        if field in draft.values:
+            draft.values[field] = tuple((option, value) for option, value in draft.values[field] if value)
+
+
 def _check_whole(draft: _Draft, kind: str, action: str) -> None:
     """What a policy cannot be without."""
     values = draft.values
@@ -463,6 +486,10 @@ def _check_whole(draft: _Draft, kind: str, action: str) -> None:
         )
     if kind == "limit" and not {"amount", "duration_s", "area_s"} & values.keys():
         raise OptionError("limit", "", "limits nothing", "give items=, duration= or area=")
+    if kind == "pool" and not ("amount" in values or values.get("nodes") or values.get("feature")):
+        raise OptionError(
+            "pool", "", "says not what it keeps", "give items=, nodes= or feature= (items=all: everything)"
+        )
     if kind == "reservation":
         if not values.get("nodes") and not draft.chooses:
             raise OptionError("nodes", "", "are missing", "give names, a number or all: nodes=cn[001-004]")

@@ -6,6 +6,7 @@ Kept are plain numbers where an option means one: `time` in seconds, `mem-per-cp
 
 from __future__ import annotations
 
+from eslurm.compat.constraints import parse_constraint
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.lengths import length_text, parse_length
 from eslurm.compat.sizes import format_memory, parse_memory
@@ -20,6 +21,8 @@ def read_default(option: str, text: str, key: str) -> str:
         return str(parse_length(text, key))
     if option == "mem-per-cpu":
         return str(parse_memory(text, key))
+    if option == "constraint":
+        return parse_constraint(text, key)
     if option == "nice":
         number = whole_number(text.removeprefix("-"), 10)
         if not 0 <= number <= NICE_MAX:

@@ -110,7 +110,8 @@ class _Reader:
         for wide in more:
             self._of_job(wide, column)
             column += len(wide) + 1
-        if max(len(one.constraint) for one in (self._found, *self._found.chunks)) > CHARS_MAX:
+        constraints = (self._found.constraint, *(chunk.constraint for chunk in self._found.chunks))
+        if max(map(len, constraints)) > CHARS_MAX:
             raise self._error(1, f"names features of more than {CHARS_MAX} characters", "name fewer")
         return self._found
 

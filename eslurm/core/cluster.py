@@ -19,22 +19,35 @@ from eslurm.core.account.model import KINDS, Policy, Usage
 from eslurm.core.account.submission import Gate
 from eslurm.core.account.validity import Calendar, DatesOnly
 from eslurm.core.config import ClusterConfig, Partition
+from eslurm.core.holdings import follow_holdings, fresh_ledger
 from eslurm.core.job import ranges
-from eslurm.core.job.holding import held_amounts, lends
+from eslurm.core.job.holding import attempts_of, lends
 from eslurm.core.job.model import Attempt, Job, JobSpec
 from eslurm.core.job.pending import foreseeable, pending_of, running_of
 from eslurm.core.job.request import Request
 from eslurm.core.job.states import ACTIVE, FINAL, AttemptPhase, JobState
-from eslurm.core.node.model import Node
+from eslurm.core.node.model import Node, is_usable
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
-from eslurm.core.plan.topology import arranged
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
-from eslurm.core.resources.nodes import NodeView, Topology
+from eslurm.core.resources.nodes import Topology
 from eslurm.core.satellite.model import SatelliteDown
 from eslurm.core.step.model import Step, StepState
+
+__all__ = [
+    "SECOND_US",
+    "State",
+    "Timer",
+    "Touched",
+    "attempts_of",
+    "is_usable",
+    "name_key",
+    "owed_revisions",
+    "task_slots",
+    "waits",
+]
 
 SECOND_US = 1_000_000
 
@@ -55,9 +68,6 @@ class Touched:
         self.settings = False
         # (kind, name) of policies and of usage.
         self.records: set[tuple[str, str]] = set()
-
-
-_NOBODY: frozenset[int] = frozenset()
 
 
 class State:
@@ -182,7 +192,7 @@ class State:
         self._index_queue(old, new)
         self._index_later(new)
         self._index_live(old, new)
-        self._index_holdings(old, new)
+        follow_holdings(self, old, new)
         self._index_owed(old, new)
         self.mentions.follow(old, new)
         self.job_counts.follow(old, new)
@@ -295,7 +305,9 @@ class State:
                 self.queue.replace(self._pending(job, self.startable(job)))
         for job_id in self.later.ids():
             self._index_later(self.jobs[job_id])
-        self.ledger = self._fresh_ledger()
+        configured = {node_config.name for node_config in config.nodes}
+        self.removed = {number for number, node in self.nodes.items() if node.name not in configured}
+        self.ledger = fresh_ledger(self)
         for node in self.nodes.values():
             self._arm_loss(node)
         self.feasible.clear()
@@ -324,49 +336,6 @@ class State:
         self.finished[job.job_id] = None
 
     # ---- indexes ----
-
-    def _fresh_ledger(self) -> Ledger:
-        """The configured nodes in their configured order, holding what every live attempt holds."""
-        inside: dict[str, list[str]] = {}
-        for partition in self.config.partitions:
-            for name in partition.nodes:
-                inside.setdefault(name, []).append(partition.name)
-        views = []
-        for node_config in self.config.nodes:
-            node = self.nodes[self.numbers[node_config.name]]
-            groups = tuple(inside.get(node.name, ()))
-            views.append(
-                NodeView(
-                    node.number,
-                    node.name,
-                    node.total,
-                    is_usable(node),
-                    groups,
-                    node_config.features,
-                    node_config.weight,
-                    node_config.cores_for_devices,
-                    node_config.device_type,
-                )
-            )
-        views = arranged(views, self.config.switches)
-        # A node that left the configuration stays as long as something is held on it.
-        configured = {node_config.name for node_config in self.config.nodes}
-        self.removed = {number for number, node in self.nodes.items() if node.name not in configured}
-        for number in sorted(self.removed):
-            node = self.nodes[number]
-            views.append(NodeView(number, node.name, node.total, False))
-        config = self.config
-        ledger = Ledger(
-            Topology(views, resources=config.resources, switches=config.switches, rules=config.node_rules)
-        )
-        for job in self.jobs.values():
-            for attempt in attempts_of(job):
-                if attempt.wide and attempt.held:
-                    ledger.hold_wide(attempt.wide)
-                for span in attempt.spans:
-                    if span.node in attempt.held:
-                        ledger.hold(span.node, held_amounts(attempt, span), attempt.until_us)
-        return ledger
 
     def _index_queue(self, old: Job | None, new: Job) -> None:
         startable = self.startable(new) if waits(new) else 0
@@ -419,6 +388,7 @@ class State:
                 or previous.held is not attempt.held
                 or previous.until_us != attempt.until_us
                 or lends(previous) != lends(attempt)
+                or previous.time_limit_s != attempt.time_limit_s
                 or old.spec is not new.spec
             ):
                 self.live[new.job_id, attempt.number] = running_of(new, attempt)
@@ -448,66 +418,6 @@ class State:
             waiting.discard(new.job_id)
             if not waiting:
                 del self.tasks_pending[new.array_job_id]
-
-    def _index_holdings(self, old: Job | None, new: Job) -> None:
-        before = attempts_of(old) if old is not None else ()
-        after = attempts_of(new)
-        # Thousands of nodes share one set: a set for each would be most of what a large job costs in memory.
-        joined: dict[frozenset[int], frozenset[int]] = {}
-        for attempt in after:
-            previous = next((a for a in before if a.number == attempt.number), None)
-            if previous is None:
-                if attempt.wide and attempt.held:
-                    self.ledger.hold_wide(attempt.wide)
-                for span in attempt.spans:
-                    if span.node in attempt.held:
-                        self.devices.hold(span.node, span.devices)
-                        self.ledger.hold(span.node, held_amounts(attempt, span), attempt.until_us)
-                        here = self.jobs_on.get(span.node, _NOBODY)
-                        if here not in joined:
-                            joined[here] = here | {new.job_id}
-                        self.jobs_on[span.node] = joined[here]
-                continue
-            if previous.until_us != attempt.until_us or lends(previous) != lends(attempt):
-                self._hold_otherwise(previous, attempt)
-            if previous.held is not attempt.held:
-                self._give_back(new, attempt, previous.held - attempt.held)
-                if previous.held and not attempt.held:
-                    self.ledger.give_back_wide(attempt.wide)
-        if new.attempt is not None and new.attempt.room_for:
-            self.lending.add(new.job_id)
-        else:
-            self.lending.discard(new.job_id)
-        for attempt in before:
-            if all(a.number != attempt.number for a in after):
-                self._give_back(new, attempt, attempt.held)
-                if attempt.held:
-                    self.ledger.give_back_wide(attempt.wide)
-
-    def _hold_otherwise(self, before: Attempt, after: Attempt) -> None:
-        """What `before` holds is held as `after` says: until another time, with or without its cores."""
-        for span in before.spans:
-            if span.node in before.held:
-                self.ledger.give_back(span.node, held_amounts(before, span), before.until_us)
-                self.ledger.hold(span.node, held_amounts(after, span), after.until_us)
-        self.want_plan()
-
-    def _give_back(self, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
-        if not nodes:
-            return
-        for span in attempt.spans:
-            if span.node in nodes:
-                self.ledger.give_back(span.node, held_amounts(attempt, span), attempt.until_us)
-                self.devices.give_back(span.node, span.devices)
-        left: dict[frozenset[int], frozenset[int]] = {}
-        for number in nodes:
-            if not any(number in other.held for other in attempts_of(job)):
-                here = self.jobs_on.pop(number, _NOBODY)
-                if here not in left:
-                    left[here] = here - {job.job_id}
-                if left[here]:
-                    self.jobs_on[number] = left[here]
-        self.want_plan()
 
     def _index_owed(self, old: Job | None, new: Job) -> None:
         if old is not None and old.attempt is new.attempt and old.residues is new.residues:
@@ -553,18 +463,6 @@ class State:
         job = self.jobs.get(job_id)
         if job is not None and job.state in FINAL:
             self.touched.jobs.add(job_id)
-
-
-def is_usable(node: Node) -> bool:
-    """Whether new work may be placed here."""
-    return node.state is NodeState.UP and not node.drain
-
-
-def attempts_of(job: Job) -> tuple[Attempt, ...]:
-    """Every attempt of the job that may still hold something."""
-    if job.attempt is None:
-        return job.residues
-    return (job.attempt, *job.residues) if job.residues else (job.attempt,)
 
 
 def waits(job: Job) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from eslurm.core import facts
 from eslurm.core.account.decide import on_change
 from eslurm.core.cluster import State
-from eslurm.core.job import outcomes, requests
+from eslurm.core.job import admission, outcomes, requests
 from eslurm.core.messages import (
     CancelJobs,
     Changed,
@@ -49,7 +49,7 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
     """Facts that follow from the message in this state, and the answer to give once they are committed."""
     match message:
         case SubmitJobs():
-            return requests.on_submit(state, message, now_us)
+            return admission.on_submit(state, message, now_us)
         case EffectDone():
             return outcomes.on_effect_done(state, message, now_us), None
         case StepEnded():

@@ -16,11 +16,11 @@ from eslurm.core.account.model import Account
 from eslurm.core.account.submission import submission_problem
 from eslurm.core.cluster import State, name_key, task_slots
 from eslurm.core.job import ranges
-from eslurm.core.job.dependency import WAIT, judge
+from eslurm.core.job.admission import admitted, checked, first_priority, jobs_of
+from eslurm.core.job.dependency import open_dependencies
 from eslurm.core.job.model import Dependency, Job, JobSpec
 from eslurm.core.job.pending import UNFORESEEN, pending_of
 from eslurm.core.job.request import Request
-from eslurm.core.job.requests import admitted, checked, first_priority, jobs_of
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.messages import Refused
 from eslurm.core.node.hostlist import fold
@@ -92,7 +92,8 @@ def would_wait(
     """When such a job would start if it were submitted now, and what would keep it waiting. Raises `Refused`."""
     spec = admitted(state, spec, now_us)
     tasks = spec.array.tasks if spec.array is not None else None
-    due_us = spec.begin_us if spec.begin_us > now_us else 0
+    still_open, delayed_us = open_dependencies(state, spec, state.next_id)
+    due_us = max(spec.begin_us, delayed_us)
     draft = Job(
         0,
         spec,
@@ -100,8 +101,8 @@ def would_wait(
         now_us,
         first_priority(state, spec),
         hold="user" if spec.held else "",
-        open=tuple(one for one in spec.dependencies if judge(state, one, spec, state.next_id) == WAIT),
-        not_before_us=due_us,
+        open=still_open,
+        not_before_us=due_us if due_us > now_us else 0,
         tasks_left=tasks,
     )
     return _Case(state, schedule, draft, now_us, ranking).answer(None, with_alternatives=False)

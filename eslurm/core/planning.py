@@ -17,6 +17,7 @@ from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
 from eslurm.core.job.model import Job, Span
 from eslurm.core.job.preemption import is_possible, on_preemptions, running_work
+from eslurm.core.job.states import AttemptPhase
 from eslurm.core.messages import PlanMade, Preemption
 from eslurm.core.plan.cycle import plan_cycle
 from eslurm.core.plan.making_room import Work
@@ -25,7 +26,7 @@ from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.priority import Ranking, weighs
 from eslurm.core.plan.queue import Entry, PendingQueue
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import Snapshot, changes_since
+from eslurm.core.plan.snapshot import Running, Snapshot, changes_since
 from eslurm.core.resources.devices import Picker
 from eslurm.core.share.standing import rank
 
@@ -96,11 +97,22 @@ def take_snapshot(
         policies_changed=state.policies_changed,
         calendar=state.calendar,
         since=since,
+        lenders=_lenders(state),
     )
     if ranking is None or not weighs(state.config.priority):
         return snapshot
     ordered = ranking.ordered()
     return replace(snapshot, pending=_still_in(state.queue, ordered), later=_still_in(state.later, ordered))
+
+
+def _lenders(state: State) -> list[Running]:
+    found: list[Running] = []
+    for job_id in sorted(state.lending):
+        attempt = state.get_job(job_id).attempt
+        # Who is being ended wants nothing back.
+        if attempt is not None and attempt.stop is None and attempt.phase is AttemptPhase.RUNNING:
+            found.append(state.live[job_id, attempt.number])
+    return [one for one in found if one.lent]
 
 
 def _still_in(queue: PendingQueue, ordered: Iterable[Entry]) -> list[Entry]:

@@ -83,7 +83,7 @@ class Reactor:
         self._settle(batch)
         if self.state.lending:
             # Before anybody can plan with what has come free: it is theirs.
-            self._apply_all(resumptions(self.state), batch)
+            self._apply_all(resumptions(self.state, now_us), batch)
         batch.touched = self.state.take_touched()
         return batch
 

@@ -43,6 +43,7 @@ class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     node_names: str = ""
     end: StepEnd | None = None
     text: str = ""
+    paused_us: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -73,8 +73,6 @@ def job_info(state: State, job: Job, why: Why | None, priority: int | None = Non
         priority=job.priority if priority is None else priority,
         submitted_us=job.submitted_us,
         begin_us=spec.begin_us,
-        started_us=job.started_us,
-        ended_us=job.ended_us,
         time_limit_s=limit_s(job, job.attempt) if job.attempt is not None else spec.time_limit_s,
         tasks=request.tasks,
         exit_code=job.exit_code,
@@ -97,6 +95,9 @@ def job_info(state: State, job: Job, why: Why | None, priority: int | None = Non
         resources=resource_text(request),
         constraint=request.constraint,
     )
+    if job.state not in (JobState.PENDING, JobState.LAUNCHING):
+        # What an earlier attempt did is no news of a job that waits again.
+        info.started_us, info.ended_us, info.paused_us = job.started_us, job.ended_us, job.paused_us
     if job.array_task >= 0:
         info.array_task = job.array_task
     if job.tasks_left is not None:
@@ -106,6 +107,8 @@ def job_info(state: State, job: Job, why: Why | None, priority: int | None = Non
         info.tasks_failed = ranges.count(job.tasks_failed)
     attempt = job.attempt
     if attempt is not None:
+        if not attempt.ended_us:
+            info.paused_us, info.suspended_us = attempt.paused_us, attempt.suspended_us
         info.nodes = len(attempt.spans)
         info.cpus = sum(span.amounts[0] for span in attempt.spans)
         info.memory_mib = sum(span.amounts[1] for span in attempt.spans if len(span.amounts) > 1)
@@ -222,6 +225,7 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
         exit_code=row.exit_code,
         exit_signal=row.signal,
         exit_text=kept.text,
+        paused_us=kept.paused_us,
     )
     if kept.array_task >= 0:
         info.array_task = kept.array_task

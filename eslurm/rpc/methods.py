@@ -66,9 +66,7 @@ TAKEOVER = Method("Takeover", 21, pb.TakeoverRequest, pb.TakeoverReply, True, "o
 EXPORT_LOG = Method("ExportLog", 22, pb.ExportLogRequest, pb.ExportLogReply, False, "operator")
 DOCTOR = Method("Doctor", 23, pb.DoctorRequest, pb.DoctorReply, False, "operator")
 POLICIES = Method("Policies", 24, pb.PoliciesRequest, pb.PoliciesReply, False, "anyone")
-CHANGE_POLICIES = Method(
-    "ChangePolicies", 25, pb.ChangePoliciesRequest, pb.ChangeReply, True, "operator"
-)
+CHANGE_POLICIES = Method("ChangePolicies", 25, pb.ChangePoliciesRequest, pb.ChangeReply, True, "operator")
 WHY = Method("Why", 26, pb.WhyRequest, pb.WhyReply, False, "anyone")
 PLAN = Method("Plan", 27, pb.PlanRequest, pb.PlanReply, False, "anyone")
 SHARES = Method("Shares", 28, pb.SharesRequest, pb.SharesReply, False, "anyone")

@@ -134,7 +134,7 @@ class _Builder:
         self._names = header.names_of(field.capitalize()) if field else {}
         self._requests: dict[tuple[int, int], Request] = {}
         self._empty = empty_ledger(machine.topology)
-        self._fitting: dict[tuple[str, Request], bool] = {}
+        self._fitting: dict[tuple[str, Request, int], bool] = {}
 
     def count(self, what: str, times: int = 1) -> None:
         self._counts[what] = self._counts.get(what, 0) + times
@@ -158,10 +158,6 @@ class _Builder:
         if processors > self._machine.largest.get(partition, 0):
             self.count("for more processors than the machine has: left out")
             return None
-        request = self._request(processors, self._memory_mib(record))
-        if not self._fits(request, partition):
-            self.count("that no nodes of the machine can hold: left out")
-            return None
         run_s = record.run_s
         if record.requested_s <= 0:
             self.count("without a requested time: taken to have asked for what they ran")
@@ -172,13 +168,12 @@ class _Builder:
                 run_s = requested_s
             else:
                 self.count("ran longer than they asked for: run on as in the log")
-        return _Draft(
-            record,
-            request,
-            partition,
-            run_s,
-            self._estimate(record, run_s, requested_s),
-        )
+        request = self._request(processors, self._memory_mib(record))
+        estimate_s = self._estimate(record, run_s, requested_s)
+        if not self._fits(request, partition, estimate_s):
+            self.count("that no nodes of the machine can hold: left out")
+            return None
+        return _Draft(record, request, partition, run_s, estimate_s)
 
     def job(self, number: int, draft: _Draft, begins_us: int) -> Job:
         """With the number and the instants it has in virtual time."""
@@ -217,11 +212,13 @@ class _Builder:
             found = self._requests[key] = Request(tasks=processors, memory_per_cpu_mib=memory_mib)
         return found
 
-    def _fits(self, request: Request, partition: str) -> bool:
-        key = (partition, request)
+    def _fits(self, request: Request, partition: str, estimate_s: int) -> bool:
+        # How long it is planned for matters only where some nodes are for short jobs.
+        limit_us = estimate_s * SECOND_US if self._machine.topology.rules else 0
+        key = (partition, request, limit_us)
         found = self._fitting.get(key)
         if found is None:
-            refused = feasible_ever(request, self._machine.partitions[partition], self._empty)
+            refused = feasible_ever(request, self._machine.partitions[partition], self._empty, limit_us)
             found = self._fitting[key] = refused is None
         return found
 

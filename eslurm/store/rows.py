@@ -94,6 +94,7 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 node_names=fold(names),
                 end=end,
                 text=job.exit_text,
+                paused_us=job.paused_us if attempt is not None else 0,
             )
         ),
     )

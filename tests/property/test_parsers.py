@@ -21,15 +21,25 @@ from escli.options import Parser, Words
 from escli.queue_columns import by_format
 from escli.wire import JOB_REQUEST, SUBMIT_REPLY, WireError, decode, encode
 from eslurm.compat import (
+    access,
+    amounts,
     arrays,
+    constraints,
+    cron,
     dependencies,
     durations,
+    gres,
     hostlist,
     jobrefs,
+    lengths,
+    licenses,
     moments,
     nodecounts,
+    rset,
+    signals,
     sizes,
     states,
+    validity,
 )
 from eslurm.compat.environment import decode_environment, encode_environment
 from eslurm.compat.errors import OptionError, quoted
@@ -51,6 +61,18 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "export": lambda text: exported(text, {"A": "1"}),
     "format": by_format,
     "only": parse_only,
+    "rset": rset.parse_rset,
+    "constraint": constraints.parse_constraint,
+    "gres": gres.parse_gres,
+    "gpus": gres.parse_gpus,
+    "licenses": licenses.parse_licenses,
+    "cron": cron.parse_cron,
+    "validity": lambda text: validity.parse_validity(text, offset_s=lambda _: 3600),
+    "amount": amounts.parse_amount,
+    "memory amount": lambda text: amounts.parse_amount(text, "items", amounts.MEMORY),
+    "access": access.parse_access,
+    "length": lambda text: lengths.parse_length(text, "duration"),
+    "signal": signals.parse_warning,
 }
 VALID: dict[str, list[str]] = {
     "time": ["90", "1:30:00", "2-12", "2-12:30", "2-12:30:15", "UNLIMITED", "-1", "5:30"],
@@ -74,6 +96,32 @@ VALID: dict[str, list[str]] = {
     "export": ["ALL", "NONE", "A,B=1,C=x y", "ALL,PATH=/bin"],
     "format": ["%i %j %.10u", "%8i|%T", "%%"],
     "only": ["job=7,node=cn0003", "node=cn[0001-0003,0007],job=12"],
+    "rset": [
+        "8:ncpus=2:mem=10g+1:ncpus=16:gpus=2,place=scatter:excl",
+        "rset=2:big=true:gpu_type=a100,matlab=2,place=free",
+    ],
+    "constraint": ["ib&(rack=1|rack=2)&!old", "a,b|!(c&host=cn07)"],
+    "gres": ["gpu:a100:2,fpga", "gres/gpu:4"],
+    "gpus": ["2", "a100:4"],
+    "licenses": ["matlab:2,ansys", "x"],
+    "cron": ["* 7-10 * * mon,fri", "0 8 1-7 */2 mon#1", "*/5 0-23/2 L jan-mar *"],
+    "validity": [
+        "always",
+        "..2026-12-31",
+        "2017-08-01..2017-08-31",
+        "2026-03-01T08:00..2026-03-01T18:00",
+        "2018-01-01..2025-12-31 cron(* 7-10 * * mon,fri)",
+        "cron(0 8 1-7 */2 mon)+10h",
+    ],
+    "amount": ["640", "30/45%", "12.5%", "unlimited"],
+    "memory amount": ["10g", "512m/20%", "all"],
+    "access": [
+        "cores<4 and time<1h or group=G1,G2 or user=alice or time<=2h",
+        "nobody",
+        "items<=7 and qos=x",
+    ],
+    "length": ["4d3h", "90m", "500h", "1-12:00:00", "none", "15"],
+    "signal": ["USR1", "B:TERM@120", "b:sigusr2@0", "10@65535"],
 }
 # Texts near the grammars find more than texts of any characters.
 NEAR = st.text(alphabet="0123456789-:,+%[]_?=.KMGT afterokcnowplus'\"\\", max_size=40)
@@ -86,6 +134,7 @@ def quietly(parse: Callable[[], Any]) -> Any:
         return parse()
     except OptionError as error:
         assert str(error).isprintable()
+        assert len(str(error)) < 600
         assert quoted(error.value) in str(error)
         assert error.option and error.why
         return None
@@ -145,6 +194,24 @@ BOMBS: list[tuple[str, str]] = [
     ("format", "%" + "9" * 100_000 + "i"),
     ("only", "job=" + "9" * 100_000),
     ("only", "node=cn[1-999999999]"),
+    ("rset", "+".join(["1:ncpus=1"] * 20_000)),
+    ("rset", ":".join(f"a{number}=1" for number in range(20_000))),
+    ("rset", "1:ncpus=1," + ",".join(f"a{number}=1" for number in range(20_000))),
+    ("constraint", "(" * 100_000),
+    ("constraint", "!" * 1_000 + "a"),
+    ("constraint", "a&" * 100_000 + "a"),
+    ("gres", ",".join(f"a{number}" for number in range(20_000))),
+    ("licenses", ",".join(f"a{number}:1" for number in range(20_000))),
+    ("cron", "* * * * " + ",".join(["1-5/2"] * 20_000)),
+    ("cron", "*/" + "9" * 100_000 + " * * * *"),
+    ("validity", " " * 100_000),
+    ("validity", "cron(" + "*" * 100_000 + ")"),
+    ("validity", ".." * 100_000),
+    ("amount", "9" * 100_000 + "/" + "9" * 100_000 + "%"),
+    ("access", " or ".join(["user=a"] * 20_000)),
+    ("access", "user=" + "a," * 100_000),
+    ("length", "1d" * 50_000),
+    ("signal", "B:" * 50_000),
 ]
 
 

@@ -52,6 +52,28 @@ class LedgerMachine(RuleBasedStateMachine):
         index, asked, until = self.holds.pop(chosen)
         self.ledger.give_back(NUMBERS[index], asked, until)
 
+    @rule(asked=amounts, until=ends)
+    def hold_otherwise_all_that_ends_then(self, asked: tuple[int, int], until: int) -> None:
+        if not self.holds:
+            return
+        end = self.holds[0][2]
+        changes = [(NUMBERS[index], held, asked) for index, held, ends in self.holds if ends == end]
+        after = [
+            (index, asked, until) if ends == end else (index, held, ends) for index, held, ends in self.holds
+        ]
+        before, self.holds = self.holds, after
+        if all(min(self.free(index)) >= 0 for index in range(len(TOTALS))):
+            self.ledger.rehold(changes, end, until)
+            return
+        self.holds = before
+        with pytest.raises(LedgerError, match="cannot become that much"):
+            self.ledger.rehold(changes, end, until)
+
+    @rule(index=node_indexes, asked=amounts)
+    def refuse_to_hold_otherwise_what_is_not_held(self, index: int, asked: tuple[int, int]) -> None:
+        with pytest.raises(LedgerError, match="holds no"):
+            self.ledger.rehold([(NUMBERS[index], asked, asked)], 99, 100)
+
     @rule(index=node_indexes, asked=amounts)
     def refuse_to_give_back_what_is_not_held(self, index: int, asked: tuple[int, int]) -> None:
         with pytest.raises(LedgerError, match="holds no"):

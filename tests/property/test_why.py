@@ -6,8 +6,8 @@ import random
 
 from eslurm.core.config import Partition
 from eslurm.core.inquiry import Answer, why_waiting
+from eslurm.core.job.admission import on_submit
 from eslurm.core.job.request import Request
-from eslurm.core.job.requests import on_submit
 from eslurm.core.job.states import JobState
 from eslurm.core.messages import SubmitJobs
 from eslurm.core.plan.cycle import exhaust

@@ -50,7 +50,10 @@ def test_a_file_becomes_the_cores_configuration() -> None:
         (b"[cluster]\nname='a'\n[[nodes]]\nnames='c1,c1'\ncores=1\nmemory_mib=1\n", "'c1' is named twice"),
         (b"[cluster]\nname='a'\n[[nodes]]\nnames='c1'\ncores=0\nmemory_mib=1\n", "cores"),
         (b"[cluster]\nname='a'\n[[partition]]\nname='p'\nnodes='c9'\n", "'c9' of p is not among the nodes"),
-        (b"[cluster]\nname='a'\n[policy]\nscheduler='lottery'\n", "'lottery' is unknown: use one of fcfs, easy, conservative, planned"),
+        (
+            b"[cluster]\nname='a'\n[policy]\nscheduler='lottery'\n",
+            "'lottery' is unknown: use one of fcfs, easy, conservative, planned",
+        ),
         (b"[cluster]\nname='a'\n[policy]\nnode_lost_after_s=10\n", "a job could run twice"),
     ],
 )

@@ -291,7 +291,9 @@ class StepTable:
         warning = step.spec.warning
         assert warning is not None
         if warning.signum and warning.to_first_only:
-            procfs.kill_process(step.tasks[0].pid, warning.signum)
+            # Once it has been reaped its pid may be somebody else's.
+            if step.tasks[0].alive:
+                procfs.kill_process(step.tasks[0].pid, warning.signum)
         elif warning.signum:
             mates = [mate for mate in self._steps.values() if mate.is_mate_of(step)]
             self._deliveries += [Delivery(mate, (warning.signum,)) for mate in mates]

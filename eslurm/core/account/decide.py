@@ -26,7 +26,7 @@ from eslurm.core.account.model import (
     Validity,
     kind_of,
 )
-from eslurm.core.account.references import find_cycle, in_order, references_of, users_of
+from eslurm.core.account.references import find_cycle, in_order, references_of, settings_of, users_of
 from eslurm.core.account.reserve import settled
 from eslurm.core.cluster import State
 from eslurm.core.dates import format_moment
@@ -159,9 +159,9 @@ def _check(state: State, draft: _Draft, policy: Policy, now_us: int) -> None:
         case FreePool():
             _check_pool(state, where, policy)
         case Defaults():
-            for option, value in (*policy.values, *policy.forced):
+            for setting, option, value in settings_of(policy):
                 if option == "partition":
-                    _check_partition(state, where, value)
+                    _check_partition(state, where, value, setting)
 
 
 def _check_validity(state: State, where: str, validity: Validity, now_us: int) -> None:
@@ -176,10 +176,10 @@ def _check_resource(state: State, where: str, resource: str, others: Iterable[st
         raise _refused(f"{where}: resource: '{resource}' is unknown: use one of {', '.join(known)}")
 
 
-def _check_partition(state: State, where: str, name: str) -> None:
+def _check_partition(state: State, where: str, name: str, setting: str = "partition") -> None:
     if name != EVERYONE and name not in state.partitions:
         known = ", ".join(sorted(state.partitions)) or "none"
-        raise _refused(f"{where}: partition: '{name}' does not exist: use one of {known}")
+        raise _refused(f"{where}: {setting}: '{name}' does not exist: use one of {known}")
 
 
 def _check_pool(state: State, where: str, pool: FreePool) -> None:

@@ -88,7 +88,9 @@ class FreePool(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     validity: Validity = ALWAYS
 
 
-class Reservation(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="reservation"):
+class Reservation(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="reservation"
+):
     """Nodes set aside for some users (C-41): a system of its own for jobs with `--reservation`.
 
     `nodes` are the chosen names. With a cron validity it recurs: each interval is one occurrence. `maintenance`: no job

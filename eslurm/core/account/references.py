@@ -50,9 +50,16 @@ def references_of(policy: Policy) -> Iterator[Reference]:
         case Reservation():
             yield from _each("accounts", "account", policy.accounts)
         case Defaults():
-            for option, value in (*policy.values, *policy.forced):
-                if option in ("account", "qos") and value:
-                    yield option, option, value
+            for setting, option, value in settings_of(policy):
+                if option in ("account", "qos"):
+                    yield setting, option, value
+
+
+def settings_of(defaults: Defaults) -> Iterator[tuple[str, str, str]]:
+    """(key as it is written, option, value) of all that it fills in or forces."""
+    for prefix, pairs in (("", defaults.values), ("force.", defaults.forced)):
+        for option, value in pairs:
+            yield prefix + option, option, value
 
 
 def _each(setting: str, kind: str, names: Iterable[str]) -> Iterator[Reference]:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State, task_slots
 from eslurm.core.job import ranges
-from eslurm.core.job.holding import end_us, limit_s
+from eslurm.core.job.holding import end_us, limit_s, paused_us
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import (
     ACTIVE,
@@ -304,6 +304,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         exit_text=fact.text or (end.text if end is not None else ""),
         started_us=started_us,
         ended_us=ended_us,
+        paused_us=paused_us(attempt, ended_us),
         avoid=job.avoid.union(fact.avoid),
         not_before_us=fact.not_before_us,
         launch_failures=job.launch_failures + (1 if fact.avoid and fact.outcome is JobState.PENDING else 0),

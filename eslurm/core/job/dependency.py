@@ -5,7 +5,7 @@ An array is one job to others: it ends with its last task. `aftercorr` alone loo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from eslurm.core.cluster import SECOND_US, State, name_key
 from eslurm.core.job import ranges
 from eslurm.core.job.model import Dependency, Job, JobSpec
 from eslurm.core.job.states import FINAL, JobState
+from eslurm.core.messages import RefusalCode, Refused
 
 MET, NEVER, WAIT = "met", "never", "wait"
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
@@ -69,6 +70,43 @@ def delayed_until_us(state: State, dependencies: Iterable[Dependency]) -> int:
             since_us = (target.started_us or target.ended_us) if target is not None else state.now_us
             latest = max(latest, since_us + dependency.delay_s * SECOND_US)
     return latest
+
+
+def open_dependencies(
+    state: State, spec: JobSpec, job_id: int, names: Collection[tuple[int, str]] = ()
+) -> tuple[tuple[Dependency, ...], int]:
+    """What a new job has to wait for, and until when at least (microseconds; 0: no delay). Raises `Refused`.
+
+    `names` are those of the jobs before it in the same message, which the state does not know yet.
+    """
+    still_open: list[Dependency] = []
+    met: list[Dependency] = []
+    for dependency in spec.dependencies:
+        if dependency.kind not in KINDS:
+            raise Refused(
+                RefusalCode.INVALID,
+                f"--dependency: '{dependency.kind}' is unknown: use one of {', '.join(KINDS)}",
+            )
+        known = dependency.job_id in state.jobs or dependency.settled or dependency.kind == "singleton"
+        if not known:
+            raise Refused(RefusalCode.INVALID, f"--dependency: job {dependency.job_id} does not exist")
+        verdict = judge(state, dependency, spec, job_id)
+        if dependency.kind == "singleton" and name_key(spec) in names:
+            verdict = WAIT
+        if verdict == NEVER:
+            raise Refused(
+                RefusalCode.INVALID,
+                f"--dependency: {dependency.kind}:{dependency.job_id} can never be met: that job has ended otherwise",
+            )
+        if verdict == WAIT:
+            still_open.append(dependency)
+        elif verdict == MET:
+            met.append(dependency)
+            if dependency.kind == "aftercorr" and spec.array is not None:
+                target = state.find_job(dependency.job_id)
+                if target is not None and target.is_array:
+                    still_open.append(dependency)
+    return tuple(still_open), delayed_until_us(state, met)
 
 
 def affected(state: State, fact: facts.Fact) -> list[int]:

@@ -15,6 +15,13 @@ UNLIMITED_S = -1
 """`Attempt.time_limit_s` of an attempt whose limit was lifted; 0 there means the job's own."""
 
 
+def attempts_of(job: Job) -> tuple[Attempt, ...]:
+    """Every attempt of the job that may still hold something."""
+    if job.attempt is None:
+        return job.residues
+    return (job.attempt, *job.residues) if job.residues else (job.attempt,)
+
+
 def lends(attempt: Attempt) -> bool:
     """Whether its cores are lent: it was suspended for another job, and every node has stopped its processes.
 
@@ -44,6 +51,11 @@ def elapsed_us(attempt: Attempt, now_us: int) -> int:
     """How much of its time limit a started attempt has used: while it stands still it uses none."""
     until_us = attempt.suspended_us or now_us
     return max(0, until_us - attempt.started_us - attempt.paused_us)
+
+
+def paused_us(attempt: Attempt, at_us: int) -> int:
+    """How long an attempt has stood still until then, in all."""
+    return attempt.paused_us + (max(0, at_us - attempt.suspended_us) if attempt.suspended_us else 0)
 
 
 def end_us(attempt: Attempt, time_limit_s: int) -> int:

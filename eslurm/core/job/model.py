@@ -220,6 +220,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     tasks_running: int = 0
     tasks_ok: Ranges = ()
     tasks_failed: Ranges = ()
+    paused_us: int = 0
+    """How long the attempt that ended last stood still."""
 
     @property
     def is_array(self) -> bool:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eslurm.core.job.holding import held_amounts
-from eslurm.core.job.model import Attempt, Job
+from eslurm.core.job.holding import elapsed_us, held_amounts, lends, limit_s
+from eslurm.core.job.model import Attempt, Job, Vector
 from eslurm.core.job.states import JobState
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.snapshot import Running
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import CORES
 
 SECOND_US = 1_000_000
 UNFORESEEN = frozenset({"singleton", "afternotok"})
@@ -56,7 +58,18 @@ def running_of(job: Job, attempt: Attempt) -> Running:
         attempt.wide if attempt.held else (),
         pending_of(job, 1, ()),
         job.array_job_id,
+        *(_lent(job, attempt) if lends(attempt) else ()),
     )
+
+
+def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], int, int]:
+    """What a suspended attempt has lent, to whom, and how long it is going to take when it goes on."""
+    spans = tuple(
+        [(span.node, span.amounts[: CORES + 1]) for span in attempt.spans if span.node in attempt.held]
+    )
+    limit_us = limit_s(job, attempt) * SECOND_US
+    left_us = max(1, limit_us - elapsed_us(attempt, attempt.suspended_us)) if limit_us else INFINITY_US
+    return spans, attempt.room_for, left_us
 
 
 def foreseeable(job: Job) -> bool:

@@ -10,14 +10,16 @@ from collections.abc import Iterable
 
 from eslurm.core import facts
 from eslurm.core.account.model import Qos
-from eslurm.core.cluster import SECOND_US, State, attempts_of
-from eslurm.core.job.holding import lends
+from eslurm.core.cluster import SECOND_US, State, attempts_of, waits
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.running import cores_are_back, suspend
-from eslurm.core.job.states import ACTIVE, AttemptPhase, JobState, StopCause
+from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 from eslurm.core.job.stopping import stop
 from eslurm.core.messages import Preemption
 from eslurm.core.plan.preempt import OFF, REQUEUE, SUSPEND, Claim, Preemptable
+
+ROOM_KEPT_US = 300 * SECOND_US
+"""A suspended victim waits so long for whom it made room for to begin: something else may keep that one waiting by now."""
 
 
 def is_possible(state: State) -> bool:
@@ -36,6 +38,7 @@ def claim_of(state: State, job: Job) -> Claim:
         job.job_id,
         qos.preempts if qos is not None else (),
         partition.tier if partition is not None else 0,
+        job.spec.qos,
     )
 
 
@@ -66,8 +69,8 @@ def on_preemptions(state: State, preemptions: Iterable[Preemption], now_us: int)
     return found
 
 
-def resumptions(state: State) -> list[facts.Fact]:
-    """Suspended victims go on when whom they made room for no longer runs or waits to, and their cores are free again."""
+def resumptions(state: State, now_us: int) -> list[facts.Fact]:
+    """Suspended victims go on when whom they made room for wants it no more, and their cores are free again."""
     found: list[facts.Fact] = []
     taken: set[int] = set()
     for job_id in sorted(state.lending):
@@ -78,7 +81,7 @@ def resumptions(state: State) -> list[facts.Fact]:
         if attempt.phase is not AttemptPhase.RUNNING:
             # It has ended where it stood, and gives its nodes back.
             continue
-        if _is_wanted(state, attempt) or not (lends(attempt) and cores_are_back(state, attempt)):
+        if _is_wanted(state, attempt, now_us) or not cores_are_back(state, attempt):
             continue
         # Two that lent the same cores: the second is looked at again when the first holds its own.
         if taken.isdisjoint(attempt.held):
@@ -87,14 +90,13 @@ def resumptions(state: State) -> list[facts.Fact]:
     return found
 
 
-def _is_wanted(state: State, victim: Attempt) -> bool:
-    """Whether whom it made room for is there, or still wants to come."""
+def _is_wanted(state: State, victim: Attempt, now_us: int) -> bool:
+    """Whether whom it made room for still waits to come: once it is there, it wants no more than it has got."""
     job = state.find_job(victim.room_for)
-    if job is None:
+    if job is None or not waits(job) or not state.startable(job):
         return False
-    if job.attempt is not None and job.state in ACTIVE:
-        return not job.attempt.held.isdisjoint(victim.held)
-    return job.state is JobState.PENDING and not job.hold
+    partition = state.partitions.get(job.spec.partition)
+    return partition is not None and partition.up and now_us < victim.suspended_us + ROOM_KEPT_US
 
 
 def _make_room(state: State, victim: Job, preemption: Preemption, now_us: int) -> list[facts.Fact]:
@@ -143,6 +145,7 @@ def _running(state: State, job: Job, attempt: Attempt) -> Preemptable:
             or attempt.phase is AttemptPhase.RELEASING
             or (bool(attempt.room_for) and bool(attempt.informing))
         ),
+        preempts=qos.preempts if qos is not None else (),
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from eslurm.core import facts
 from eslurm.core.cluster import State, attempts_of
 from eslurm.core.config import ClusterConfig
+from eslurm.core.job.admission import is_operator
 from eslurm.core.job.model import Attempt, Job
-from eslurm.core.job.requests import is_operator
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.job.stopping import node_gone
 from eslurm.core.messages import (

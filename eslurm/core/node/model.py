@@ -33,3 +33,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     reason: str = ""
     sessions_past: tuple[str, ...] = ()
     starts: int = 0
+
+
+def is_usable(node: Node) -> bool:
+    """Whether new work may be placed here."""
+    return node.state is NodeState.UP and not node.drain

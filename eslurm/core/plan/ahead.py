@@ -19,13 +19,14 @@ from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.limits import Area
 from eslurm.core.plan.mapping import end_of, spans_of
 from eslurm.core.plan.policy import TRY_STEPS, Cycle
+from eslurm.core.plan.quests import allows, is_open
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.schedule import Booking
 from eslurm.core.plan.search import RESOURCES, Hints, Move, Never, Quest, Start, first_start, start_exactly
 from eslurm.core.resources.timeline import INFINITY_US
 
 LATE_US = 60_000_000
-"""A fixed start that was missed by no more than this still begins."""
+"""A fixed start that was missed by no more than this still begins; so little is no reason to ask the rules anew."""
 PASS_STEPS = 1
 PASS_SIZE = 8_192
 
@@ -67,7 +68,8 @@ class Ahead:
             job_id = entry[2]
             # One that has just begun has no booking any more.
             is_done = job_id in schedule.bookings or job_id in cycle.placed
-            if is_done or schedule.stuck.get(job_id) == entry[3]:
+            # What was given back may be just what one in the waiting room could not get.
+            if is_done or (schedule.stuck.get(job_id) == entry[3] and not schedule.freed):
                 continue
             schedule.displaced.pop(job_id, None)
             yield from self._fix(entry)
@@ -206,12 +208,23 @@ class Ahead:
         yield from self._start_if_now(entry)
         if self.cycle.slice_over():
             yield
+        if schedule.displaced.pop(job_id, None) is not None:
+            # What the plan takes to be free is not yet: it is expected back as what runs past its end is.
+            never = yield from self._plan_after_grace(entry, quest)
         if job_id in schedule.bookings:
             next_us = min(booking.start_us for booking in schedule.bookings[job_id])
             moves = schedule.moves[job_id]
             schedule.whys[job_id] = self.cycle.why_waiting(quest, moves, next_us)
         elif never is not None:
             self._stick(entry, never)
+
+    def _plan_after_grace(self, entry: Entry, quest: Quest) -> Generator[None, None, Why | None]:
+        """A place that does not begin before then; why there is none, if so."""
+        job = entry[4]
+        if job.start_at_us:
+            return explain.not_then(job.start_at_us, self.cycle.why_waiting(quest, (), None))
+        from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
+        return (yield from self._find_places(entry, quest, from_us, self._lacking(job)))
 
     def _booking(self, entry: Entry, quest: Quest, found: Start, left: int) -> Booking:
         """The start found, for as many of the tasks left as fit then."""
@@ -387,25 +400,23 @@ class Ahead:
         quest = self._quest(entry)
         if isinstance(quest, Why):
             return False
+        # The moment that passes until a planned start is noticed costs no job a window that it just fits.
+        at_us = booking.start_us if cycle.now_us - booking.start_us <= LATE_US else cycle.now_us
+        quest = msgspec.structs.replace(quest, from_us=at_us)
+        positions = cycle.ledger.topology.positions
+        chosen = [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
+        if not is_open(quest, at_us, chosen):
+            return False
         if not quest.constraints:
             return True
         moves, why = schedule.moves.get(entry[2], ()), schedule.whys.get(entry[2])
         schedule.drop(entry[2], booking)
-        most = booking.tasks
-        constraints = quest.constraints
-        if most > 1:
-            most = allowed_together(schedule, entry[4], quest, cycle.now_us, most, with_areas=False)
-        elif quest.recount is not None:
-            positions = cycle.ledger.topology.positions
-            chosen = [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
-            constraints = (*constraints, *quest.recount(quest.need, chosen))
-        stop_us = min(cycle.now_us + quest.duration_us, INFINITY_US)
-        is_allowed = most == booking.tasks and all(
-            one.earliest(quest.duration_us, cycle.now_us, stop_us) == cycle.now_us
-            for one in constraints
-            # What was planned behind it counts against an area, and was planned with it in mind.
-            if not isinstance(one, Area)
-        )
+        # What was planned behind it counts against an area, and was planned with it in mind.
+        if booking.tasks > 1:
+            together = allowed_together(schedule, entry[4], quest, at_us, booking.tasks, with_areas=False)
+            is_allowed = together == booking.tasks
+        else:
+            is_allowed = allows(quest, at_us, chosen, without=(Area,))
         schedule.add(entry, booking, moves)
         if why is not None:
             schedule.whys[entry[2]] = why

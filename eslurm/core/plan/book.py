@@ -97,15 +97,6 @@ class Book:
         }
         return other
 
-    def emptied(self) -> Book:
-        """The same nodes, as usable as here, with nothing booked."""
-        totals = tuple(wide.total for wide in self._wide)
-        other = Book(self.topology, totals, now_us=self.now_us, slots_max=self.slots_max)
-        other._usable = self._usable
-        return other
-
-    # Changing
-
     def book(
         self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = (), *, is_held: bool = False
     ) -> None:

@@ -26,7 +26,7 @@ No amounts where the rows say more or less than that these are free."""
 Floor: TypeAlias = tuple[list[int], int]
 """(per slot what is free of a resource on all nodes together, how much the whole job takes at least)."""
 
-SLOTS_AT_ONCE: Final = 64
+SLOTS_AT_FIRST: Final = 2
 
 
 class Search:
@@ -36,7 +36,7 @@ class Search:
     counts the slots that were looked at.
     """
 
-    __slots__ = ("_enough", "_floors", "_seen", "_slots", "_tests", "_within", "fitting", "looked")
+    __slots__ = ("_ahead", "_enough", "_floors", "_seen", "_slots", "_tests", "_within", "fitting", "looked")
 
     def __init__(
         self, need: Need, within: int, topology: Topology, slots: Slots, profiles: Sequence[Profile]
@@ -46,6 +46,7 @@ class Search:
         # Per slot from `_seen` on whether `passing` has found it good enough.
         self._seen = 0
         self._enough = b""
+        self._ahead = SLOTS_AT_FIRST
         self._slots = slots
         self._within = within
         self._tests: list[Test] = []
@@ -71,10 +72,11 @@ class Search:
         There it looks as if that were all that is booked on these nodes.
         """
         self._tests = [
-            ([row[:first] + [members | own for members in row[first:last]] for row in rows], nodes, large, ())
+            ([_with(row, own, first, last) for row in rows], nodes, large, ())
             for rows, nodes, large, _ in self._tests
         ]
-        self._floors = [(free[:first] + [least] * (last - first), least) for free, least in self._floors]
+        for free, least in self._floors:
+            free[first:last] = [least] * (last - first)
 
     def passing(self, first: int) -> int:
         """The first slot from `first` on in which by itself enough nodes are left for the most demanding test.
@@ -90,7 +92,8 @@ class Search:
                     return self._seen + found
                 first = seen
             else:
-                self._seen, self._enough = first, self._tested(first, min(first + SLOTS_AT_ONCE, size))
+                self._seen, self._enough = first, self._tested(first, min(first + self._ahead, size))
+                self._ahead *= 2
         return size
 
     def _tested(self, first: int, last: int) -> bytes:
@@ -132,6 +135,11 @@ class Search:
                 fitting[amounts] = left
         self.fitting = fitting
         return -1
+
+
+def _with(row: Row, own: int, first: int, last: int) -> Row:
+    """A row that has these positions, too, in slots [first, last)."""
+    return [*row[:first], *[members | own for members in row[first:last]], *row[last:]]
 
 
 def _totals(topology: Topology) -> Iterator[tuple[Vector, int]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
+from eslurm.core.plan import returning
 from eslurm.core.plan.ahead import Ahead
 from eslurm.core.plan.making_room import MakingRoom, Work
 from eslurm.core.plan.policies import get_policy
@@ -39,6 +40,7 @@ def plan_cycle(
     """
     chosen = get_policy(policy)
     schedule = schedule if schedule is not None else Schedule()
+    yield from returning.forget(schedule)
     yield from reconcile(schedule, snapshot, limits.overdue_grace_us)
     cycle = Cycle(snapshot, schedule, limits)
     ahead = Ahead(cycle)
@@ -46,10 +48,12 @@ def plan_cycle(
     yield from ahead.plan_fixed()
     if work is None:
         schedule.claimants.clear()
+        yield from returning.foresee(cycle)
         yield from chosen.plan(cycle)
         return cycle.finish()
     making = MakingRoom(cycle, work)
     yield from making.keep()
+    yield from returning.foresee(cycle)
     yield from chosen.plan(cycle)
     claimant, victims = yield from making.make()
     return cycle.finish(claimant, victims)

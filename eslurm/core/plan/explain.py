@@ -94,7 +94,8 @@ def no_start(quest: Quest, ledger: Ledger, now_us: int) -> Why:
     if quest.closed:
         return closed(quest, now_us)
     return Why(
-        WhyKind.RESOURCES, "what it needs is held by jobs without a time limit: no end of them can be foreseen"
+        WhyKind.RESOURCES,
+        "what it needs is held by jobs without a time limit: no end of them can be foreseen",
     )
 
 
@@ -156,5 +157,7 @@ def _short_of(part: Part, need: Need, ledger: Ledger, candidates: int) -> str:
     if room < part.tasks:
         task = "task" if len(need.parts) == 1 else "chunk"
         room_for = f"{part.tasks} {task}{'' if part.tasks == 1 else 's'} of {one}"
-        return f"needs room for {room_for}; {room} would fit on {nodes} {state} node{'' if nodes == 1 else 's'}"
+        return (
+            f"needs room for {room_for}; {room} would fit on {nodes} {state} node{'' if nodes == 1 else 's'}"
+        )
     return ""

@@ -127,7 +127,10 @@ def _bad_constraint(
         words = features.words(constraint)
     except features.FeatureError as error:
         return Infeasible(
-            f"{option}: '{_cut(constraint)}' {error.why} in column {error.column}: {error.way_out}", "nodes", 1, 0
+            f"{option}: '{_cut(constraint)}' {error.why} in column {error.column}: {error.way_out}",
+            "nodes",
+            1,
+            0,
         )
     if topology.mask_of_constraint(constraint) & members:
         return None

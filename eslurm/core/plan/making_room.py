@@ -253,6 +253,9 @@ class MakingRoom:
                         return topology.everything
                     found.update(span.node for span in booking.spans)
                     cycle.spend(len(booking.spans))
+        for booking in self.schedule.returns:
+            if booking.start_us < stop_us:
+                found.update(span.node for span in booking.spans)
         return topology.mask_of_numbers(found)
 
     def _gives_way(self, job: Pending, claim: Claim) -> bool:
@@ -270,6 +273,7 @@ class MakingRoom:
             tier=partition.tier if partition is not None else 0,
             by_qos=qos.preempt_mode if qos is not None else OFF,
             by_tier=partition.preempt_mode if partition is not None else OFF,
+            preempts=qos.preempts if qos is not None else (),
         )
         return claim.mode(seen) != OFF
 
@@ -293,7 +297,10 @@ class MakingRoom:
         if known is None:
             qos, partition = self._qos(job), self.snapshot.partitions.get(job.partition)
             known = self._claims[job.qos, job.partition] = Claim(
-                0, qos.preempts if qos is not None else (), partition.tier if partition is not None else 0
+                0,
+                qos.preempts if qos is not None else (),
+                partition.tier if partition is not None else 0,
+                job.qos,
             )
         return msgspec.structs.replace(known, job_id=job.job_id)
 

@@ -29,9 +29,9 @@ Share = tuple[int, Vector]
 class Preemptable(msgspec.Struct, frozen=True, gc=False):
     """A started job as preemption looks at it.
 
-    `by_qos` and `by_tier` are what happens to it (`MODES`) when a QOS that may push out its own asks, or a partition of
-    a higher tier. Before `exempt_until_us` nobody may. `is_going`: it has been told to end, so its nodes come free
-    without anybody's doing; it is nobody's victim.
+    `preempts` are the QOS that it could push out itself. `by_qos` and `by_tier` are what happens to it (`MODES`) when a
+    QOS that may push out its own asks, or a partition of a higher tier. Before `exempt_until_us` nobody may. `is_going`:
+    it has been told to end, so its nodes come free without anybody's doing; it is nobody's victim.
     """
 
     job_id: int
@@ -46,19 +46,24 @@ class Preemptable(msgspec.Struct, frozen=True, gc=False):
     by_tier: str = OFF
     exempt_until_us: int = 0
     is_going: bool = False
+    preempts: tuple[str, ...] = ()
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """What a waiting job may push out: work of these QOS, and work of partitions of a tier below its own."""
+    """What a waiting job of a QOS may push out: work of these QOS, and work of partitions of a tier below its own."""
 
     job_id: int
     preempts: tuple[str, ...] = ()
     tier: int = 0
+    qos: str = ""
 
     def mode(self, victim: Preemptable) -> str:
         """What happens to that victim; `OFF` when the job may not push it out. A QOS says more than a partition."""
         if victim.qos and victim.qos in self.preempts and victim.by_qos != OFF:
             return victim.by_qos
+        if self.qos and self.qos in victim.preempts:
+            # Each would push out the other, for ever.
+            return OFF
         return victim.by_tier if victim.tier < self.tier else OFF
 
 

@@ -19,6 +19,7 @@ import msgspec
 from eslurm.core.config import PriorityWeights
 from eslurm.core.job.request import Request
 from eslurm.core.plan.queue import Entry, Pending, PendingQueue
+from eslurm.core.plan.slices import SORTED_PER_SLICE, sorting
 
 PRIORITY_DEFAULT: Final = 1000
 """The number of a job that nobody gave one: it is computed if the site weighs anything."""
@@ -26,7 +27,6 @@ PRIORITY_MAX: Final = 2**31 - 1
 NICE_MAX: Final = 1_000_000
 SECOND_US: Final = 1_000_000
 COMPUTED_PER_SLICE: Final = 1_500
-SORTED_PER_SLICE: Final = 8_192
 FEW: Final = 256
 """Up to so many changes are sorted in one by one; beyond, all at once."""
 
@@ -254,21 +254,7 @@ def sorted_entries(entries: list[Entry]) -> Generator[None, None, list[Entry]]:
     Sorting parts by the one number and merging neighbours compares small integers only. What is equal in it then lies
     together, and is put in order by the rest.
     """
-    runs: list[list[Entry]] = []
-    for start in range(0, len(entries), SORTED_PER_SLICE):
-        run = entries[start : start + SORTED_PER_SLICE]
-        run.sort(key=_FIRST)
-        runs.append(run)
-        yield
-    while len(runs) > 1:
-        merged: list[list[Entry]] = []
-        for at in range(0, len(runs), 2):
-            run = runs[at] + runs[at + 1] if at + 1 < len(runs) else runs[at]
-            run.sort(key=_FIRST)
-            merged.append(run)
-            yield
-        runs = merged
-    order = runs[0] if runs else []
+    order = yield from sorting(entries, _FIRST)
     start = 0
     while start < len(order):
         stop = min(start + SORTED_PER_SLICE, len(order))

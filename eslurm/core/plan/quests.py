@@ -12,7 +12,7 @@ from functools import partial
 from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.queue import Pending
-from eslurm.core.plan.room import Chosen, Constraint
+from eslurm.core.plan.room import Chosen, Constraint, shut
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.search import Quest, narrowed
 from eslurm.core.resources.timeline import INFINITY_US
@@ -42,35 +42,26 @@ def quest_of(job: Pending, need: Need, rules: Rules | None, now_us: int) -> Ques
     )
 
 
+def is_open(quest: Quest, at_us: int, chosen: Chosen) -> bool:
+    """Whether the stay may begin then as far as its interval goes, and none of these positions is closed to it."""
+    stop_us = min(at_us + quest.duration_us, INFINITY_US)
+    if at_us < quest.from_us or (quest.until_us < INFINITY_US and stop_us > quest.until_us):
+        return False
+    allowed = quest.need.allowed & ~shut(quest.closed, at_us, stop_us)
+    return all(allowed >> position & 1 for position, _, _ in chosen)
+
+
 def allows(quest: Quest, at_us: int, chosen: Chosen, *, without: tuple[type[Constraint], ...] = ()) -> bool:
     """Whether the rules let the stay begin then on these positions; what its nodes have free is not looked at.
 
     Constraints of the kinds in `without` are not asked.
     """
     stop_us = min(at_us + quest.duration_us, INFINITY_US)
-    if at_us < quest.from_us or (quest.until_us < INFINITY_US and stop_us > quest.until_us):
-        return False
-    mask = 0
-    for position, _, _ in chosen:
-        mask |= 1 << position
-    if mask & ~quest.need.allowed or mask & shut(quest, at_us, stop_us):
-        return False
-    return all(
+    return is_open(quest, at_us, chosen) and all(
         constraint.earliest(quest.duration_us, at_us, stop_us) == at_us
         for constraint in _constraints(quest, chosen)
         if not isinstance(constraint, without)
     )
-
-
-def shut(quest: Quest, start_us: int, stop_us: int) -> int:
-    """The positions that are closed to it at any time of a stay."""
-    found = 0
-    for closure in quest.closed:
-        if closure.start_us >= stop_us:
-            break
-        if closure.stop_us > start_us:
-            found |= closure.mask
-    return found
 
 
 def _constraints(quest: Quest, chosen: Chosen) -> Iterator[Constraint]:

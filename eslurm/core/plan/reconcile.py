@@ -13,6 +13,7 @@ from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.mapping import Span, satisfies
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.rules import Rules
+from eslurm.core.plan.rulings import keep_allowed
 from eslurm.core.plan.schedule import CHANGES_PER_SLICE, KEYS_PER_SLICE, Booking, Held, Schedule
 from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.resources import bits
@@ -48,13 +49,12 @@ class _Following:
             schedule.rules.advance(self.now_us)
         if snapshot.ledger.topology is not schedule.book.topology:
             yield from self._begin_anew()
-        elif snapshot.policies_changed != schedule.policies_changed:
-            yield from self._read_rules()
         yield from self._follow_nodes()
-        if schedule.rules is not None:
-            schedule.rules.set_usable(snapshot.ledger.usable, _held_elsewhere(snapshot.ledger))
+        self._follow_usable()
         yield from self._follow_waiting()
         yield from self._follow_running()
+        if snapshot.policies_changed != schedule.policies_changed:
+            yield from self._follow_rules()
 
     def _begin_anew(self) -> Generator[None, None, None]:
         """Other nodes: what runs is booked again as it is found, and every plan that still fits keeps its place."""
@@ -70,6 +70,8 @@ class _Following:
         schedule.needs.clear()
         schedule.freed = topology.everything
         kept, schedule.bookings = schedule.bookings, {}
+        # A share of what there is may be another number now: what is kept is held against the rules once more.
+        schedule.policies_changed = -1 if kept else snapshot.policies_changed
         entries, schedule.entries = schedule.entries, {}
         moves, schedule.moves = schedule.moves, {}
         yield
@@ -90,46 +92,21 @@ class _Following:
                 schedule.displaced[job_id] = bookings[0].start_us, INFINITY_US
             yield
 
-    def _read_rules(self) -> Generator[None, None, None]:
-        """Other limits or reservations: plans are made anew under them; what runs counts, but is left alone."""
-        schedule = self.schedule
-        yield from self._displace_all()
+    def _follow_rules(self) -> Generator[None, None, None]:
+        """Other limits, pools or reservations: plans that they still allow stay where they are."""
         self._make_rules()
-        schedule.stuck.clear()
-        if schedule.rules is None:
-            return
-        for number, held in enumerate(schedule.held.values()):
-            if held.running.job is not None:
-                schedule.charge(held.running.job, held.booking)
-            if number % CHANGES_PER_SLICE == 0:
-                yield
-        for job, booking in schedule.starting:
-            schedule.charge(job, booking)
+        self._follow_usable()
+        yield from keep_allowed(self.schedule, self.snapshot)
+        self.schedule.policies_changed = self.snapshot.policies_changed
 
-    def _displace_all(self) -> Generator[None, None, None]:
-        """Takes every job's place away. They are planned anew in their order: nothing is left to be offered."""
-        schedule = self.schedule
-        certain = [*(held.booking for held in schedule.held.values()), *(one for _, one in schedule.starting)]
-        if len(certain) > len(schedule.bookings):
-            for job_id in list(schedule.bookings):
-                yield from schedule.displacing(job_id)
-                yield
-        else:
-            # A book of what is certain costs less than taking everything else out of this one.
-            book = schedule.book.emptied()
-            for number, booking in enumerate(certain):
-                stay = booking.start_us, booking.stop_us
-                yield from book.booking(booking.pairs, *stay, booking.wide, is_held=True)
-                if number % CHANGES_PER_SLICE == 0:
-                    yield
-            schedule.book = book
-            schedule.forget_bookings()
-        schedule.freed = 0
-        schedule.to_improve.clear()
+    def _follow_usable(self) -> None:
+        """The rules learn what is in service."""
+        if self.schedule.rules is not None:
+            ledger = self.snapshot.ledger
+            self.schedule.rules.set_usable(ledger.usable, _held_elsewhere(ledger))
 
     def _make_rules(self) -> None:
         schedule, snapshot = self.schedule, self.snapshot
-        schedule.policies_changed = snapshot.policies_changed
         if not any(snapshot.policies.get(kind) for kind in ("limit", "pool", "reservation")):
             schedule.rules = None
             return
@@ -169,7 +146,7 @@ class _Following:
         seen = 0
         for job_id, bookings in list(schedule.bookings.items()):
             if any(span.node in numbers for booking in bookings for span in booking.spans):
-                yield from schedule.displacing(job_id, 0)
+                yield from schedule.displacing(job_id)
             seen += sum(len(booking.spans) for booking in bookings)
             if seen > KEYS_PER_SLICE:
                 seen = 0
@@ -181,12 +158,12 @@ class _Following:
         known = snapshot.known
         changes = snapshot.changes if snapshot.since == schedule.mark else None
         if changes is None:
-            changes = frozenset((*schedule.stuck, *schedule.bookings))
+            changes = frozenset((*schedule.stuck, *schedule.whys, *schedule.bookings))
         # In the order of the ids: what comes out must not depend on how the set was made.
         for number, job_id in enumerate(sorted(changes)):
             entry = known.get(job_id)
-            if entry is None and job_id in schedule.stuck:
-                del schedule.stuck[job_id]
+            if entry is None:
+                schedule.stuck.pop(job_id, None)
                 schedule.whys.pop(job_id, None)
             old = schedule.entries.get(job_id)
             if old is not None and entry is None:

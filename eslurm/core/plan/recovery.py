@@ -1,9 +1,10 @@
-"""Places for those who lost theirs: work outlived its limit, or nodes went out (C-39).
+"""Places for those who lost theirs: work outlived its limit, nodes went out, they ask for something else (C-39).
 
-They look for another place in the order of the policy. When one of them would come later than what took its place is to
-blame for, those behind it in that order give up their places and are planned anew, one after the other: the loss is
-shared by those behind instead of falling on one. Invariant: who stands before the first that was lost keeps its place,
-neither arrivals nor changes of a job set this off (C-59), and at most `PlanLimits.improved_max` give way in one cycle.
+They look for another place in the order of the policy. When something that had to be where they were planned is to blame
+and one of them would begin later than that ends, those behind it in the order give up their places and are planned anew,
+one after the other: the loss is shared instead of falling on one. Invariant: who stands before the first that would lose
+keeps its place, neither arrivals nor nodes that go out set this off (C-59), and at most `PlanLimits.improved_max` give way
+in one cycle.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ def recover(ahead: Ahead, jobs: Iterable[Entry], order: Order) -> Generator[None
     if not schedule.displaced:
         return
     displaced, schedule.displaced = schedule.displaced, {}
-    lost = [
-        (_rank(order, entry, displaced[entry[2]][0]), entry) for entry in jobs if entry[2] in displaced
-    ]
+    lost = [(_rank(order, entry, displaced[entry[2]][0]), entry) for entry in jobs if entry[2] in displaced]
     lost.sort()
     for index, (rank, entry) in enumerate(lost):
         yield from ahead.plan(entry)

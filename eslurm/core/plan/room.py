@@ -6,6 +6,7 @@ usage vectors, limits, FreePools. A start is found by asking each in turn until 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -71,3 +72,14 @@ class Constraint(Protocol):
     def why(self) -> str:
         """In words, with numbers: what is asked, what there is, who has it."""
         ...
+
+
+def shut(closed: Sequence[Closure], start_us: int, stop_us: int) -> int:
+    """The positions that are closed at any time of a stay; closures come in the order of their starts."""
+    found = 0
+    for closure in closed:
+        if closure.start_us >= stop_us:
+            break
+        if start_us < closure.stop_us:
+            found |= closure.mask
+    return found

@@ -215,6 +215,11 @@ class Rules:
             self._known.clear()
             self._shared.clear()
 
+    def rest_on(self, future: Future) -> None:
+        """From now on this is asked for what everybody uses together."""
+        self._future = future
+        self._lines.clear()
+
     def copy(self, future: Future) -> Rules:
         """The same rules over a copy of the book, for a question what would be if."""
         other = Rules(self._policies, self._topology, future, now_us=self._now_us, calendar=self._calendar)

@@ -89,6 +89,7 @@ class Schedule:
         "moves",
         "needs",
         "policies_changed",
+        "returns",
         "rules",
         "slots_max",
         "starting",
@@ -113,6 +114,8 @@ class Schedule:
         # Jobs that others are making room for, and what is booked for that, if anything can be.
         self.claimants: dict[int, Booking | None] = {}
         # Jobs whose planned end is not what it was.
+        # The cores that were lent, from when they are to be given back (`returning`).
+        self.returns: list[Booking] = []
         self.changed_ends: set[int] = set()
         # Positions on which something was given back before it was expected: others may now start earlier.
         self.freed = 0
@@ -137,9 +140,9 @@ class Schedule:
         With `changes` only those of them that may have changed, and those that others are making room for.
         """
         if changes is None:
-            return [*self.bookings, *self.stuck, *self.claimants]
-        bookings, stuck = self.bookings, self.stuck
-        return [*(job_id for job_id in changes if job_id in bookings or job_id in stuck), *self.claimants]
+            return [*self.bookings, *self.stuck, *self.whys, *self.claimants]
+        known = (self.bookings, self.stuck, self.whys)
+        return [*(job_id for job_id in changes if any(job_id in one for one in known)), *self.claimants]
 
     def next_start_us(self) -> int:
         """When the next booking begins; `INFINITY_US` when none is planned."""
@@ -298,19 +301,6 @@ class Schedule:
         self.free_early(span for booking in bookings for span in booking.spans)
         self.displaced[job_id] = _first_and_last(bookings, until_us)
 
-    def forget_bookings(self) -> None:
-        """All places are gone, from the book as well; everybody is to be planned anew."""
-        self.displaced.update(
-            {job_id: _first_and_last(some, INFINITY_US) for job_id, some in self.bookings.items()}
-        )
-        self.changed_ends.update(self.bookings)
-        for job_id in self.bookings:
-            self.whys.pop(job_id, None)
-        self.bookings.clear()
-        self.entries.clear()
-        self.moves.clear()
-        self._starts.clear()
-
     def start(self, job: Pending, booking: Booking, *, must: bool = False) -> None:
         """Books something that starts now; the next cycle sees it running, or finds that it was not placed after all.
 
@@ -379,7 +369,7 @@ class Schedule:
     # Inside
 
     def _clear_way(self, wanted: Booking) -> Generator[None, None, None]:
-        """Displaces the plans that leave too little for what is there already."""
+        """Displaces the plans that leave too little for what is there already; what was lent may come back later."""
         start_us, stop_us = wanted.start_us, wanted.stop_us
         short = {
             span.node
@@ -391,6 +381,12 @@ class Schedule:
                 )
             )
         }
+        returns, self.returns = self.returns, []
+        for booking in returns:
+            if booking.start_us < stop_us and any(span.node in short for span in booking.spans):
+                yield from self.giving(None, booking)
+            else:
+                self.returns.append(booking)
         for job_id, bookings in list(self.bookings.items()):
             for booking in bookings:
                 if booking.start_us >= stop_us or booking.stop_us <= start_us:

@@ -45,7 +45,8 @@ class PartitionView(msgspec.Struct, frozen=True):
 class Running(msgspec.Struct, frozen=True):
     """What one attempt holds: (node number, amounts) pairs until `until_us` at the latest.
 
-    `job` is the job as it was while it waited: whose it is decides about limits.
+    `job` is the job as it was while it waited: whose it is decides about limits. What stands still to make room for the
+    job `room_for` has `lent` its cores, and goes on for `left_us` when they are free again.
     """
 
     job_id: int
@@ -54,6 +55,9 @@ class Running(msgspec.Struct, frozen=True):
     wide: Vector = ()
     job: Pending | None = None
     array_job_id: int = 0
+    lent: tuple[tuple[int, Vector], ...] = ()
+    room_for: int = 0
+    left_us: int = 0
 
 
 RunningKey: TypeAlias = tuple[int, int]
@@ -66,7 +70,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     `later` are the jobs that wait for something else than resources, but for something that is expected to come:
     another job's end, a begin time. `fixed` are those of both with a fixed start, `known` those that were asked for by id.
     `policies_changed` is the generation since which the policies are as they are. `changes` are the waiting jobs that may
-    differ from what they were at `since` (None: any), `mark` says when this was.
+    differ from what they were at `since` (None: any), `mark` says when this was. `lenders` are those of `running` that have
+    lent something.
     """
 
     ledger: Ledger
@@ -84,6 +89,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     changes: frozenset[int] | None = None
     since: Mark | None = None
     mark: Mark | None = None
+    lenders: Sequence[Running] = ()
 
     @classmethod
     def take(
@@ -102,6 +108,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         policies_changed: int = 0,
         calendar: Calendar | None = None,
         since: Mark | None = None,
+        lenders: Sequence[Running] = (),
     ) -> Snapshot:
         """Freezes the cluster's living ledger, queues and running work for one cycle.
 
@@ -125,6 +132,7 @@ class Snapshot(msgspec.Struct, frozen=True):
             changes_since(since, queue, later),
             since,
             queue.shapes.journal.mark,
+            lenders,
         )
 
     @classmethod

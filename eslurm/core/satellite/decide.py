@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eslurm.core import facts
 from eslurm.core.cluster import State
-from eslurm.core.job.requests import is_operator
+from eslurm.core.job.admission import is_operator
 from eslurm.core.messages import (
     Changed,
     JobProblem,

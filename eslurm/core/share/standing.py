@@ -6,12 +6,12 @@ Reads only. Invariant: no step between two yields looks at more than some thousa
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from eslurm.core.account.model import Account, Qos, User
 from eslurm.core.plan.priority import Ranking, Standing, normalised, weighs
 from eslurm.core.plan.queue import Entry, PendingQueue
+from eslurm.core.plan.slices import parts
 from eslurm.core.share.tree import FairTree
 from eslurm.core.share.usage import Association, usage_now
 
@@ -26,16 +26,12 @@ def tree_of(
     state: State, now_us: int, waiting: Iterable[Association] = ()
 ) -> Generator[None, None, FairTree]:
     """Everybody's standing as of `now_us`; `waiting` are associations that have jobs but may have used nothing."""
-    running = []
-    jobs = iter(list(state.jobs.values()))
-    while part := list(islice(jobs, JOBS_PER_SLICE)):
-        running += [job for job in part if job.attempt is not None]
-        yield
-    usage = usage_now(state, running, now_us)
+    # All as of one moment: what ends in a pause is either charged or runs, never both.
+    slices = usage_now(state, list(state.jobs.values()), now_us)
     accounts = [one for one in state.policies["account"].values() if isinstance(one, Account)]
     users = [one for one in state.policies["user"].values() if isinstance(one, User)]
-    yield
-    return FairTree(accounts, users, usage, waiting)
+    usage = yield from slices
+    return (yield from FairTree.growing(accounts, users, usage, waiting))
 
 
 def standing_of(
@@ -48,6 +44,7 @@ def standing_of(
     if weights.fairshare:
         tree = yield from tree_of(state, now_us, waiting)
         fair, newcomers = tree.factors, tree.best
+        yield from tree.letting_go()
     qos = {one.name: one.priority for one in state.policies["qos"].values() if isinstance(one, Qos)}
     return Standing(
         weights=weights,
@@ -72,7 +69,10 @@ def rank(
         ranking.clear()
         return
     if ranking.is_due(weights, now_us):
-        waiting = dict.fromkeys((entry[4].account, entry[4].user) for entry in _entries(queues))
+        waiting: dict[Association, None] = {}
+        for part in parts(_entries(queues), JOBS_PER_SLICE):
+            waiting.update(dict.fromkeys([(entry[4].account, entry[4].user) for entry in part]))
+            yield
         standing = yield from standing_of(state, now_us, waiting)
         yield from ranking.refresh(standing, now_us)
     for _ in range(SYNCS_MAX):

@@ -10,15 +10,21 @@ of users, within (0, 1].
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from itertools import chain
+from typing import Final
 
 import msgspec
 
 from eslurm.core.account.model import Account, User
+from eslurm.core.plan.slices import exhaust, parts, sorting
 from eslurm.core.share.usage import Association
 
 UNUSED_LEVEL = math.inf
 """The level of those who have shares and have used nothing."""
+NODES_PER_SLICE: Final = 2_000
+FEW: Final = 64
+"""So few siblings are no reason to pause."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -69,41 +75,70 @@ class FairTree:
         waiting: Iterable[Association] = (),
     ) -> None:
         """`usage` is as of one instant. An account that nobody has defined hangs from the root with one share."""
-        self._root = _Node("", "", 1)
-        self._parents: dict[str, str] = {}
-        leaves = self._build(accounts, users, usage, waiting)
-        self._use(leaves, usage)
-        self._compare()
-        self._rank(len(leaves))
-        self.factors: dict[Association, float] = {key: leaf.factor for key, leaf in leaves.items()}
-        self.best: dict[str, float] = {}
-        """By account the highest factor in it: who comes new to it has used as little as anybody there."""
-        for (account, _), factor in self.factors.items():
-            self.best[account] = max(factor, self.best.get(account, 0.0))
+        exhaust(self._grow(accounts, users, usage, waiting))
+
+    @classmethod
+    def growing(
+        cls,
+        accounts: Iterable[Account],
+        users: Iterable[User],
+        usage: Mapping[Association, float],
+        waiting: Iterable[Association] = (),
+    ) -> Generator[None, None, FairTree]:
+        """The same in slices."""
+        tree = cls.__new__(cls)
+        yield from tree._grow(accounts, users, usage, waiting)
+        return tree
 
     def members(self) -> list[Member]:
         """Depth first, accounts by name before users by name."""
+        return exhaust(self.listing())
+
+    def listing(self) -> Generator[None, None, list[Member]]:
+        """`members` in slices."""
         found: list[Member] = []
-        stack = [(child, "") for child in _by_name(self._root.children)]
+        children = yield from _by_name(self._root.children)
+        stack = [(child, "") for child in children]
         while stack:
             node, parent = stack.pop()
-            found.append(
-                Member(
-                    node.account,
-                    node.user,
-                    parent,
-                    node.shares,
-                    node.norm_shares,
-                    node.usage,
-                    node.norm_usage,
-                    node.level,
-                    node.factor,
-                )
-            )
-            stack += [(child, node.account) for child in _by_name(node.children)]
+            found.append(_member(node, parent))
+            if len(found) % NODES_PER_SLICE == 0:
+                yield
+            if node.children:
+                children = yield from _by_name(node.children)
+                stack += [(child, node.account) for child in children]
         return found
 
-    # ---- building ----
+    def letting_go(self) -> Generator[None, None, None]:
+        """The nodes are forgotten bit by bit, as all at once would hold up others. `factors` and `best` stay."""
+        while self._accounts:
+            children = self._accounts.pop().children
+            while children:
+                del children[-NODES_PER_SLICE:]
+                yield
+
+    # ---- growing ----
+
+    def _grow(
+        self,
+        accounts: Iterable[Account],
+        users: Iterable[User],
+        usage: Mapping[Association, float],
+        waiting: Iterable[Association],
+    ) -> Generator[None, None, None]:
+        self._root = _Node("", "", 1)
+        self.factors: dict[Association, float] = {}
+        self.best: dict[str, float] = {}
+        """By account the highest factor in it: who comes new to it has used as little as anybody there."""
+        leaves = yield from self._build(accounts, users, usage, waiting)
+        yield from self._use(leaves, usage)
+        yield from self._compare()
+        yield from self._rank(len(leaves))
+        for part in parts(leaves.items(), NODES_PER_SLICE):
+            for key, leaf in part:
+                self.factors[key] = leaf.factor
+                self.best[key[0]] = max(leaf.factor, self.best.get(key[0], 0.0))
+            yield
 
     def _build(
         self,
@@ -111,49 +146,91 @@ class FairTree:
         users: Iterable[User],
         usage: Iterable[Association],
         waiting: Iterable[Association],
-    ) -> dict[Association, _Node]:
+    ) -> Generator[None, None, dict[Association, _Node]]:
         known = {account.name: account for account in accounts}
-        people = {user.name: user for user in users}
-        pairs = dict.fromkeys((account, user.name) for user in people.values() for account in user.accounts)
-        pairs |= dict.fromkeys(usage) | dict.fromkeys(waiting)
         nodes = {"": self._root}
-        for name in sorted({*known, *(account for account, _ in pairs if account)}):
-            nodes[name] = _Node(name, "", known[name].shares if name in known else 1)
-        for name, node in nodes.items():
-            if name:
-                parent = known[name].parent if name in known else ""
-                nodes.get(parent, self._root).children.append(node)
         leaves: dict[Association, _Node] = {}
-        for account, user in sorted(pairs):
-            person = people.get(user)
-            leaves[account, user] = leaf = _Node(account, user, person.shares if person is not None else 1)
-            nodes[account].children.append(leaf)
+
+        def at(name: str) -> _Node:
+            node = nodes.get(name)
+            if node is None:
+                node = nodes[name] = _Node(name, "", known[name].shares if name in known else 1)
+            return node
+
+        def put(account: str, user: str, shares: int) -> None:
+            if (account, user) not in leaves:
+                leaves[account, user] = leaf = _Node(account, user, shares)
+                at(account).children.append(leaf)
+
+        shares: dict[str, int] = {}
+        for people in parts(users, NODES_PER_SLICE):
+            for person in people:
+                shares[person.name] = person.shares
+                for account in person.accounts:
+                    put(account, person.name, person.shares)
+            yield
+        for pairs in parts(chain(usage, waiting), NODES_PER_SLICE):
+            for account, user in pairs:
+                put(account, user, shares.get(user, 1))
+            yield
+        for names in parts(known, NODES_PER_SLICE):
+            for name in names:
+                at(name)
+            yield
+        for names in parts(nodes, NODES_PER_SLICE):
+            for name in names:
+                if name:
+                    parent = known[name].parent if name in known else ""
+                    nodes.get(parent, self._root).children.append(nodes[name])
+            yield
+        # Parents first.
+        self._accounts = [self._root]
+        for node in self._accounts:
+            self._accounts += [child for child in node.children if not child.user]
+            if len(node.children) > FEW:
+                yield
         return leaves
 
-    def _use(self, leaves: Mapping[Association, _Node], usage: Mapping[Association, float]) -> None:
+    def _use(
+        self, leaves: Mapping[Association, _Node], usage: Mapping[Association, float]
+    ) -> Generator[None, None, None]:
         """An account has used what all below it have; exact sums, so that no order of adding shows."""
-        for key, leaf in leaves.items():
-            leaf.usage = usage.get(key, 0.0)
-        for node in reversed(list(self._accounts())):
+        for part in parts(leaves.items(), NODES_PER_SLICE):
+            for key, leaf in part:
+                leaf.usage = usage.get(key, 0.0)
+            yield
+        for node in reversed(self._accounts):
             node.usage = math.fsum(child.usage for child in node.children)
+            if len(node.children) > FEW:
+                yield
 
-    def _compare(self) -> None:
-        for node in self._accounts():
+    def _compare(self) -> Generator[None, None, None]:
+        for node in self._accounts:
             shares = sum(child.shares for child in node.children)
-            for child in node.children:
-                child.norm_shares = child.shares / shares if shares else 0.0
-                child.norm_usage = child.usage / node.usage if node.usage else 0.0
-                child.level = _level(child)
+            if len(node.children) > FEW:
+                yield
+            for part in parts(node.children, NODES_PER_SLICE):
+                for child in part:
+                    child.norm_shares = child.shares / shares if shares else 0.0
+                    child.norm_usage = child.usage / node.usage if node.usage else 0.0
+                    child.level = _level(child)
+                if len(part) > FEW:
+                    yield
 
-    def _rank(self, users: int) -> None:
+    def _rank(self, users: int) -> Generator[None, None, None]:
         left = users
-        stack = [_Tiers(self._root.children)]
+        stack = [(yield from _Tiers.of(self._root.children))]
+        taken = 0
         while stack:
             tiers = stack[-1]
             tier = tiers.take()
             if tier is None:
                 stack.pop()
                 continue
+            taken += len(tier)
+            if taken > NODES_PER_SLICE:
+                taken = 0
+                yield
             people = [node for node in tier if node.user]
             below = [child for node in tier if not node.user for child in node.children]
             joined, tiers.joined = tiers.joined, None
@@ -163,14 +240,7 @@ class FairTree:
                 for node in people:
                     node.factor = joined
             if below:
-                stack.append(_Tiers(below, joined))
-
-    def _accounts(self) -> Iterator[_Node]:
-        """The root and every account below it, parents first."""
-        nodes = [self._root]
-        for node in nodes:
-            nodes += [child for child in node.children if not child.user]
-        return iter(nodes)
+                stack.append((yield from _Tiers.of(below, joined)))
 
 
 def _level(node: _Node) -> float:
@@ -185,22 +255,59 @@ class _Tiers:
     `joined` is the rank that the first users found here share: those of a user who is on one level with the account.
     """
 
-    __slots__ = ("_nodes", "joined")
+    __slots__ = ("_levels", "_nodes", "joined")
 
-    def __init__(self, nodes: list[_Node], joined: float | None = None) -> None:
-        self._nodes = sorted(nodes, key=lambda node: node.level)
+    def __init__(self, nodes: dict[float, list[_Node]], levels: list[float], joined: float | None) -> None:
+        self._nodes = nodes
+        self._levels = levels
         self.joined = joined
+
+    @classmethod
+    def of(cls, nodes: Iterable[_Node], joined: float | None = None) -> Generator[None, None, _Tiers]:
+        """The tiers of these siblings."""
+        by_level: dict[float, list[_Node]] = {}
+        for part in parts(nodes, NODES_PER_SLICE):
+            for node in part:
+                by_level.setdefault(node.level, []).append(node)
+            if len(part) > FEW:
+                yield
+        levels = list(by_level)
+        if len(levels) > FEW:
+            levels = yield from sorting(levels)
+        else:
+            levels.sort()
+        return cls(by_level, levels, joined)
 
     def take(self) -> list[_Node] | None:
         """The next tier; None when there is none left."""
-        if not self._nodes:
-            return None
-        tier = [self._nodes.pop()]
-        while self._nodes and self._nodes[-1].level == tier[0].level:
-            tier.append(self._nodes.pop())
-        return tier
+        return self._nodes.pop(self._levels.pop()) if self._levels else None
 
 
-def _by_name(nodes: Iterable[_Node]) -> list[_Node]:
+def _member(node: _Node, parent: str) -> Member:
+    return Member(
+        node.account,
+        node.user,
+        parent,
+        node.shares,
+        node.norm_shares,
+        node.usage,
+        node.norm_usage,
+        node.level,
+        node.factor,
+    )
+
+
+def _by_name(nodes: Iterable[_Node]) -> Generator[None, None, list[_Node]]:
     """For a stack: the one to show first comes last."""
-    return sorted(nodes, key=lambda node: (bool(node.user), node.account, node.user), reverse=True)
+    accounts: dict[str, _Node] = {}
+    users: dict[str, _Node] = {}
+    for part in parts(nodes, NODES_PER_SLICE):
+        for node in part:
+            (users if node.user else accounts)[node.user or node.account] = node
+        if len(part) > FEW:
+            yield
+    names = yield from sorting(list(accounts))
+    people = yield from sorting(list(users))
+    order = [accounts[name] for name in names] + [users[name] for name in people]
+    order.reverse()
+    return order

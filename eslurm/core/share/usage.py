@@ -2,19 +2,22 @@
 
 A second of holding is worth the sum of the held amounts, each times its weight (`PriorityWeights.billing`), times the
 usage factor of the job's QOS. What was used at an instant counts half as much one half-life later, so a stay from s
-to e is worth, at e, the integral of rate * 2**(-(e - t) / half-life) over it. Invariant: a charge is never negative,
-stays can be cut anywhere, and neither the order of charges nor when one looks changes what is found.
+to e is worth, at e, the integral of rate * 2**(-(e - t) / half-life) over it. What stands still uses nothing: its stay
+is shorter by that. Invariant: a charge is never negative, stays can be cut anywhere, and neither the order of charges
+nor when one looks changes what is found.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eslurm.core.account.apply import put_usage
 from eslurm.core.account.model import Qos, Usage
+from eslurm.core.job.holding import paused_us
 from eslurm.core.job.states import AttemptPhase
+from eslurm.core.plan.slices import parts
 
 if TYPE_CHECKING:
     from eslurm.core.cluster import State
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 SECOND_US: Final = 1_000_000
 LN_2: Final = math.log(2.0)
+RECORDS_PER_SLICE: Final = 2_000
 
 Association: TypeAlias = tuple[str, str]
 """(account, user)."""
@@ -89,6 +93,8 @@ def charge(state: State, job: Job, attempt: Attempt) -> None:
     # Nodes say when it ran, by their own clocks: not longer than it was placed, and not later than now.
     until_us = min(attempt.ended_us, state.now_us)
     length_us = min(attempt.ended_us - attempt.started_us, state.now_us - attempt.placed_us)
+    # While it stood still it used nothing.
+    length_us -= paused_us(attempt, until_us)
     amount = _worth(state, job, attempt, until_us - length_us, until_us)
     if amount > 0.0:
         account, user = key = association_of(job)
@@ -103,14 +109,25 @@ def _worth(state: State, job: Job, attempt: Attempt, from_us: int, until_us: int
     return stay(rate, from_us, until_us, state.config.priority.half_life_s)
 
 
-def usage_now(state: State, jobs: Iterable[Job], now_us: int) -> dict[Association, float]:
-    """What each association has used as of `now_us`: what was charged, and what `jobs` that run have used so far."""
+def usage_now(
+    state: State, jobs: Iterable[Job], now_us: int
+) -> Generator[None, None, dict[Association, float]]:
+    """What each association has used as of `now_us`, in slices: what was charged, and what `jobs` that run have so far.
+
+    What was charged is that of the beginning; `jobs` must be those of then, too.
+    """
     half_life_s = state.config.priority.half_life_s
-    found = {key: as_of(one, now_us, half_life_s) for key, one in state.usage.items()}
-    for job in jobs:
-        attempt = job.attempt
-        if attempt is not None and attempt.phase is AttemptPhase.RUNNING:
-            key = association_of(job)
-            from_us = max(attempt.started_us, attempt.placed_us)
-            found[key] = found.get(key, 0.0) + _worth(state, job, attempt, from_us, now_us)
+    found: dict[Association, float] = {}
+    for charges in parts(list(state.usage.items()), RECORDS_PER_SLICE):
+        for key, one in charges:
+            found[key] = as_of(one, now_us, half_life_s)
+        yield
+    for records in parts(jobs, RECORDS_PER_SLICE):
+        for job in records:
+            attempt = job.attempt
+            if attempt is not None and attempt.phase is AttemptPhase.RUNNING:
+                key = association_of(job)
+                from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, now_us)
+                found[key] = found.get(key, 0.0) + _worth(state, job, attempt, from_us, now_us)
+        yield
     return found

@@ -133,7 +133,7 @@ def test_words_become_settings_as_they_stand(state_dir: Path) -> None:
         (["limit", "add", "bad"], "limit bad: is on nobody"),
         (["limit", "show", "nope"], "limit nope: does not exist"),
         (["load"], "names no single file"),
-        (["load", "/nowhere.toml"], "/nowhere.toml: cannot be read"),
+        (["load", "/nowhere.toml"], "load: '/nowhere.toml' cannot be read"),
     ],
 )
 def test_what_is_wrong_is_told(

@@ -252,6 +252,7 @@ def test_charts_of_nothing_and_of_too_much() -> None:
         (["plan", "main"], "esctl: plan: 'main' selects nothing: use partition=NAME"),
         (["plan", "limt=3"], "esctl: plan: 'limt=3' selects nothing: did you mean limit=?"),
         (["plan", "limit=0"], "esctl: limit: '0' is not a number of jobs"),
+        (["plan", "until=1999-01-01"], "esctl: until: '1999-01-01' has passed"),
         (["plan", "until=whenever"], "esctl: until: 'whenever' is not a time"),
     ],
 )

@@ -151,7 +151,7 @@ def test_a_reservation_by_number_and_by_times() -> None:
 def test_defaults_are_kept_in_one_form_and_shown_as_people_write_them() -> None:
     found = read("defaults", "group=G1", "time=1:30:00", "force.mem-per-cpu=2G", "requeue=No", "qos=")
     assert found == Defaults(
-        "x", "group", "1001", (("time", "5400"), ("requeue", "no"), ("qos", "")), (("mem-per-cpu", "2048"),)
+        "x", "group", "1001", (("time", "5400"), ("requeue", "no")), (("mem-per-cpu", "2048"),)
     )
     told = shown(Defaults("x", "group", "1001", (("time", "5400"),), (("mem-per-cpu", "2048"),)), SITE)
     assert told == {"group": "G1", "time": "1h30m", "force.mem-per-cpu": "2G"}

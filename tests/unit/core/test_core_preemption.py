@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from eslurm.core.account.model import Qos
 from eslurm.core.config import Partition
 from eslurm.core.facts import StopRequested
-from eslurm.core.job.preemption import claim_of, is_possible, running_work
+from eslurm.core.job.preemption import ROOM_KEPT_US, claim_of, is_possible, running_work
 from eslurm.core.messages import (
     Changed,
     ChangePolicies,
@@ -117,6 +117,25 @@ def test_a_partition_of_a_higher_tier_pushes_out_by_the_victims_partition() -> N
     assert len(stops(world)) == 1
 
 
+def test_a_tier_pushes_nobody_out_who_would_push_back() -> None:
+    world = with_qos()
+    names = ("cn0", "cn1", "cn2", "cn3")
+    partitions = (
+        Partition("main", names, default=True, preempt_mode="requeue"),
+        Partition("up", names, tier=1),
+    )
+    world.send(ConfigLoaded(replace(world.state.config, partitions=partitions)))
+    strong = run(world, qos="high")
+    lifted = world.submit(qos="low", time_limit_s=100)
+    world.send(UpdateJob(ROOT, JobRef(lifted), partition="up"))
+    preempt(world, strong, "requeue", lifted)
+    assert not stops(world), "its QOS would have it pushed out in turn"
+    plain = world.submit(time_limit_s=100)
+    world.send(UpdateJob(ROOT, JobRef(plain), partition="up"))
+    preempt(world, strong, "requeue", plain)
+    assert len(stops(world)) == 1
+
+
 # ---- suspended victims ----
 
 
@@ -173,9 +192,42 @@ def test_it_waits_for_whoever_else_has_its_cores() -> None:
 
 def test_it_goes_on_when_nobody_wants_its_room_any_more() -> None:
     world, victim, urgent = suspended()
+    late = only(world.sends())
     world.cancel(urgent)
-    assert world.state_of(victim) == "SUSPENDED", "its nodes are still to say that it stands still"
+    assert world.state_of(victim) == "RUNNING", "it has not lent anything yet"
+    assert only(world.sends()).body == Suspend(victim, 1, resume=True)
+    world.done(late)
+    assert world.state_of(victim) == "RUNNING"
+    assert free(world, 0) == (0, 900)
+
+
+def test_it_goes_on_when_the_other_may_not_begin_any_more() -> None:
+    world, victim, urgent = suspended()
     world.done(only(world.sends()))
+    world.send(UpdateJob(ROOT, JobRef(urgent), begin_us=world.now_us + 1_000_000 * SECOND))
+    assert world.state_of(victim) == "RUNNING"
+
+
+def test_it_goes_on_when_the_other_has_begun_beside_it() -> None:
+    world = with_qos("suspend")
+    victim, beside = run(world, cores=2, qos="low"), run(world, cores=2)
+    urgent = high(world)
+    preempt(world, victim, "suspend", urgent)
+    asked = only(world.sends())
+    end(world, beside)
+    place(world, urgent, (0,), 2)
+    assert world.state_of(victim) == "RUNNING", "its own cores were not needed"
+    world.done(asked)
+    start(world, urgent)
+    assert world.state_of(victim) == "RUNNING" and free(world, 0)[0] == 0
+
+
+def test_it_does_not_wait_for_ever_for_who_does_not_come() -> None:
+    world, victim, _ = suspended()
+    world.done(only(world.sends()))
+    world.pass_time(ROOM_KEPT_US / SECOND - 1)
+    assert world.state_of(victim) == "SUSPENDED"
+    world.pass_time(1)
     assert world.state_of(victim) == "RUNNING"
 
 

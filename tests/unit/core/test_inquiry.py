@@ -11,7 +11,7 @@ from eslurm.core.config import NodeConfig, Partition, Resource
 from eslurm.core.inquiry import Answer, would_wait
 from eslurm.core.job.model import ArraySpec, JobSpec
 from eslurm.core.job.request import Request
-from eslurm.core.messages import ConfigLoaded, Refused, UpdateNodes
+from eslurm.core.messages import ConfigLoaded, Refused, SubmitJobs, UpdateNodes
 from eslurm.core.plan.cycle import exhaust
 from eslurm.core.plan.why import Holder
 from tests.unit.core.asking import HOUR, Site
@@ -390,3 +390,19 @@ def test_what_can_never_run_as_it_is_may_run_otherwise() -> None:
         answer = here.why(job)
         assert answer.start_us == 0 and here.kinds(job) == ["partition_down"]
         assert [one.option for one in answer.alternatives] == ["--partition side"]
+
+
+def test_who_only_asks_is_refused_what_a_submission_would_be() -> None:
+    here = site()
+    state = here.world.state
+    ended = here.world.submit(request=WHOLE)
+    here.world.cancel(ended)
+    for fields, text in (
+        ({"dependencies": depends("afterok", 99)}, "job 99 does not exist"),
+        ({"dependencies": depends("afterok", ended)}, "can never be met"),
+        ({"priority": 2_000}, "only operators may go above"),
+    ):
+        spec = spec_of(state, Request(), 1, **fields)
+        with pytest.raises(Refused, match=text):
+            ask(here, spec)
+        assert text in refused(here.world.send(SubmitJobs((spec,))))

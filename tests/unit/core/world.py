@@ -219,20 +219,21 @@ class World:
         self.send(message)
         self.courier.on_done(message, self.now_us)
 
+    def answer_of(self, send: Send) -> bytes:
+        """What a node says that has done it."""
+        match send.body:
+            case Prepare(start=True) | Start():
+                return msgspec.msgpack.encode(Started(self.now_us))
+            case End():
+                return msgspec.msgpack.encode(Gone(started=True))
+            case _:
+                return b""
+
     def deliver(self) -> list[Send]:
         """Every due send is answered well by all of its nodes (never started: no `End` finds anything)."""
         sent = self.sends()
         for send in sent:
-            match send.body:
-                case Prepare(start=True):
-                    payload = msgspec.msgpack.encode(Started(self.now_us))
-                case Start():
-                    payload = msgspec.msgpack.encode(Started(self.now_us))
-                case End():
-                    payload = msgspec.msgpack.encode(Gone(started=True))
-                case _:
-                    payload = b""
-            self.done(send, payload=payload)
+            self.done(send, payload=self.answer_of(send))
         return sent
 
     def start(self) -> list[int]:

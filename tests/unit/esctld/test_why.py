@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from msgspec.structs import replace
 
 from esctld.planner import Planner
-from esctld.why import Inquiries
+from esctld.why import ASKING_MAX, OCCURRENCES_MAX, Inquiries
+from eslurm.calendar import SiteCalendar
 from eslurm.core.account.model import Reservation, Validity
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
+    Changed,
     ChangePolicies,
     HoldJobs,
     JobRef,
@@ -25,8 +28,9 @@ from eslurm.core.messages import (
     SubmitJobs,
     Submitted,
 )
+from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.wire import Registration, Report
-from eslurm.ports.door import Caller
+from eslurm.ports.door import Caller, DoorError
 from eslurm.store.image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
@@ -117,6 +121,8 @@ def test_the_plan_with_its_reservations() -> None:
             desk = await opened(leading)
             empty = await desk.inquiries.plan(pb.PlanRequest(), CALLER)
             assert (empty.policy, empty.made_us, len(empty.jobs), empty.nodes) == ("planned", 0, 0, 2)
+            with pytest.raises(Refused, match="partition: 'x' does not exist: use one of half, main"):
+                await desk.inquiries.plan(pb.PlanRequest(partition="x"), CALLER)
             now_us = leading.dispatcher.now_us()
             day_us = 24 * HOUR_S * 1_000_000
             repair = Reservation(
@@ -147,6 +153,26 @@ def test_the_plan_with_its_reservations() -> None:
     run(main())
 
 
+def test_what_recurs_for_ever_is_told_as_far_ahead_as_plans_are_made() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
+            desk = await opened(leading)
+            leading.state.calendar = SiteCalendar()
+            daily, often = Validity(cron="0 3 * * *", duration_s=HOUR_S), Validity(cron="0,30 * * * *")
+            changes = tuple(
+                PolicyChange("add", "reservation", name, Reservation(name, validity, (node,), ("ada",)))
+                for name, validity, node in (("daily", daily, "cn1"), ("often", often, "cn2"))
+            )
+            assert await leading.dispatcher.request(ChangePolicies(ROOT, changes)) == Changed(2)
+            reply = await desk.inquiries.plan(pb.PlanRequest(until_us=INFINITY_US), CALLER)
+            counts = Counter(one.name for one in reply.reservations)
+            assert counts == {"daily": 400, "often": OCCURRENCES_MAX}
+            month = await desk.inquiries.plan(pb.PlanRequest(), CALLER)
+            assert Counter(one.name for one in month.reservations)["daily"] == 31
+
+    run(main())
+
+
 def test_a_job_that_is_only_asked_about() -> None:
     async def main() -> None:
         async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
@@ -163,6 +189,26 @@ def test_a_job_that_is_only_asked_about() -> None:
             assert (held.test_answer, held.test_start_us) == ("would be accepted and held", 0)
             with pytest.raises(Refused, match="--nodes"):
                 await desk.inquiries.test(spec(3))
+
+    run(main())
+
+
+def test_one_question_at_a_time_and_not_too_many_that_wait() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
+            desk = await opened(leading)
+            (job,) = await desk.submit(spec(2, held=True))
+            await desk.cycle()
+            desk.planner._resting.clear()
+            asked = [asyncio.create_task(desk.why(job)) for _ in range(ASKING_MAX)]
+            await asyncio.sleep(0)
+            with pytest.raises(DoorError, match="try again in a moment"):
+                await desk.inquiries.plan(pb.PlanRequest(), CALLER)
+            asked[1].cancel()
+            desk.planner._resting.set()
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            assert [isinstance(one, pb.WhyReply) for one in answers].count(False) == 1
+            assert (await desk.why(job)).reasons[0].kind == "hold"
 
     run(main())
 

@@ -109,6 +109,27 @@ def test_work_past_its_end_displaces_what_was_planned_behind_it() -> None:
     assert starts(bench.plan(job(1, WIDE), at_us=NOW + 50)) == {1: 75}
 
 
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
+def test_what_work_past_its_end_costs_is_shared_by_those_behind(policy: str) -> None:
+    bench = Bench(policy, overdue_grace_us=25)
+    bench.running = [runs(0, 4, NOW + 50), runs(1, 4, NOW + 50)]
+    jobs = (job(1, WIDE), job(2, WIDE), job(3, NODE, limit_us=90))
+    assert starts(bench.plan(*jobs)) == {1: 50, 2: 150, 3: 250}
+    bench.running.pop()
+    # The first one keeps its turn: nobody behind it is where it goes.
+    assert starts(bench.plan(*jobs, at_us=NOW + 50)) == {1: 75, 2: 175, 3: 275}
+
+
+def test_no_more_than_a_cycle_may_look_at_give_way() -> None:
+    bench = Bench("conservative", overdue_grace_us=25, improved_max=1)
+    bench.running = [runs(0, 4, NOW + 50), runs(1, 4, NOW + 50)]
+    jobs = tuple(job(number, WIDE) for number in range(1, 5))
+    assert starts(bench.plan(*jobs)) == {1: 50, 2: 150, 3: 250, 4: 350}
+    bench.running.pop()
+    # The next one alone makes room for the first; the others keep what they have.
+    assert starts(bench.plan(*jobs, at_us=NOW + 50)) == {1: 75, 2: 450, 3: 250, 4: 350}
+
+
 def test_the_waiting_room_empties_when_nodes_come_back() -> None:
     bench = Bench()
     plan = bench.plan(job(1, WIDE), job(2), out=(1,))
@@ -159,6 +180,16 @@ def test_a_fixed_start_that_cannot_be_met_says_so() -> None:
     assert "cannot start exactly when asked" in plan.why(1).text
     missed = bench.plan(later(2, NODE, start_at_us=NOW + 1), at_us=NOW + 100_000_000)
     assert "has passed" in missed.why(2).text
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "planned"])
+def test_a_fixed_start_that_becomes_possible_is_planned_by_every_policy(policy: str) -> None:
+    bench = Bench(policy)
+    bench.running = [runs(0, 4, NOW + 50)]
+    fixed = later(1, WIDE, start_at_us=NOW + 40)
+    assert bench.plan(fixed).promises() == []
+    bench.running = []
+    assert starts(bench.plan(fixed, at_us=NOW + 10)) == {1: 40}
 
 
 def test_a_deadline_bounds_the_search() -> None:
@@ -283,3 +314,35 @@ def test_a_job_behind_one_without_an_end_stays_in_the_waiting_room() -> None:
     plan = bench.plan(job(1, WIDE))
     assert plan.promises() == []
     assert "without a time limit" in plan.why(1).text
+
+
+@pytest.mark.parametrize("start_at_us", [0, NOW])
+def test_nothing_begins_on_what_is_not_free_though_it_should_be(start_at_us: int) -> None:
+    bench = Bench("planned", count=1, overdue_grace_us=30)
+    one = later(1, start_at_us=start_at_us)
+    view = Snapshot.build(nodes(1), [PartitionView("main")], [], [one], now_us=NOW, topology=bench.topology)
+    view.ledger.hold(0, (4, 0), NOW + 10)
+    plan = plan_at_once(view, policy="planned", limits=bench.limits, schedule=bench.schedule)
+    assert plan.placements == ()
+    if start_at_us:
+        assert plan.why(1).kind is WhyKind.START_MISSED
+    else:
+        assert starts(plan) == {1: 30}
+        assert plan.why(1).kind is WhyKind.RESOURCES
+        assert plan.next_us == NOW + 30
+    assert bench.schedule.displaced == {}
+
+
+def test_of_a_job_that_vanishes_nothing_is_remembered() -> None:
+    bench = Bench("planned", improved_max=1)
+    never = Request(cpus_per_task=9)
+    bench.running = [runs(0, 4, NOW + 50), runs(1, 4, NOW + 60)]
+    bench.plan(job(1, never), job(2, NODE), job(3, NODE))
+    assert bench.schedule.whys.keys() == {1, 2, 3}
+    # What ends early clears the waiting room; the pass over those who may gain by it goes on in the next cycle.
+    bench.running.clear()
+    plan = bench.plan(job(1, never), job(2, NODE), job(3, NODE), at_us=NOW + 1)
+    assert plan.is_unfinished
+    assert bench.schedule.stuck == {}
+    bench.plan(at_us=NOW + 2)
+    assert bench.schedule.whys == {}

@@ -6,6 +6,7 @@ import pytest
 
 from eslurm.core.config import NodeRule, Resource
 from eslurm.core.job.request import Chunk, Request
+from eslurm.core.plan.explain import short_of_resources
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.mapping import Placement, Span, choose, place, revalidate
 from eslurm.core.plan.need import compile_need
@@ -46,6 +47,41 @@ def test_features_choose_nodes() -> None:
     assert given(Request(constraint="ib&!old")) == [("c0", 1)]
     assert given(Request(constraint="gpu:a100")) == [("g0", 1)]
     assert given(Request(constraint="host=g0")) == [("g0", 1)]
+
+
+def test_a_refusal_does_not_call_nodes_small_that_the_job_may_not_use() -> None:
+    refused = feasible_ever(Request(memory_per_node_mib=500), MAIN, EMPTY)
+    assert refused is not None and refused.largest == 200
+    assert "the largest node of those that it may use in main has 200" in refused.reason
+    refused = feasible_ever(Request(memory_per_node_mib=5000), PartitionView("far"), EMPTY)
+    assert refused is not None and "the largest node of partition far has 100" in refused.reason
+
+
+def test_a_refusal_is_short_whatever_was_asked() -> None:
+    name = "x" * 5_000
+    requests = (
+        Request(constraint="x" * 1_000),
+        Request(constraint="x" * 2_000),
+        Request(include=(name,)),
+        Request(per_node=((name, 1),)),
+        Request(wide=((name, 1),)),
+    )
+    for request in requests:
+        refused = feasible_ever(request, MAIN, EMPTY)
+        assert refused is not None and len(refused.reason) < 400
+
+
+def test_the_kind_of_chunks_that_is_short_is_told() -> None:
+    small, large = Chunk(1, 2, 10), Chunk(2, 2, 10, (("gpu", 2),))
+    ledger = empty_ledger(TOPOLOGY)
+    ledger.hold(2, (1, 0, 3), 10)
+    need = compile_need(Request(chunks=(small, large)), MAIN, TOPOLOGY)
+    text = short_of_resources(need, ledger).text
+    assert text == "needs room for 2 chunks of 2 cores, 10 MiB of memory, 2 gpu; 0 would fit on 0 free nodes"
+    need = compile_need(
+        Request(chunks=(Chunk(1, 10, 10, GPU), Chunk(1, 11, 10)), place="free"), MAIN, TOPOLOGY
+    )
+    assert "needs room for all 2 chunks at once" in short_of_resources(need, ledger).text
 
 
 def test_devices_are_counted_on_each_node_or_with_each_task() -> None:

@@ -109,7 +109,7 @@ def test_who_is_at_a_limit_blocks_nobody_and_is_promised_nothing_by_easy() -> No
     assert plan.why(2).kind is WhyKind.LIMIT
 
 
-def test_a_changed_limit_plans_everybody_anew() -> None:
+def test_a_limit_that_is_lifted_is_made_use_of_at_once() -> None:
     site = Site("conservative", FOUR_CORES)
     assert starts(site.plan(job(1), job(2), job(3))) == [(2, 100), (3, 200)]
     site.rule(Limit("ada8", "user", "ada", "cores", Amount(8)))
@@ -179,3 +179,51 @@ def test_what_ends_on_a_node_that_is_out_leaves_a_pool_as_large_as_it_was() -> N
     assert site.plan(job(1), at_us=NOW + 2).placements == ()
     site.ledger.set_usable(2, True)
     assert started(site.plan(job(1), at_us=NOW + 3).placements) == [1]
+
+
+def test_other_limits_leave_alone_what_they_do_not_forbid() -> None:
+    site = Site("planned")
+    blocked = [job(number, limit_us=100) for number in (1, 2, 3)]
+    assert started(site.plan(*blocked).placements) == [1, 2, 3]
+    waiting = [job(4), job(5, "bob"), job(6), job(7, "bob"), job(8, "bob")]
+    assert dict(starts(site.plan(*waiting))) == {4: 100, 5: 100, 6: 100, 7: 200, 8: 200}
+    site.rule(FOUR_CORES)
+    plan = site.plan(*waiting, at_us=NOW + 1)
+    # One of ada's two keeps its place; the room of the other goes to the first who can use it.
+    assert dict(starts(plan)) == {4: 100, 5: 100, 6: 200, 7: 100, 8: 200}
+    assert plan.why(6).kind is WhyKind.LIMIT
+    site.rule()
+    assert dict(starts(site.plan(*waiting, at_us=NOW + 2))) == {4: 100, 5: 100, 6: 200, 7: 100, 8: 200}
+
+
+def test_of_an_array_as_many_tasks_stay_as_another_limit_lets() -> None:
+    site = Site("planned", Limit("bob8", "user", "bob", "cores", Amount(8)))
+    site.plan(*(job(number) for number in (1, 2, 3)))
+    array = job(4, startable=3)
+    assert [(one.start_us - NOW, one.tasks) for one in site.plan(array).promises()] == [(100, 3)]
+    site.rule(Limit("ada8", "user", "ada", "cores", Amount(8)))
+    plan = site.plan(array, at_us=NOW + 1)
+    assert [(one.start_us - NOW, one.tasks) for one in plan.promises()] == [(100, 2), (200, 1)]
+
+
+def test_a_reservation_displaces_those_in_its_way_and_a_pool_what_it_leaves_no_room_for() -> None:
+    site = Site("planned")
+    site.plan(*(job(number) for number in (1, 2, 3)))
+    waiting = [job(number) for number in (4, 5, 6)]
+    plan = site.plan(*waiting)
+    where = {booking.job_id: booking.spans[0].node for booking in plan.promises()}
+    course = Reservation("course", Validity(from_us=NOW + 150, until_us=NOW + 170), ("n1",), users=("bob",))
+    site.rule(course)
+    plan = site.plan(*waiting, at_us=NOW + 1)
+    moved = next(job_id for job_id, node in where.items() if node == 1)
+    assert dict(starts(plan)) == {number: 170 if number == moved else 100 for number in (4, 5, 6)}
+    site.rule(FreePool("eight", "cores", Amount(8)))
+    assert sorted(start for _, start in starts(site.plan(*waiting, at_us=NOW + 2))) == [100, 200, 300]
+
+
+def test_a_job_that_just_fits_its_window_begins_though_its_start_is_noticed_late() -> None:
+    window = Validity(from_us=NOW + 50, until_us=NOW + 150)
+    site = Site("planned", Reservation("course", window, ("n0",), users=("ada",)))
+    inside = job(1, reservation="course")
+    assert starts(site.plan(inside)) == [(1, 50)]
+    assert started(site.plan(inside, at_us=NOW + 53).placements) == [1]

@@ -11,6 +11,7 @@ from eslurm.core.account.model import Qos
 from eslurm.core.config import ClusterConfig, PriorityWeights, Resource
 from eslurm.core.job.model import StepEnd
 from eslurm.core.job.request import Request
+from eslurm.core.messages import JobRef, SuspendJobs
 from eslurm.core.plan.priority import Ranking
 from eslurm.core.share.standing import rank, standing_of, tree_of
 from eslurm.core.share.usage import LN_2, as_of, rate_of, usage_now
@@ -27,11 +28,13 @@ def test_the_seconds_that_cores_were_held() -> None:
     job = world.submit(request=Request(tasks=3), account="physics")
     world.start()
     world.pass_time(100)
-    assert usage_now(world.state, world.state.jobs.values(), world.now_us) == {("physics", "alice"): 300.0}
+    assert run(usage_now(world.state, world.state.jobs.values(), world.now_us)) == {
+        ("physics", "alice"): 300.0
+    }
     world.end(job)
     assert world.state.usage["physics", "alice"].raw == 300.0
     world.restart()
-    assert usage_now(world.state, (), world.now_us + 10**12) == {("physics", "alice"): 300.0}
+    assert run(usage_now(world.state, (), world.now_us + 10**12)) == {("physics", "alice"): 300.0}
 
 
 def test_what_was_counted_while_it_ran_is_what_is_charged() -> None:
@@ -39,12 +42,12 @@ def test_what_was_counted_while_it_ran_is_what_is_charged() -> None:
     job = world.submit(request=Request(tasks=2))
     world.start()
     world.pass_time(3600)
-    running = usage_now(world.state, world.state.jobs.values(), world.now_us)["", "alice"]
+    running = run(usage_now(world.state, world.state.jobs.values(), world.now_us))["", "alice"]
     assert running == pytest.approx(2 * 3600 / LN_2 / 2)
     world.end(job)
     assert as_of(world.state.usage["", "alice"], world.now_us, 3600) == running
     world.pass_time(3600)
-    assert usage_now(world.state, (), world.now_us)["", "alice"] == pytest.approx(running / 2)
+    assert run(usage_now(world.state, (), world.now_us))["", "alice"] == pytest.approx(running / 2)
 
 
 def test_a_qos_makes_it_dearer_or_free() -> None:
@@ -57,10 +60,10 @@ def test_a_qos_makes_it_dearer_or_free() -> None:
     del world.state.policies["qos"]["gone"]
     world.start()
     world.pass_time(10)
-    assert usage_now(world.state, world.state.jobs.values(), world.now_us)["", "alice"] == 50.0
+    assert run(usage_now(world.state, world.state.jobs.values(), world.now_us))["", "alice"] == 50.0
     put_policy(world.state, Qos("dear", usage_factor=0.0))
     world.state.take_touched()
-    assert usage_now(world.state, world.state.jobs.values(), world.now_us)["", "alice"] == 10.0
+    assert run(usage_now(world.state, world.state.jobs.values(), world.now_us))["", "alice"] == 10.0
     assert len(jobs) == 2
 
 
@@ -86,6 +89,26 @@ def test_a_node_whose_clock_is_wrong_charges_no_more_than_was_held() -> None:
     world.report(StepEnded(attempt.first, node.incarnation, job, attempt.number, end, True))
     usage = world.state.usage["", "alice"]
     assert (usage.raw, usage.at_us) == (10.0, world.now_us)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_who_stands_still_uses_nothing(resumed: bool) -> None:
+    world = World(priority=FOREVER)
+    job = world.submit(request=Request(tasks=2))
+    world.start()
+    world.pass_time(100)
+    world.send(SuspendJobs(ROOT, (JobRef(job),)))
+    world.deliver()
+    world.pass_time(1_000)
+    if resumed:
+        world.send(SuspendJobs(ROOT, (JobRef(job),), True))
+        world.deliver()
+        world.pass_time(10)
+    used = 220.0 if resumed else 200.0
+    assert run(usage_now(world.state, world.state.jobs.values(), world.now_us)) == {("", "alice"): used}
+    world.end(job)
+    assert world.state.usage["", "alice"].raw == used
+    assert world.job(job).paused_us == 1_000 * SECOND
 
 
 def test_weights_of_resources() -> None:

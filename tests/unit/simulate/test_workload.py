@@ -161,6 +161,13 @@ def test_a_job_that_can_never_fit_is_left_out(site: Machine) -> None:
     assert found.notes == ("1 job that no nodes of the machine can hold: left out",)
 
 
+def test_a_job_too_long_for_the_nodes_that_would_fit_is_left_out() -> None:
+    rule = b'[[node_rule]]\nnodes = "b1"\ntime_max_s = 100\n'
+    machine = from_config(cluster_config(parse_config(CONFIG + rule, "test")))
+    found = workload([record(1, 0, 60, 2), record(2, 0, 600, 20), record(3, 0, 60, 12)], machine)
+    assert [job.name for job in found.jobs] == ["1", "3"]
+
+
 def test_the_first_jobs_only_and_none_at_all() -> None:
     machine = uniform(1, 1)
     records = [record(job_id, job_id, 60, 1) for job_id in range(5)]

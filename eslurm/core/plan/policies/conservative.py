@@ -16,7 +16,7 @@ class Conservative:
 
     When something ends early, the promises are gone through in the order of their starts: each may move to an earlier
     place and none to a later one. So with exact estimates nobody ever starts later than was first promised. When work
-    outlives its limit or nodes go out, the promises are moved in the order of their starts.
+    outlives its limit, the promises in its way and those behind them move in the order of their starts.
     """
 
     name = "conservative"

@@ -1,0 +1,69 @@
+"""A site's own policy that raises, or never comes to an end, does not stop the cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+
+import pytest
+from msgspec.structs import replace
+
+from esctld import planner
+from esctld.planner import Planner
+from eslurm.core.config import NodeConfig, Partition
+from eslurm.core.messages import ConfigLoaded
+from eslurm.core.plan import policies
+from eslurm.core.plan.policy import Cycle
+from eslurm.telemetry.metrics import ControllerMetrics
+from tests.support.loops import run
+from tests.unit.esctld.test_dispatcher import Bench, submission
+
+
+class Raising:
+    name = "raising"
+
+    def plan(self, cycle: Cycle) -> Generator[None, None, None]:
+        yield
+        raise KeyError("oops")
+
+
+class Endless:
+    name = "endless"
+    closed = False
+
+    def plan(self, cycle: Cycle) -> Generator[None, None, None]:
+        try:
+            while True:
+                yield
+        finally:
+            Endless.closed = True
+
+
+@pytest.mark.parametrize("policy", [Raising(), Endless()], ids=["raises", "never ends"])
+def test_another_one_takes_over_from_the_same_cycle_on(
+    policy: Raising | Endless, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(policies, "_added", {})
+    monkeypatch.setattr(planner, "CYCLE_MAX_S", 0.01)
+    policies.register(policy)
+
+    async def main() -> None:
+        async with Bench() as bench:
+            plans = Planner(ControllerMetrics())
+            plans.attach(bench.dispatcher)
+            config = replace(
+                bench.state.config,
+                nodes=(NodeConfig("cn1", (4, 1000)),),
+                partitions=(Partition("main", ("cn1",), default=True),),
+                policy=policy.name,
+            )
+            await bench.dispatcher.request(ConfigLoaded(config))
+            await bench.dispatcher.request(submission())
+            with caplog.at_level(logging.CRITICAL, "esctld.planner"):
+                plan = await plans._cycle(bench.dispatcher)
+                again = await plans._cycle(bench.dispatcher)
+            assert plan.waiting and plan.waiting.keys() == again.waiting.keys()
+
+    run(main())
+    if isinstance(policy, Endless):
+        assert Endless.closed
