@@ -41,6 +41,7 @@ from eslurm.core.plan.why import Holder, Reason, Sources, known_us, plan_reasons
 from eslurm.core.planning import take_snapshot
 from eslurm.core.resources import bits
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.words import counted
 
 STRICT_POLICY = "fcfs"
 """The policy under which nobody starts before those ahead."""
@@ -311,7 +312,7 @@ def _dependency(state: State, schedule: Schedule, job: Job, one: Dependency) -> 
     if one.kind == "singleton":
         twins = sorted(state.same_name.get(name_key(job.spec), set()) - {job.job_id})
         earlier = [twin for twin in twins if not job.job_id or twin < job.job_id]
-        text = f"waits for {len(earlier)} earlier jobs of the same name (singleton)"
+        text = f"waits for {counted(len(earlier), 'earlier job')} of the same name (singleton)"
         return Reason(
             kind, text, holders=tuple(shortened([_job_holder(state, schedule, twin) for twin in earlier]))
         )
@@ -330,8 +331,11 @@ def _array_reasons(state: State, job: Job) -> list[Reason]:
     if array is None or array.spec.array is None:
         return []
     if job.is_array and not ranges.count(job.tasks_left or ()):
+        have = "has" if array.tasks_running == 1 else "have"
         return [
-            Reason("tasks_running", f"all its tasks have begun; {array.tasks_running} of them have not ended")
+            Reason(
+                "tasks_running", f"all its tasks have begun; {array.tasks_running} of them {have} not ended"
+            )
         ]
     limit = array.spec.array.limit
     if not limit or task_slots(array):
@@ -341,7 +345,8 @@ def _array_reasons(state: State, job: Job) -> list[Reason]:
         for task in state.tasks_of.get(array.job_id, ())
         if (attempt := state.jobs[task].attempt) is not None
     ]
-    text = f"{array.tasks_running} of its tasks run, {limit} at a time may (--array ...%{limit})"
+    runs = "runs" if array.tasks_running == 1 else "run"
+    text = f"{array.tasks_running} of its tasks {runs}, {limit} at a time may (--array ...%{limit})"
     return [Reason("array_limit", text, known_us(min(ends, default=0)))]
 
 

@@ -29,7 +29,7 @@ REFUSED = [
     (["--array", "5-1", "--wrap", "true"], 2, ["--array", "5-1"]),
     (["--begin", "yesterday-ish", "--wrap", "true"], 2, ["--begin"]),
     (["--frobnicate", "--wrap", "true"], 2, ["--frobnicate"]),
-    (["--gres", "gpu:1", "--wrap", "true"], 2, ["--gres"]),
+    (["--gres", "gpu:1", "--wrap", "true"], 1, ["--gres", "gpu"]),
     (["missing.sh"], 2, ["missing.sh"]),
 ]
 

@@ -105,7 +105,7 @@ def test_a_large_request_goes_through_the_standby_as_well(pair: LiveCluster) -> 
     jobs = [pb.JobRequest(script=script, work_dir=str(pair.work)) for _ in range(40)]
     with Client(pair.sockets[pair.controllers.index(standby)]) as client:
         reply = client.call(SUBMIT, pb.SubmitRequest(jobs=jobs, test_only=True), 20.0)
-    assert reply.test_answer == "would be accepted"
+    assert reply.test_answer == "would be accepted and start at once"
 
 
 def test_a_killed_leader_is_followed_within_seconds(pair: LiveCluster) -> None:

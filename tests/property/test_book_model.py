@@ -165,7 +165,7 @@ def closures(draw: st.DrawFn, topology: Topology) -> tuple[Closure, ...]:
         start = draw(st.integers(0, SPAN - 1))
         stop = draw(st.integers(start + 1, SPAN))
         found.append(Closure(start, stop_of(stop), draw(st.integers(1, topology.everything)), "test"))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda closure: closure.start_us))
 
 
 def assert_same(book: Book, dense: Dense, now: int) -> None:

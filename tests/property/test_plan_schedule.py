@@ -17,7 +17,7 @@ from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.search import Hints
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, RunningKey, Snapshot
+from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, RunningKey, Snapshot, changes_since
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
@@ -95,6 +95,8 @@ class Site:
 
     def cycle(self) -> Plan:
         self._release()
+        since = self.schedule.mark
+        changes = changes_since(since, self.queue, self.later)
         snapshot = Snapshot.take(
             self.ledger,
             PARTITIONS,
@@ -103,7 +105,8 @@ class Site:
             now_us=self.now_us,
             running=self.live,
             later=self.later,
-            known=self.schedule.known_jobs(),
+            known=self.schedule.known_jobs(changes),
+            since=since,
         )
         plan = plan_at_once(snapshot, policy=self.policy, limits=self.limits, schedule=self.schedule)
         for placement in plan.placements:

@@ -13,6 +13,7 @@ from eslurm.core.node.model import Node
 from eslurm.core.node.states import NodeState
 from eslurm.core.satellite.roster import Satellite
 from eslurm.core.satellite.states import SatelliteState
+from eslurm.core.words import are, counted
 
 NODES = "nodes"
 HEALTH = "health"
@@ -68,7 +69,7 @@ def _out_of_service(
         )
     text = f"{node_state.value} for up to {longest_s} s"
     text += f" ({reason})" if reason else ""
-    text += f", {len(jobs)} jobs are kept there" if jobs else ""
+    text += f", {counted(len(jobs), 'job')} {are(len(jobs))} kept there" if jobs else ""
     advice = (
         "see whether host, network and esnoded run; `esctl down NODE` gives a node up, and its jobs with it"
     )

@@ -8,7 +8,6 @@ does, when there is a loss to be shared.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 import msgspec
@@ -130,30 +129,6 @@ class Ahead:
                     yield
             yield
 
-    def plan_later(self) -> Generator[None, None, None]:
-        """Jobs that wait for other jobs or for a time, each after those it waits for; linear in the whole graph."""
-        todo = yield from self._dependants()
-        missing: dict[int, int] = {}
-        behind: dict[int, list[int]] = {}
-        ready: list[Entry] = []
-        for job_id, entry in todo.items():
-            before = [other for other in entry[4].after if other in todo]
-            for other in before:
-                behind.setdefault(other, []).append(job_id)
-            if before:
-                missing[job_id] = len(before)
-            else:
-                ready.append(entry)
-        heapq.heapify(ready)
-        while ready:
-            entry = heapq.heappop(ready)
-            yield from self._plan_later(entry)
-            for job_id in behind.get(entry[2], ()):
-                missing[job_id] -= 1
-                if not missing[job_id]:
-                    heapq.heappush(ready, todo[job_id])
-        self.schedule.changed_ends.clear()
-
     # ---- one job ----
 
     def plan(self, entry: Entry) -> Generator[None, None, None]:
@@ -166,7 +141,7 @@ class Ahead:
         if isinstance(quest, Why):
             self._stick(entry, quest)
             return
-        from_us = self._from_us(job)
+        from_us = self.from_us(job)
         if from_us is None:
             self._stick(entry, self._unforeseen(job))
             return
@@ -266,7 +241,7 @@ class Ahead:
         entry = schedule.entries[job_id]
         job = entry[4]
         quest = self._quest(entry)
-        from_us = None if job.start_at_us else self._from_us(job)
+        from_us = None if job.start_at_us else self.from_us(job)
         if isinstance(quest, Why) or from_us is None:
             return False
         if not quest.need.allowed & schedule.improving and not quest.constraints and not quest.need.wide:
@@ -428,7 +403,7 @@ class Ahead:
         refused = self.cycle.refused(entry[4])
         return refused if refused is not None else self.cycle.quest(entry)
 
-    def _from_us(self, job: Pending) -> int | None:
+    def from_us(self, job: Pending) -> int | None:
         """From when on the job may run: after its begin time and the planned ends of those it waits for."""
         from_us = max(self.cycle.now_us, job.not_before_us)
         if is_ready(job):
@@ -459,7 +434,7 @@ class Ahead:
         if isinstance(quest, Why):
             self._stick(entry, quest)
             return
-        earliest_us = self._from_us(job)
+        earliest_us = self.from_us(job)
         if earliest_us is None:
             self._stick(entry, self._unforeseen(job))
             return
@@ -486,42 +461,7 @@ class Ahead:
         self.schedule.stuck[entry[2]] = entry[3]
         self.schedule.whys[entry[2]] = why
 
-    # ---- dependants ----
-
-    def _dependants(self) -> Generator[None, None, dict[int, Entry]]:
-        """Those that have no place yet, and everybody behind them or behind a job whose end is not what it was."""
-        cycle, schedule = self.cycle, self.schedule
-        todo: dict[int, Entry] = {}
-        behind: dict[int, list[Entry]] = {}
-        for entry in cycle.snapshot.later:
-            cycle.spend(PASS_STEPS)
-            if cycle.slice_over():
-                yield
-            for other in entry[4].after:
-                behind.setdefault(other, []).append(entry)
-            if entry[2] not in schedule.bookings and schedule.stuck.get(entry[2]) != entry[3]:
-                todo[entry[2]] = entry
-        reached = [*todo, *(job_id for job_id in schedule.changed_ends if job_id in behind)]
-        while reached:
-            for entry in behind.get(reached.pop(), ()):
-                if entry[2] not in todo:
-                    todo[entry[2]] = entry
-                    reached.append(entry[2])
-            cycle.spend(PASS_STEPS)
-            if cycle.slice_over():
-                yield
-        return todo
-
-    def _plan_later(self, entry: Entry) -> Generator[None, None, None]:
-        schedule = self.schedule
-        bookings = schedule.bookings.get(entry[2], ())
-        from_us = self._from_us(entry[4])
-        if bookings and from_us is not None and min(booking.start_us for booking in bookings) >= from_us:
-            return
-        if bookings:
-            yield from schedule.removing(entry[2])
-        schedule.stuck.pop(entry[2], None)
-        yield from self.plan(entry)
+    # ---- tasks ----
 
     def _lacking(self, job: Pending) -> int:
         """How many of its tasks have no place in the plan, and should."""

@@ -18,6 +18,7 @@ from eslurm.core.job.request import Request
 from eslurm.core.plan.search import Start
 from eslurm.core.plan.usage import length_words
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.words import counted
 
 ALTERNATIVES_MAX: Final = 3
 OF_ONE_KIND_MAX: Final = 2
@@ -224,7 +225,7 @@ def _node_scale(spec: JobSpec, request: Request) -> _Scale:
         option = f"--nodes {step}" if most == step else f"--nodes {step}-{most}"
         if per_node:
             option += f" --ntasks {per_node * step}"
-        text = f"{_count(step, 'node')} instead of {nodes}"
+        text = f"{counted(step, 'node')} instead of {nodes}"
         return _Draft("nodes", _given_up(step, nodes), _with(spec, changed), text, option)
 
     low = max(1, -(-nodes // LESS_MIN), len(request.include))
@@ -235,7 +236,7 @@ def _task_scale(spec: JobSpec, request: Request) -> _Scale:
     tasks = request.tasks
 
     def make(step: int) -> _Draft:
-        text = f"{_count(step, 'task')} instead of {tasks}"
+        text = f"{counted(step, 'task')} instead of {tasks}"
         changed = _with(spec, replace(request, tasks=step))
         return _Draft("tasks", _given_up(step, tasks), changed, text, f"--ntasks {step}")
 
@@ -298,10 +299,6 @@ def _with(spec: JobSpec, request: Request) -> JobSpec:
 
 def _given_up(left: int, asked: int) -> int:
     return 1000 - left * 1000 // asked
-
-
-def _count(items: int, what: str) -> str:
-    return f"{items} {what}" if items == 1 else f"{items} {what}s"
 
 
 def _clock(seconds: int) -> str:

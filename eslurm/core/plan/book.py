@@ -12,17 +12,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Final, TypeAlias
 
-from eslurm.core.plan.book_nodes import BookError, Part, Profile, Spans, least_free, shifted_all, steps
+from eslurm.core.plan.book_check import check_views
+from eslurm.core.plan.book_nodes import BookError, Part, Profile, Spans, least_free, shifted_all
 from eslurm.core.plan.book_room import BookRoom
-from eslurm.core.plan.book_rows import at_least, untouched
 from eslurm.core.plan.book_search import Search
 from eslurm.core.plan.book_slots import Slots
 from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import Need
-from eslurm.core.plan.room import Chosen, Closure
+from eslurm.core.plan.room import Chosen, Closure, shut
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
@@ -228,7 +227,7 @@ class Book:
         """What is free all through a stay that begins now or later; a view until the book changes."""
         start_us = max(start_us, self.now_us)
         stop_us = max(stop_us, start_us + 1)
-        within = self._usable & ~_shut(closed, start_us, stop_us)
+        within = self._usable & ~shut(closed, start_us, stop_us)
         return self._room((start_us, stop_us), self._slots.window(start_us, stop_us), within, {})
 
     def fits_at(
@@ -269,29 +268,7 @@ class Book:
 
     def check(self) -> None:
         """Raises `BookError` unless all views agree and every node keeps within its total. Costs everything."""
-        slots = self._slots
-        self._check_instants()
-        falls: set[int] = set()
-        rises = [[0] * len(slots.at) for _ in self._totals]
-        for position, (profile, total) in enumerate(zip(self._profiles, self.topology.totals, strict=True)):
-            name = self.topology.names[position]
-            before = total
-            for at_us, free in steps(profile, slots.at[0]):
-                index = slots.find(at_us)
-                if index is None or profile[2] != total:
-                    raise BookError(f"node {name} changes at {at_us}, where no slot begins")
-                if any(not 0 <= entry <= most for entry, most in zip(free, total, strict=True)):
-                    raise BookError(f"node {name} has {free} free of {total} from {at_us} on")
-                for resource, (was, entry) in enumerate(zip(before, free, strict=True)):
-                    rises[resource][index] += was - entry
-                    if index and entry < was:
-                        falls.add(index)
-                before = free
-        if rises != slots.rises:
-            raise BookError("the sums disagree with the nodes")
-        if any(not slots.starts[index] for index in falls):
-            raise BookError("less becomes free where nothing starts")
-        self._check_rows()
+        check_views(self.topology, self._profiles, self._slots)
 
     # Inside
 
@@ -359,7 +336,7 @@ class Book:
             else:
                 stop_us = start_us + duration_us
                 last = bisect_left(at, stop_us, first + 1)
-                inside = within & ~_shut(closed, start_us, stop_us) if closed else within
+                inside = within & ~shut(closed, start_us, stop_us) if closed else within
                 failed = search.failed(inside, first, last)
                 if failed < 0:
                     if own is not None:
@@ -489,25 +466,6 @@ class Book:
             if not by_key:
                 del self._rounded[stop_us]
 
-    def _check_instants(self) -> None:
-        slots = self._slots
-        if any(left >= right for left, right in pairwise(slots.at)):
-            raise BookError("the slots are not in order")
-        for index, at_us in enumerate(slots.at):
-            if index and not slots.starts[index] and not slots.stops[index]:
-                raise BookError(f"nothing starts or ends at {at_us}")
-            if slots.starts[index] < 0 or slots.stops[index] < 0:
-                raise BookError(f"less than nothing starts or ends at {at_us}")
-
-    def _check_rows(self) -> None:
-        slots = self._slots
-        for resource, (values, rows) in enumerate(zip(slots.values, slots.rows, strict=True)):
-            for value, row in zip(values, rows, strict=True):
-                if row != slots.made(at_least(resource, value), self._profiles):
-                    raise BookError(f"the row of {value} of resource {resource} disagrees with the nodes")
-        if slots.idle is not None and slots.idle != slots.made(untouched, self._profiles):
-            raise BookError("the row of idle nodes disagrees with the nodes")
-
 
 def _pieces(spans: Spans) -> Iterator[Spans]:
     """The same for the booking and for its end: each begins and ends by itself."""
@@ -516,11 +474,3 @@ def _pieces(spans: Spans) -> Iterator[Spans]:
         return
     for first in range(0, len(spans), NODES_PER_SLICE):
         yield spans[first : first + NODES_PER_SLICE]
-
-
-def _shut(closed: Sequence[Closure], start_us: int, stop_us: int) -> int:
-    found = 0
-    for closure in closed:
-        if closure.start_us < stop_us and start_us < closure.stop_us:
-            found |= closure.mask
-    return found

@@ -16,6 +16,7 @@ from eslurm.core.plan.search import Quest
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import describe
+from eslurm.core.words import are, counted
 
 
 class WhyKind(StrEnum):
@@ -74,7 +75,9 @@ def closed(quest: Quest, now_us: int) -> Why:
     for closure in quest.closed:
         if closure.start_us < stop_us and closure.stop_us > now_us and closure.mask & quest.need.allowed:
             count = (closure.mask & quest.need.allowed).bit_count()
-            return Why(WhyKind.RESERVATION, f"{count} of the nodes it may use are kept free: {closure.why}")
+            return Why(
+                WhyKind.RESERVATION, f"{count} of the nodes it may use {are(count)} kept free: {closure.why}"
+            )
     return Why(WhyKind.RESERVATION, "nodes it may use are kept free for others")
 
 
@@ -122,11 +125,11 @@ def partition_down(name: str, exists: bool) -> Why:
 
 def nodes_unavailable(need: Need, ledger: Ledger) -> Why:
     """Even with everything that runs ended, too few usable nodes would be left."""
-    missing = need.allowed & ~ledger.usable
+    missing = (need.allowed & ~ledger.usable).bit_count()
     return Why(
         WhyKind.NODES_UNAVAILABLE,
-        f"needs nodes that are not in service; {missing.bit_count()} of the "
-        f"{need.allowed.bit_count()} nodes it may use are out",
+        f"needs nodes that are not in service; {missing} of the "
+        f"{counted(need.allowed.bit_count(), 'node')} it may use {are(missing)} out",
     )
 
 
@@ -153,11 +156,10 @@ def _short_of(part: Part, need: Need, ledger: Ledger, candidates: int) -> str:
     one = describe(part.amounts(1), ledger.topology.resources)
     state = "idle" if need.exclusive else "free"
     if nodes < part.nodes_min and part.nodes_min > 1:
-        return f"needs {part.nodes_min} {'idle ' if need.exclusive else ''}nodes with {one} each; {nodes} are {state}"
+        wanted = f"{part.nodes_min} {'idle ' if need.exclusive else ''}nodes with {one} each"
+        return f"needs {wanted}; {nodes} {are(nodes)} {state}"
     if room < part.tasks:
         task = "task" if len(need.parts) == 1 else "chunk"
-        room_for = f"{part.tasks} {task}{'' if part.tasks == 1 else 's'} of {one}"
-        return (
-            f"needs room for {room_for}; {room} would fit on {nodes} {state} node{'' if nodes == 1 else 's'}"
-        )
+        room_for = f"{counted(part.tasks, task)} of {one}"
+        return f"needs room for {room_for}; {room} would fit on {counted(nodes, f'{state} node')}"
     return ""

@@ -19,6 +19,7 @@ from eslurm.core.resources import bits, features
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import WIDTH, describe
+from eslurm.core.words import are, counted
 
 OPTIONS = {"cores": "--cpus-per-task", "memory_mib": "--mem", "gpu": "--gpus"}
 """The option that asks for a resource on one node; others are asked for by --gres."""
@@ -190,7 +191,7 @@ def _closed(
 
 
 def _conditions(rule: NodeRule) -> str:
-    ways = [f"{rule.cores_min} cores a node"] if rule.cores_min else []
+    ways = [f"{counted(rule.cores_min, 'core')} a node"] if rule.cores_min else []
     ways += [f"{rule.memory_min_mib} MiB a node"] if rule.memory_min_mib else []
     ways += [f"{items} {name} a node" for name, items in rule.resources_min]
     ways += [f"at most {rule.time_max_s} s"] if rule.time_max_s else []
@@ -244,21 +245,25 @@ def _too_many(request: Request, need: Need, partition: str, empty: Ledger) -> In
     roomy = sum(mask.bit_count() for mask in by_capacity.values())
     width = max(part.nodes_min, need.include.bit_count())
     if width > roomy:
-        text = f"--nodes: needs {width} nodes with {one} each; partition {partition} has {roomy} such nodes"
+        text = (
+            f"--nodes: needs {counted(width, 'node')} with {one} each; "
+            f"partition {partition} has {counted(roomy, 'such node')}"
+        )
         return Infeasible(text, "nodes", width, roomy)
     if part.nodes_max and need.include.bit_count() > part.nodes_max:
         text = (
-            f"--nodelist: {need.include.bit_count()} nodes are required by name,"
+            f"--nodelist: {counted(need.include.bit_count(), 'node')} {are(need.include.bit_count())} required by name,"
             f" at most {part.nodes_max} are asked for: name fewer"
         )
         return Infeasible(text, "nodes", need.include.bit_count(), part.nodes_max)
     room = _most_tasks(need.include, by_capacity, part.nodes_max or part.allowed.bit_count())
     if request.chunks:
-        text = f"--rset: needs {part.tasks} chunks of {one}; at most {room} fit the nodes of partition {partition}"
+        text = (
+            f"--rset: needs {counted(part.tasks, 'chunk')} of {one}; "
+            f"at most {room} fit the nodes of partition {partition}"
+        )
         return Infeasible(text, "chunks", part.tasks, room)
-    text = (
-        f"--ntasks: needs {part.tasks} tasks of {one}; at most {room} fit the nodes of partition {partition}"
-    )
+    text = f"--ntasks: needs {counted(part.tasks, 'task')} of {one}; at most {room} fit the nodes of partition {partition}"
     return Infeasible(text, "tasks", part.tasks, room)
 
 
@@ -286,7 +291,7 @@ def _too_many_chunks(need: Need, partition: str, empty: Ledger) -> Infeasible:
         room = _most_tasks(0, capacities(empty, part, part.allowed), part.allowed.bit_count())
         if part.tasks > room:
             text = (
-                f"--rset: needs {part.tasks} chunks of {describe(part.unit, topology.resources)};"
+                f"--rset: needs {counted(part.tasks, 'chunk')} of {describe(part.unit, topology.resources)};"
                 f" at most {room} fit the nodes of partition {partition}"
             )
             return Infeasible(text, "chunks", part.tasks, room)

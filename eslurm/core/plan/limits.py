@@ -18,6 +18,7 @@ from eslurm.core.account.model import EVERYONE, UNLIMITED, Account, Amount, Limi
 from eslurm.core.account.validity import SECOND_US, Windows, find_gap, stop_of
 from eslurm.core.plan.usage import Steps, Used, amount_words, first_over, first_within, length_words
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.words import are, counted
 
 NODES: Final = "nodes"
 JOBS: Final = "jobs"
@@ -162,11 +163,12 @@ class Items:
         ask, used = self.ask, self.used
         text = (
             f"limit {self.limit.name}: {who_words(ask.consumer)} may use {amount_words(self.bound, ask.resource)} "
-            f"at a time; {amount_words(used.items_now, ask.resource)} {_are(used.items_now)} used by {_jobs(used.jobs_now)}"
+            f"at a time; {amount_words(used.items_now, ask.resource)} {are(used.items_now)} used by "
+            f"{counted(used.jobs_now, 'job')}"
         )
         if used.items_now:
             text += _until(used.next_release_us)
-        return f"{text}, {amount_words(ask.items, ask.resource)} {_are(ask.items)} asked for"
+        return f"{text}, {amount_words(ask.items, ask.resource)} {are(ask.items)} asked for"
 
 
 class Duration:
@@ -299,7 +301,7 @@ def never_by(limit: Limit, ask: Ask, duration_us: int, best: Mapping[str, int], 
     if most is not None and ask.items > most:
         return (
             f"{head} use {amount_words(most, ask.resource)} at a time, "
-            f"{ask.items} {_are(ask.items)} asked for: ask for at most {most}"
+            f"{ask.items} {are(ask.items)} asked for: ask for at most {most}"
         )
     if limit.duration_s and duration_us > limit.duration_s * SECOND_US:
         most_text = length_words(limit.duration_s * SECOND_US)
@@ -337,16 +339,8 @@ def who_words(consumer: Consumer) -> str:
     return f"{consumer[0]} {consumer[1]}"
 
 
-def _are(items: int) -> str:
-    return "is" if items == 1 else "are"
-
-
 def _is_asked(duration_us: int) -> str:
     return "is asked for" if duration_us >= INFINITY_US else "are asked for"
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def _until(release_us: int | None) -> str:

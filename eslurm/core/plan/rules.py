@@ -175,23 +175,13 @@ class Rules:
 
     def book(self, job: Who, booking: Booked) -> None:
         """The job's consumers use what it holds (C-36)."""
-        self._lines.clear()
-        charges = self._charged(job)
-        if charges:
-            amounts = self._taken(booking)
-            for column, used in charges:
-                if amounts[column]:
-                    used.book(booking.start_us, booking.stop_us, amounts[column])
+        for used, items in self._uses(job, booking):
+            used.book(booking.start_us, booking.stop_us, items)
 
     def revoke(self, job: Who, booking: Booked) -> None:
         """The inverse of `book`."""
-        self._lines.clear()
-        charges = self._charged(job)
-        if charges:
-            amounts = self._taken(booking)
-            for column, used in charges:
-                if amounts[column]:
-                    used.revoke(booking.start_us, booking.stop_us, amounts[column])
+        for used, items in self._uses(job, booking):
+            used.revoke(booking.start_us, booking.stop_us, items)
 
     def set_usable(self, usable: int, held: Vector = ()) -> None:
         """Which positions are in service: what they have is available.
@@ -370,6 +360,15 @@ class Rules:
         if known is None:
             known = self._windows[key] = Windows.of(self._calendar, policy.validity, self._now_us)
         return known
+
+    def _uses(self, job: Who, booking: Booked) -> list[tuple[Used, int]]:
+        """Whose use a change of the booking changes, and by how many items; the book's has changed as well."""
+        self._lines.clear()
+        charges = self._charged(job)
+        if not charges:
+            return []
+        amounts = self._taken(booking)
+        return [(used, amounts[column]) for column, used in charges if amounts[column]]
 
     def _charged(self, who: Who) -> tuple[_Charge, ...]:
         """The (column, use) pairs that a job's bookings add to: of each consumer, the resources that a limit counts."""

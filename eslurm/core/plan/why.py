@@ -27,6 +27,7 @@ from eslurm.core.plan.whatif import WhatIf
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector, describe, fits
+from eslurm.core.words import are, counted
 
 HOLDERS_MAX: Final = 5
 """Told one by one; the others are one more line."""
@@ -178,7 +179,11 @@ def _closed(quest: Quest, at_us: int, until_us: int) -> Reason:
     count = (mask & quest.need.allowed).bit_count()
     names = ", ".join(dict.fromkeys(closure.why for closure in met))
     of = quest.need.allowed.bit_count()
-    return Reason(_kind_of(met[0]), f"{count} of the {of} nodes it may use are kept for {names}", until_us)
+    return Reason(
+        _kind_of(met[0]),
+        f"{count} of the {counted(of, 'node')} it may use {are(count)} kept for {names}",
+        until_us,
+    )
 
 
 def _as_reason(why: Why, until_us: int = 0) -> Reason:

@@ -19,7 +19,7 @@ WARNING = pb.Finding(
     check="nodes",
     severity="warning",
     what="2 nodes cn[0001-0002]",
-    text="UNREACHABLE for up to 90 s (missed 2 heartbeats), 1 jobs are kept there",
+    text="UNREACHABLE for up to 90 s (missed 2 heartbeats), 1 job is kept there",
     advice="see whether host, network and esnoded run",
 )
 ERRORS = [

@@ -165,7 +165,7 @@ def test_the_funnel_adds_up_and_names_who_holds_what_until_when() -> None:
     blocking = here.reason(job, "resources")
     assert blocking.until_us == ends[0]
     kept = here.reason(job, "reservation")
-    assert kept.text == "1 of the 7 nodes it may use are kept for reservation course"
+    assert kept.text == "1 of the 7 nodes it may use is kept for reservation course"
     assert kept.until_us == answer.start_us == ends[1]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from itertools import chain
 
 from eslurm.core.plan.ahead import Ahead
+from eslurm.core.plan.dependants import plan_later
 from eslurm.core.plan.policy import Cycle
 from eslurm.core.plan.recovery import by_start, recover
 from eslurm.core.plan.schedule import Schedule
@@ -29,7 +30,7 @@ class Conservative:
         yield from recover(ahead, chain(cycle.snapshot.pending, cycle.snapshot.later), by_start)
         if (yield from ahead.improve(lambda: _by_start(schedule))):
             yield from ahead.plan_new(cycle.snapshot.pending)
-            yield from ahead.plan_later()
+            yield from plan_later(ahead)
 
 
 def _by_start(schedule: Schedule) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from itertools import chain
 
 from eslurm.core.plan.ahead import Ahead
+from eslurm.core.plan.dependants import plan_later
 from eslurm.core.plan.policy import Cycle
 from eslurm.core.plan.recovery import by_priority, recover
 
@@ -29,4 +30,4 @@ class Planned:
         everybody = chain(snapshot.pending, snapshot.later)
         if (yield from ahead.improve(lambda: [entry[2] for entry in everybody])):
             yield from ahead.plan_new(snapshot.pending)
-            yield from ahead.plan_later()
+            yield from plan_later(ahead)

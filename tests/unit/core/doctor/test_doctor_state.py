@@ -342,7 +342,7 @@ def test_nodes_out_of_service_are_told_together() -> None:
     world.send(HeartbeatDone(missing=(0, 1)))
     finding = only(found(check_nodes(world.state, world.now_us + 90 * SECOND)))
     assert (finding.check, finding.severity, finding.what) == ("nodes", WARNING, "2 nodes cn[0-1]")
-    assert finding.text == "UNREACHABLE for up to 90 s (missed 2 heartbeats), 1 jobs are kept there"
+    assert finding.text == "UNREACHABLE for up to 90 s (missed 2 heartbeats), 1 job is kept there"
 
 
 def test_a_node_drained_on_purpose_is_no_fault_one_that_offers_too_little_is() -> None:
