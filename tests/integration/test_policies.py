@@ -39,18 +39,11 @@ items = 3
 """
 
 
-@pytest.fixture(scope="module")
-def policed() -> Iterator[LiveCluster]:
-    """A cluster that only registered users may use."""
+@pytest.fixture
+def site() -> Iterator[LiveCluster]:
+    """A cluster that only registered users may use, with none yet."""
     with running(nodes=4, policy={"accounts_enforced": "true", "zone": '"Europe/Berlin"'}) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def site(policed: LiveCluster) -> Iterator[LiveCluster]:
-    """The cluster, and no connection to it afterwards."""
-    yield policed
-    policed.hang_up()
 
 
 def load(site: LiveCluster, directory: Path, text: str) -> str:
@@ -107,7 +100,10 @@ def test_policies_are_defined_enforced_and_kept(site: LiveCluster, tmp_path: Pat
     site.start()
 
 
-def test_a_reservation_is_made_of_free_nodes_and_shown_in_the_sites_zone(site: LiveCluster) -> None:
+def test_a_reservation_is_made_of_free_nodes_and_shown_in_the_sites_zone(
+    site: LiveCluster, tmp_path: Path
+) -> None:
+    assert load(site, tmp_path, FILE.replace("..2017-08-31", "2017-08-31..")) == "6 policies are set\n"
     site.do(
         "esctl",
         "reservation",

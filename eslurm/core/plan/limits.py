@@ -132,13 +132,12 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 class Items:
     """At most so many items at a time, whenever the limit is in force: uRS = min(free, limit - usdRS) (C-31)."""
 
-    __slots__ = ("_available", "_is_always", "_windows", "ask", "limit", "used")
+    __slots__ = ("_available", "_windows", "ask", "limit", "used")
     kind = "limit"
 
     def __init__(
         self, limit: Limit, ask: Ask, used: Used, windows: Windows, available: Mapping[str, int]
     ) -> None:
-        self._is_always = windows.is_always
         self.limit = limit
         self.ask = ask
         self.used = used
@@ -154,8 +153,6 @@ class Items:
     def earliest(self, duration_us: int, from_us: int, until_us: int) -> int | None:
         """See `Constraint`."""
         most = self.bound - self.ask.items
-        if self._is_always and most >= 0:
-            return always_below(self.used.steps, most, duration_us, from_us, until_us)
         return earliest_below(self.used.steps, self._windows, most, duration_us, from_us, until_us)
 
     def why(self) -> str:
@@ -261,20 +258,6 @@ def earliest_below(
         freed_us = first_within(steps, most, over_us)
         freed = freed_us is not None and freed_us <= closes_us
         at_us = freed_us if freed and freed_us is not None else closes_us
-    return None
-
-
-def always_below(steps: Steps, most: int, duration_us: int, from_us: int, until_us: int) -> int | None:
-    """The same for a rule that is in force all the time, which most rules are."""
-    at_us: int | None = from_us
-    while at_us is not None and at_us < until_us:
-        end_us = stop_of(at_us, duration_us)
-        if end_us > until_us:
-            return None
-        over_us = first_over(steps, most, at_us, end_us)
-        if over_us is None:
-            return at_us
-        at_us = first_within(steps, most, over_us)
     return None
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from eslurm.core.account.model import UNLIMITED, Access, Amount, FreePool, Reservation
 from eslurm.core.account.validity import HORIZON_US, SECOND_US, Windows, find_stay
 from eslurm.core.node.hostlist import unfold
-from eslurm.core.plan.limits import Who, always_below, earliest_below
+from eslurm.core.plan.limits import Who, earliest_below
 from eslurm.core.plan.room import Closure
 from eslurm.core.plan.usage import amount_words, steps_of
 from eslurm.core.resources.nodes import Topology
@@ -72,7 +72,7 @@ def may_use(reservation: Reservation, who: Who) -> bool:
 class Kept:
     """A pool's amount, for a job that is not let in."""
 
-    __slots__ = ("_available", "_is_always", "_used", "_windows", "items", "pool")
+    __slots__ = ("_available", "_used", "_windows", "items", "pool")
     kind = "pool"
 
     def __init__(
@@ -86,7 +86,6 @@ class Kept:
         self.pool = pool
         self.items = items
         self._windows = windows
-        self._is_always = windows.is_always
         self._used = used
         self._available = available
 
@@ -95,8 +94,6 @@ class Kept:
         available = self._available.get(self.pool.resource, 0)
         most = available - kept_items(self.pool.amount, available) - self.items
         steps = steps_of(self._used())
-        if self._is_always and most >= 0:
-            return always_below(steps, most, duration_us, from_us, until_us)
         return earliest_below(steps, self._windows, most, duration_us, from_us, until_us)
 
     def why(self) -> str:

@@ -167,10 +167,6 @@ class Rules:
             known = self._known[key] = self._made(job, asked)
         return known
 
-    def used_by(self, kind: str, name: str, resource: str) -> Used | None:
-        """What one consumer uses of a resource, if any limit asks for that."""
-        return self._used.get(((kind, name), resource))
-
     # ---- what changes ----
 
     def book(self, job: Who, booking: Booked) -> None:

@@ -8,10 +8,12 @@ from eslurm.core.account.model import KINDS, Policy, kind_of
 from eslurm.core.account.validity import Calendar
 from eslurm.core.config import Resource
 from eslurm.core.job.request import Request
+from eslurm.core.plan.limits import Consumer, Items
 from eslurm.core.plan.need import Need, compile_need
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.rules import JobRules, Rules
 from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.usage import Used
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.vector import Vector
@@ -118,3 +120,11 @@ def earliest(rules: JobRules, duration_us: int, from_us: int = 0, until_us: int 
             content = content + 1 if found_us == at_us else 1
             at_us = found_us
     return at_us
+
+
+def used_by(rules: JobRules, consumer: Consumer) -> Used | None:
+    """What a consumer uses, as the limit on its items counts it."""
+    return next(
+        (one.used for one in rules.constraints if isinstance(one, Items) and one.ask.consumer == consumer),
+        None,
+    )

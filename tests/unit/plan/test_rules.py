@@ -18,7 +18,7 @@ from eslurm.core.plan.need import compile_need
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.snapshot import PartitionView
 from eslurm.core.resources.timeline import INFINITY_US
-from tests.unit.plan.ruling import DAY_US, HOUR_US, Stay, World, earliest, job
+from tests.unit.plan.ruling import DAY_US, HOUR_US, Stay, World, earliest, job, used_by
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -224,7 +224,7 @@ def test_what_an_account_below_uses_counts_above() -> None:
     world = World(faculty, Account("lab", "faculty"), Account("chem", "faculty"), Account("faculty"))
     world.book(job(account="lab"), 0, HOUR_US, (90, 0, 0))
     assert earliest(world.of(job("bob", account="chem"), cores=11), HOUR_US) == HOUR_US
-    used = world.rules.used_by("account", "faculty", "cores")
+    used = used_by(world.of(job("bob", account="chem")), ("account", "faculty"))
     assert used is not None and used.items_now == 90
 
 
@@ -360,7 +360,7 @@ def test_revoking_is_the_inverse_of_booking_even_after_time_has_passed() -> None
     second = world.book(job(), HOUR_US, 3 * HOUR_US, (70, 0, 0))
     world.rules.advance(HOUR_US + 5)
     world.rules.revoke(job(), first)
-    used = world.rules.used_by("user", "ada", "cores")
+    used = used_by(world.of(job()), ("user", "ada"))
     assert used is not None
     assert (used.items_now, used.jobs_now) == (70, 1)
     world.rules.revoke(job(), second)
