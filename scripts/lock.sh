@@ -12,7 +12,7 @@ if [ ! -x "$tools/bin/pip-compile" ]; then
     "$tools/bin/python" -m pip install --quiet --disable-pip-version-check 'pip-tools>=7.5'
 fi
 compile() {
-    # shellcheck disable=SC2086  # ARGS is a list of options
+    # shellcheck disable=SC2086  # lists of options
     CUSTOM_COMPILE_COMMAND='make lock' "$tools/bin/pip-compile" --quiet --generate-hashes --allow-unsafe --strip-extras \
         --no-emit-index-url --no-emit-trusted-host --no-emit-find-links ${ARGS:-} --output-file="$2" ${3:-} "$1"
 }
@@ -21,3 +21,9 @@ echo "locking requirements/run.txt"
 compile pyproject.toml requirements/run.txt --all-extras
 echo "locking requirements/dev.txt"
 compile requirements/dev.in requirements/dev.txt
+# What the container image holds, and what its wheel is made with: the same versions, only fewer.
+echo "locking requirements/image.txt"
+compile pyproject.toml requirements/image.txt "--constraint=requirements/run.txt --extra=postgresql"
+echo "locking requirements/build.txt"
+compile pyproject.toml requirements/build.txt \
+    "--constraint=requirements/dev.txt --only-build-deps --build-deps-for=wheel"

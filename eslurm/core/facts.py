@@ -14,6 +14,7 @@ import msgspec
 
 from eslurm.core.account.model import Policy
 from eslurm.core.config import ClusterConfig
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.job.states import JobState
 from eslurm.core.node.states import NodeState
@@ -117,6 +118,13 @@ class JobChanged(FactBase, frozen=True, tag=True):
     priority: int
     not_before_us: int
     was_named: str = ""
+
+
+class JobsForecast(FactBase, frozen=True, tag=True):
+    """How long these jobs are expected to run: (job, forecast) pairs by the model of this name."""
+
+    forecasts: tuple[tuple[int, Forecast], ...]
+    model: str = ""
 
 
 class JobHeld(FactBase, frozen=True, tag=True):
@@ -339,6 +347,7 @@ Fact: TypeAlias = (
     | StopRequested
     | JobSignalled
     | AttemptSuspended
+    | JobsForecast
     | TimeChanged
     | AttemptInformed
     | AttemptEnded

@@ -13,6 +13,7 @@ import msgspec
 
 from eslurm.core.account.model import Policy
 from eslurm.core.config import ClusterConfig
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.plan.mapping import Placement
 from eslurm.core.wire import Report
@@ -116,6 +117,14 @@ class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
     by: Principal
     jobs: tuple[JobRef, ...]
     resume: bool = False
+
+
+class SetForecasts(msgspec.Struct, frozen=True, gc=False):
+    """An estimator says how long jobs will run. Jobs that have ended meanwhile are passed over."""
+
+    by: Principal
+    forecasts: tuple[tuple[int, Forecast], ...]
+    model: str = ""
 
 
 class ReservedNodes(msgspec.Struct, frozen=True, gc=False):
@@ -285,6 +294,7 @@ Request: TypeAlias = (
     | UpdateNodes
     | UpdateSatellites
     | SuspendJobs
+    | SetForecasts
     | ChangePolicies
     | CreateStep
     | FinishStep

@@ -71,6 +71,8 @@ WHY = Method("Why", 26, pb.WhyRequest, pb.WhyReply, False, "anyone")
 PLAN = Method("Plan", 27, pb.PlanRequest, pb.PlanReply, False, "anyone")
 SHARES = Method("Shares", 28, pb.SharesRequest, pb.SharesReply, False, "anyone")
 SUSPEND = Method("Suspend", 29, pb.SuspendRequest, pb.ChangeReply, True, "operator")
+JOB_FEED = Method("JobFeed", 30, pb.JobFeedRequest, pb.JobFeedReply, False, "operator")
+SET_FORECASTS = Method("SetForecasts", 31, pb.SetForecastsRequest, pb.ChangeReply, True, "operator")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -102,6 +104,8 @@ METHODS: tuple[Method[Any, Any], ...] = (
     PLAN,
     SHARES,
     SUSPEND,
+    JOB_FEED,
+    SET_FORECASTS,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -1,4 +1,5 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -193,20 +194,24 @@ class SubmitRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("job_ids", "revision", "test_answer", "test_start_us", "test_nodes", "test_reasons")
+    __slots__ = ("job_ids", "revision", "test_answer", "test_start_us", "test_nodes", "test_reasons", "test_earliest_us", "test_latest_us")
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     TEST_ANSWER_FIELD_NUMBER: _ClassVar[int]
     TEST_START_US_FIELD_NUMBER: _ClassVar[int]
     TEST_NODES_FIELD_NUMBER: _ClassVar[int]
     TEST_REASONS_FIELD_NUMBER: _ClassVar[int]
+    TEST_EARLIEST_US_FIELD_NUMBER: _ClassVar[int]
+    TEST_LATEST_US_FIELD_NUMBER: _ClassVar[int]
     job_ids: _containers.RepeatedScalarFieldContainer[int]
     revision: int
     test_answer: str
     test_start_us: int
     test_nodes: str
     test_reasons: _containers.RepeatedCompositeFieldContainer[Reason]
-    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., revision: _Optional[int] = ..., test_answer: _Optional[str] = ..., test_start_us: _Optional[int] = ..., test_nodes: _Optional[str] = ..., test_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ...) -> None: ...
+    test_earliest_us: int
+    test_latest_us: int
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., revision: _Optional[int] = ..., test_answer: _Optional[str] = ..., test_start_us: _Optional[int] = ..., test_nodes: _Optional[str] = ..., test_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., test_earliest_us: _Optional[int] = ..., test_latest_us: _Optional[int] = ...) -> None: ...
 
 class JobRef(_message.Message):
     __slots__ = ("job_id", "task")
@@ -331,7 +336,7 @@ class JobsRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., partition: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., after_revision: _Optional[int] = ..., finished_too: _Optional[bool] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us")
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -378,6 +383,10 @@ class JobInfo(_message.Message):
     PLANNED_NODES_FIELD_NUMBER: _ClassVar[int]
     PAUSED_US_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_US_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ESTIMATE_S_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_EARLIEST_US_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_LATEST_US_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -424,7 +433,11 @@ class JobInfo(_message.Message):
     planned_nodes: str
     paused_us: int
     suspended_us: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ...) -> None: ...
+    forecast: Forecast
+    first_estimate_s: int
+    planned_earliest_us: int
+    planned_latest_us: int
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ...) -> None: ...
 
 class JobsReply(_message.Message):
     __slots__ = ("jobs", "revision", "now_us")
@@ -779,7 +792,7 @@ class AccountingRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., since_us: _Optional[int] = ..., until_us: _Optional[int] = ..., limit: _Optional[int] = ..., page: _Optional[int] = ..., partition: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class AttemptInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text", "paused_us")
+    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text", "paused_us", "time_limit_s", "first_estimate_s", "forecast")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -802,6 +815,9 @@ class AttemptInfo(_message.Message):
     MAX_RSS_KIB_FIELD_NUMBER: _ClassVar[int]
     EXIT_TEXT_FIELD_NUMBER: _ClassVar[int]
     PAUSED_US_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ESTIMATE_S_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -824,7 +840,10 @@ class AttemptInfo(_message.Message):
     max_rss_kib: int
     exit_text: str
     paused_us: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ..., paused_us: _Optional[int] = ...) -> None: ...
+    time_limit_s: int
+    first_estimate_s: int
+    forecast: Forecast
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ..., paused_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., first_estimate_s: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ...) -> None: ...
 
 class AccountingReply(_message.Message):
     __slots__ = ("attempts", "next_page")
@@ -1138,7 +1157,7 @@ class WhyRequest(_message.Message):
     def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., no_alternatives: _Optional[bool] = ...) -> None: ...
 
 class WhyReply(_message.Message):
-    __slots__ = ("job", "reasons", "planned_start_us", "planned_nodes", "alternatives", "ahead", "priority", "factors", "revision", "now_us")
+    __slots__ = ("job", "reasons", "planned_start_us", "planned_nodes", "alternatives", "ahead", "priority", "factors", "revision", "now_us", "start_earliest_us", "start_latest_us")
     JOB_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     PLANNED_START_US_FIELD_NUMBER: _ClassVar[int]
@@ -1149,6 +1168,8 @@ class WhyReply(_message.Message):
     FACTORS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     NOW_US_FIELD_NUMBER: _ClassVar[int]
+    START_EARLIEST_US_FIELD_NUMBER: _ClassVar[int]
+    START_LATEST_US_FIELD_NUMBER: _ClassVar[int]
     job: JobInfo
     reasons: _containers.RepeatedCompositeFieldContainer[Reason]
     planned_start_us: int
@@ -1159,7 +1180,9 @@ class WhyReply(_message.Message):
     factors: str
     revision: int
     now_us: int
-    def __init__(self, job: _Optional[_Union[JobInfo, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., planned_start_us: _Optional[int] = ..., planned_nodes: _Optional[str] = ..., alternatives: _Optional[_Iterable[_Union[Alternative, _Mapping]]] = ..., ahead: _Optional[int] = ..., priority: _Optional[int] = ..., factors: _Optional[str] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ...) -> None: ...
+    start_earliest_us: int
+    start_latest_us: int
+    def __init__(self, job: _Optional[_Union[JobInfo, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., planned_start_us: _Optional[int] = ..., planned_nodes: _Optional[str] = ..., alternatives: _Optional[_Iterable[_Union[Alternative, _Mapping]]] = ..., ahead: _Optional[int] = ..., priority: _Optional[int] = ..., factors: _Optional[str] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ..., start_earliest_us: _Optional[int] = ..., start_latest_us: _Optional[int] = ...) -> None: ...
 
 class PlanRequest(_message.Message):
     __slots__ = ("until_us", "partition", "limit")
@@ -1172,7 +1195,7 @@ class PlanRequest(_message.Message):
     def __init__(self, until_us: _Optional[int] = ..., partition: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class PlannedJob(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "user", "name", "partition", "running", "start_us", "end_us", "nodes", "node_count", "cores", "tasks")
+    __slots__ = ("job_id", "array_job_id", "array_task", "user", "name", "partition", "running", "start_us", "end_us", "nodes", "node_count", "cores", "tasks", "start_earliest_us", "start_latest_us")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -1186,6 +1209,8 @@ class PlannedJob(_message.Message):
     NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     CORES_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
+    START_EARLIEST_US_FIELD_NUMBER: _ClassVar[int]
+    START_LATEST_US_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -1199,7 +1224,9 @@ class PlannedJob(_message.Message):
     node_count: int
     cores: int
     tasks: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., running: _Optional[bool] = ..., start_us: _Optional[int] = ..., end_us: _Optional[int] = ..., nodes: _Optional[str] = ..., node_count: _Optional[int] = ..., cores: _Optional[int] = ..., tasks: _Optional[int] = ...) -> None: ...
+    start_earliest_us: int
+    start_latest_us: int
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., running: _Optional[bool] = ..., start_us: _Optional[int] = ..., end_us: _Optional[int] = ..., nodes: _Optional[str] = ..., node_count: _Optional[int] = ..., cores: _Optional[int] = ..., tasks: _Optional[int] = ..., start_earliest_us: _Optional[int] = ..., start_latest_us: _Optional[int] = ...) -> None: ...
 
 class PlanReply(_message.Message):
     __slots__ = ("policy", "jobs", "waiting", "made_us", "now_us", "nodes", "slots", "reservations")
@@ -1300,3 +1327,103 @@ class SuspendRequest(_message.Message):
     jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
     resume: bool
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., resume: _Optional[bool] = ...) -> None: ...
+
+class JobFeedRequest(_message.Message):
+    __slots__ = ("cursor", "wait_ms", "events_max")
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_MAX_FIELD_NUMBER: _ClassVar[int]
+    cursor: int
+    wait_ms: int
+    events_max: int
+    def __init__(self, cursor: _Optional[int] = ..., wait_ms: _Optional[int] = ..., events_max: _Optional[int] = ...) -> None: ...
+
+class JobEvent(_message.Message):
+    __slots__ = ("kind", "job_id", "at_us", "runtime_s", "job")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNKNOWN: _ClassVar[JobEvent.Kind]
+        SUBMITTED: _ClassVar[JobEvent.Kind]
+        STARTED: _ClassVar[JobEvent.Kind]
+        ENDED: _ClassVar[JobEvent.Kind]
+        CHANGED: _ClassVar[JobEvent.Kind]
+        REQUEUED: _ClassVar[JobEvent.Kind]
+    KIND_UNKNOWN: JobEvent.Kind
+    SUBMITTED: JobEvent.Kind
+    STARTED: JobEvent.Kind
+    ENDED: JobEvent.Kind
+    CHANGED: JobEvent.Kind
+    REQUEUED: JobEvent.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_S_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    kind: JobEvent.Kind
+    job_id: int
+    at_us: int
+    runtime_s: int
+    job: JobDescription
+    def __init__(self, kind: _Optional[_Union[JobEvent.Kind, str]] = ..., job_id: _Optional[int] = ..., at_us: _Optional[int] = ..., runtime_s: _Optional[int] = ..., job: _Optional[_Union[JobDescription, _Mapping]] = ...) -> None: ...
+
+class JobDescription(_message.Message):
+    __slots__ = ("user", "group", "account", "name", "command", "partition", "nodes", "cores", "memory_mib", "limit_s")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    group: str
+    account: str
+    name: str
+    command: str
+    partition: str
+    nodes: int
+    cores: int
+    memory_mib: int
+    limit_s: int
+    def __init__(self, user: _Optional[str] = ..., group: _Optional[str] = ..., account: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[str] = ..., partition: _Optional[str] = ..., nodes: _Optional[int] = ..., cores: _Optional[int] = ..., memory_mib: _Optional[int] = ..., limit_s: _Optional[int] = ...) -> None: ...
+
+class JobFeedReply(_message.Message):
+    __slots__ = ("events", "next", "from_start")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    FROM_START_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[JobEvent]
+    next: int
+    from_start: bool
+    def __init__(self, events: _Optional[_Iterable[_Union[JobEvent, _Mapping]]] = ..., next: _Optional[int] = ..., from_start: _Optional[bool] = ...) -> None: ...
+
+class Forecast(_message.Message):
+    __slots__ = ("p10_s", "p50_s", "p90_s", "estimate_s")
+    P10_S_FIELD_NUMBER: _ClassVar[int]
+    P50_S_FIELD_NUMBER: _ClassVar[int]
+    P90_S_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_S_FIELD_NUMBER: _ClassVar[int]
+    p10_s: int
+    p50_s: int
+    p90_s: int
+    estimate_s: int
+    def __init__(self, p10_s: _Optional[int] = ..., p50_s: _Optional[int] = ..., p90_s: _Optional[int] = ..., estimate_s: _Optional[int] = ...) -> None: ...
+
+class JobForecast(_message.Message):
+    __slots__ = ("job_id", "forecast")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    forecast: Forecast
+    def __init__(self, job_id: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ...) -> None: ...
+
+class SetForecastsRequest(_message.Message):
+    __slots__ = ("forecasts", "model")
+    FORECASTS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    forecasts: _containers.RepeatedCompositeFieldContainer[JobForecast]
+    model: str
+    def __init__(self, forecasts: _Optional[_Iterable[_Union[JobForecast, _Mapping]]] = ..., model: _Optional[str] = ...) -> None: ...

@@ -179,6 +179,16 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.SuspendRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.JobFeed = channel.unary_unary(
+                '/eslurm.v1.Controller/JobFeed',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.JobFeedRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.JobFeedReply.FromString,
+                _registered_method=True)
+        self.SetForecasts = channel.unary_unary(
+                '/eslurm.v1.Controller/SetForecasts',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.SetForecastsRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -358,6 +368,18 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def JobFeed(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetForecasts(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -504,6 +526,16 @@ def add_ControllerServicer_to_server(servicer, server):
             'Suspend': grpc.unary_unary_rpc_method_handler(
                     servicer.Suspend,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.SuspendRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'JobFeed': grpc.unary_unary_rpc_method_handler(
+                    servicer.JobFeed,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.JobFeedRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.JobFeedReply.SerializeToString,
+            ),
+            'SetForecasts': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetForecasts,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.SetForecastsRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
             ),
     }
@@ -1289,6 +1321,60 @@ class Controller:
             target,
             '/eslurm.v1.Controller/Suspend',
             eslurm_dot_v1_dot_controller__pb2.SuspendRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JobFeed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/JobFeed',
+            eslurm_dot_v1_dot_controller__pb2.JobFeedRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.JobFeedReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetForecasts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/SetForecasts',
+            eslurm_dot_v1_dot_controller__pb2.SetForecastsRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
             options,
             channel_credentials,

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.ranges import Ranges
 from eslurm.core.job.request import Request
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
@@ -173,6 +174,8 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """How long it stood still in earlier suspensions."""
     room_for: int = 0
     """The job that it was suspended for: its cores are lent to others meanwhile (see `core.job.holding`)."""
+    forecast: Forecast | None = None
+    """How long it was expected to run when it was placed: what its run is compared with."""
 
     @property
     def first(self) -> int:
@@ -222,6 +225,10 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     tasks_failed: Ranges = ()
     paused_us: int = 0
     """How long the attempt that ended last stood still."""
+    forecast: Forecast | None = None
+    """How long it will run, as an estimator said last: what plans count on. It never ends a job."""
+    first_estimate_s: int = 0
+    """The first point estimate, made at its submission; 0: none. What accounting measures estimators by."""
 
     @property
     def is_array(self) -> bool:

@@ -1,0 +1,98 @@
+"""What an estimator of running times is, for `esestd`, for evaluation on logs, and for plug-ins (`eslurm.estimators`).
+
+An estimator is told what happens, in the order of time, and is asked in between. Asking and answering are two steps so that
+many questions cost one pass over a model: a question holds everything that is known when it is asked. Invariant: an answer
+depends on nothing but what was told, adopted and settled before its question, however questions are batched.
+
+Who drives one keeps to this loop:
+
+    told -> (questions) -> due? -> answer all questions -> settle -> lesson -> learn (elsewhere, slow) -> adopt -> told ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from eslurm.core.estimate.model import Forecast, Submitted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ENTRY_POINTS = "eslurm.estimators"
+"""The group of entry points: each names a class or function that makes an `Estimator` from its settings."""
+
+Setting: TypeAlias = str | int | float | bool
+
+
+class Model(NamedTuple):
+    """What was learnt: plain arrays (no objects, so a file of them can be read without trust) and facts about them.
+
+    `facts` holds only what JSON holds; the keys `features`, `window_jobs` and `learnt_at_s` are expected by people.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    facts: Mapping[str, Any]
+
+
+Lesson: TypeAlias = Callable[[], Model]
+"""Learns from what it was made with: takes seconds, shares nothing with the estimator, may run on another thread."""
+
+
+class Estimator(Protocol):
+    """Learns from jobs that ended, and says how long others will run.
+
+    Instants never go back. A job is told as submitted once, started at most once per run, and ended once; then its
+    id may be forgotten. `at_s` and `runtime_s` are seconds; a runtime of 0 is that of a job that never ran.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def submitted(self, job: Submitted) -> None:
+        """A job has come. It may be asked about from now on."""
+        ...
+
+    def started(self, job_id: int, at_s: int) -> None:
+        """It runs (again: after it was requeued)."""
+        ...
+
+    def ended(self, job_id: int, at_s: int, runtime_s: int) -> None:
+        """It is over and has run for so long. Jobs that are not known are ignored."""
+        ...
+
+    def ask(self, job_id: int, at_s: int) -> Any:
+        """A question about a job that has been submitted and has not ended: cheap, and only good for `answer`.
+
+        Before its start it is about the whole run; after it, what has passed already is known: the answer exceeds it.
+        """
+        ...
+
+    def answer(self, questions: Sequence[Any]) -> list[Forecast]:
+        """The answers, in order."""
+        ...
+
+    def due(self, at_s: int) -> bool:
+        """Whether `settle` or `lesson` have something to do: answer what is open first."""
+        ...
+
+    def settle(self, at_s: int) -> None:
+        """Cheap upkeep, such as calibration on the answers given so far."""
+        ...
+
+    def lesson(self, at_s: int) -> Lesson | None:
+        """What to learn now; None when it is too early or there is too little to learn from."""
+        ...
+
+    def adopt(self, model: Model) -> None:
+        """Answer with this model from now on: one just learnt, or one read from a file.
+
+        Raises `ValueError`, and changes nothing, when the model is of another kind or damaged.
+        """
+        ...
+
+
+class EstimatorFactory(Protocol):
+    """What an entry point names. Raises `ValueError` that names a setting it cannot use."""
+
+    def __call__(self, settings: Mapping[str, Setting]) -> Estimator: ...
