@@ -128,3 +128,5 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """Whether a job needs a user and an account that exist."""
     plan_horizon_s: float = 0.0
     """How far ahead jobs are planned; 0: without end."""
+    use_forecasts: bool = True
+    """Whether plans count on what an estimator says, instead of time limits."""

@@ -276,7 +276,8 @@ class _Case:
         job = msgspec.structs.replace(self._job, spec=spec)
         tasks = ranges.count(job.tasks_left) if job.tasks_left is not None else 1
         nodes = self._state.partition_nodes.get(spec.partition, ())
-        return pending_of(job, max(1, min(tasks, task_slots(job))), nodes)
+        tasks = max(1, min(tasks, task_slots(job)))
+        return pending_of(job, tasks, nodes, use_forecasts=self._state.config.use_forecasts)
 
 
 def _sorted(reasons: Iterable[Reason]) -> list[Reason]:
@@ -351,19 +352,21 @@ def _array_reasons(state: State, job: Job) -> list[Reason]:
 
 
 def expected_end_us(state: State, schedule: Schedule, job_id: int) -> int:
-    """When a job ends at the latest as it is planned; 0: that cannot be foreseen."""
+    """When a job is expected to have ended as it is planned; 0: that cannot be foreseen."""
     job = state.find_job(job_id)
     if job is None or job.state in FINAL:
         return 0
     waits = job.state is JobState.PENDING and job.tasks_left != ()
     ends: list[int] = [schedule.planned_end_us(job_id)] if waits else []
     if job.attempt is not None:
-        ends.append(job.attempt.until_us)
+        ends.append(schedule.end_us((job_id, job.attempt.number)) or job.attempt.until_us)
     for task_id in state.tasks_of.get(job_id, ()):
         task = state.jobs[task_id]
         if task.state not in FINAL:
             ends.append(
-                task.attempt.until_us if task.attempt is not None else schedule.planned_end_us(task_id)
+                schedule.end_us((task_id, task.attempt.number)) or task.attempt.until_us
+                if task.attempt is not None
+                else schedule.planned_end_us(task_id)
             )
     # One that cannot be foreseen is enough.
     return known_us(max(ends)) if ends and all(ends) else 0

@@ -63,7 +63,7 @@ def events(result: Result) -> Iterator[dict[str, Any]]:
                 "user": job.record.user,
                 "processors": job.processors,
                 "wait_s": bar.ran.wait_us / SECOND_US,
-                "estimate_s": job.pending.time_limit_us / SECOND_US,
+                "estimate_s": job.pending.stay_us / SECOND_US,
             },
         }
     yield from _counters(result, begin_us)

@@ -11,7 +11,7 @@ from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.mapping import Placement
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.queue import Pending, PendingQueue
-from eslurm.core.plan.schedule import Schedule
+from eslurm.core.plan.schedule import Schedule, ends_of
 from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.timeline import INFINITY_US
@@ -69,12 +69,12 @@ class Seat:
                 generation=self._generation,
                 now_us=now_us,
                 running=self._running,
-                known=self._schedule.bookings,
+                known=self._schedule.known_jobs(),
             )
             plan = plan_at_once(snapshot, policy=self._policy, limits=LIMITS, schedule=self._schedule)
             for placement in plan.placements:
                 yield placement
-                self._start(placement)
+                self._start(placement, now_us)
             is_unfinished = plan.is_unfinished
         for key, expected_us in self._expected_us.items():
             if expected_us <= now_us:
@@ -93,7 +93,7 @@ class Seat:
         overdue = {
             expected_us
             for key, expected_us in self._expected_us.items()
-            if expected_us != self._running[key].until_us
+            if expected_us > self._running[key].until_us
         }
         if now_us < next_us and next_us not in overdue:
             return next_us
@@ -102,12 +102,21 @@ class Seat:
             (at_us for at_us in starts if at_us > now_us and at_us not in overdue), default=INFINITY_US
         )
 
-    def _start(self, placement: Placement) -> None:
+    def _start(self, placement: Placement, now_us: int) -> None:
         job = self._queue.remove(placement.job_id)
         self._ledger.hold_wide(placement.wide)
         for span in placement.spans:
             self._ledger.hold(span.node, span.amounts, placement.until_us)
         key = (placement.job_id, 1)
         pairs = tuple((span.node, span.amounts) for span in placement.spans)
-        self._running[key] = Running(placement.job_id, pairs, placement.until_us, placement.wide, job)
-        self._expected_us[key] = placement.until_us
+        expected_us, until_us = ends_of(job, now_us)
+        self._running[key] = Running(
+            placement.job_id,
+            pairs,
+            until_us,
+            placement.wide,
+            job,
+            expected_us=expected_us,
+            since_us=now_us,
+        )
+        self._expected_us[key] = expected_us

@@ -17,6 +17,7 @@ import msgspec
 from eslurm.compat.errors import quoted
 from eslurm.core.cluster import SECOND_US
 from eslurm.core.job.request import Request
+from eslurm.core.plan.expected import planned_us
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.queue import Pending
 from eslurm.simulate.machine import Machine
@@ -64,7 +65,7 @@ class Workload(msgspec.Struct, frozen=True):
     @property
     def keeps_estimates(self) -> bool:
         """Whether no job runs longer than it was thought to."""
-        return all(job.run_us <= job.pending.time_limit_us for job in self.jobs)
+        return all(job.run_us <= job.pending.stay_us for job in self.jobs)
 
 
 def read_estimates(path: Path) -> dict[int, int]:
@@ -120,6 +121,7 @@ class _Draft(msgspec.Struct, frozen=True, gc=False):
     request: Request
     partition: str
     run_s: int
+    limit_s: int
     estimate_s: int
 
 
@@ -169,11 +171,11 @@ class _Builder:
             else:
                 self.count("ran longer than they asked for: run on as in the log")
         request = self._request(processors, self._memory_mib(record))
-        estimate_s = self._estimate(record, run_s, requested_s)
-        if not self._fits(request, partition, estimate_s):
+        limit_s = run_s if self._choices.estimates == "perfect" else requested_s
+        if not self._fits(request, partition, limit_s):
             self.count("that no nodes of the machine can hold: left out")
             return None
-        return _Draft(record, request, partition, run_s, estimate_s)
+        return _Draft(record, request, partition, run_s, limit_s, self._estimate(record))
 
     def job(self, number: int, draft: _Draft, begins_us: int) -> Job:
         """With the number and the instants it has in virtual time."""
@@ -182,21 +184,20 @@ class _Builder:
             job_id=number,
             request=draft.request,
             partition=draft.partition,
-            time_limit_us=draft.estimate_s * SECOND_US,
+            time_limit_us=draft.limit_s * SECOND_US,
             submitted_us=submit_us,
+            estimate_us=planned_us(draft.estimate_s, draft.limit_s * SECOND_US),
         )
         return Job(pending, draft.record, submit_us, draft.run_s * SECOND_US, draft.request.tasks)
 
-    def _estimate(self, record: Record, run_s: int, requested_s: int) -> int:
+    def _estimate(self, record: Record) -> int:
+        """How long it is expected to run besides its limit; 0: nobody said."""
         estimates = self._choices.estimates
-        if estimates == "perfect":
-            return run_s
         if isinstance(estimates, str):
-            return requested_s
-        estimate_s = estimates.get(record.job_id)
-        if estimate_s is None:
+            return 0
+        estimate_s = estimates.get(record.job_id, 0)
+        if not estimate_s:
             self.count("without an estimate: planned with the time they asked for")
-            return requested_s
         return estimate_s
 
     def _memory_mib(self, record: Record) -> int:
@@ -212,9 +213,9 @@ class _Builder:
             found = self._requests[key] = Request(tasks=processors, memory_per_cpu_mib=memory_mib)
         return found
 
-    def _fits(self, request: Request, partition: str, estimate_s: int) -> bool:
-        # How long it is planned for matters only where some nodes are for short jobs.
-        limit_us = estimate_s * SECOND_US if self._machine.topology.rules else 0
+    def _fits(self, request: Request, partition: str, limit_s: int) -> bool:
+        # How long it may run matters only where some nodes are for short jobs.
+        limit_us = limit_s * SECOND_US if self._machine.topology.rules else 0
         key = (partition, request, limit_us)
         found = self._fitting.get(key)
         if found is None:

@@ -11,7 +11,7 @@ from eslurm.core.account.model import Amount, FreePool, Limit, Validity
 from eslurm.core.account.validity import Window, Windows, clipped, find_gap, find_stay, merged, without
 from eslurm.core.plan.limits import Area, Ask, Duration, Items, most_items
 from eslurm.core.plan.pools import Kept, kept_items
-from eslurm.core.plan.usage import Used, first_over, first_within
+from eslurm.core.plan.usage import Used, first_within, last_over, steps_of
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
 
 END = 60
@@ -112,7 +112,7 @@ def test_pool(
 ) -> None:
     _, dense = used_of(booked)
     pool = FreePool("p", "cores", Amount(3, 20.0))
-    rule = Kept(pool, asked, windows_of(windows), lambda: line_of(booked), {"cores": there})
+    rule = Kept(pool, asked, windows_of(windows), lambda: steps_of(line_of(booked)), {"cores": there})
     kept = kept_items(pool.amount, there)
 
     def allowed(start: int) -> bool:
@@ -179,8 +179,11 @@ def test_area(
 def test_where_too_much_is_used(booked: list[tuple[int, int, int]], most: int, at: int, length: int) -> None:
     used, dense = used_of(booked)
     line = used.steps
-    over = [t for t in range(at, at + length) if dense[min(t, END)] > most]
-    assert first_over(line, most, at, at + length) == (over[0] if over else None)
+    beginnings = [
+        t for t in range(at, at + length) if t == at or dense[min(t, END)] != dense[min(t - 1, END)]
+    ]
+    over = [t for t in beginnings if dense[min(t, END)] > most]
+    assert last_over(line, most, at, at + length) == (over[-1] if over else None)
     within = [t for t in range(at, END + 1) if dense[t] <= most]
     assert first_within(line, most, at) == (within[0] if within else None)
 

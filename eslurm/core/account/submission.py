@@ -27,6 +27,7 @@ from eslurm.core.plan.limits import (
 from eslurm.core.plan.need import compile_need
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.rules import Rules
+from eslurm.core.plan.usage import Steps
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import Timeline
 
@@ -161,8 +162,8 @@ class _NothingPlanned:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
 
-    def used(self, resource: int) -> Timeline:
-        return Timeline(sum(total[resource] for total in self._topology.totals))
+    def steps(self, resource: int) -> Steps:
+        return [], []
 
     def wide_used(self, index: int) -> Timeline:
         return Timeline(self._topology.wide_totals[index])

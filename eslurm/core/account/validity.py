@@ -253,4 +253,5 @@ def find_gap(windows: Windows, duration_us: int, from_us: int, until_us: int) ->
 
 def stop_of(start_us: int, duration_us: int) -> int:
     """When a stay ends: `INFINITY_US` as its duration means never."""
-    return min(start_us + duration_us, INFINITY_US)
+    end_us = start_us + duration_us
+    return end_us if end_us < INFINITY_US else INFINITY_US

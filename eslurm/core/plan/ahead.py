@@ -16,11 +16,11 @@ from eslurm.core.plan import explain
 from eslurm.core.plan.bulk import allowed_together, as_many, merged, split
 from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.limits import Area
-from eslurm.core.plan.mapping import end_of, spans_of
+from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.policy import TRY_STEPS, Cycle
 from eslurm.core.plan.quests import allows, is_open
 from eslurm.core.plan.queue import Entry, Pending
-from eslurm.core.plan.schedule import Booking
+from eslurm.core.plan.schedule import Booking, ends_of
 from eslurm.core.plan.search import RESOURCES, Hints, Move, Never, Quest, Start, first_start, start_exactly
 from eslurm.core.resources.timeline import INFINITY_US
 
@@ -137,7 +137,7 @@ class Ahead:
         if job.start_at_us:
             yield from self._fix(entry)
             return
-        quest = self._quest(entry)
+        quest = self._careful(entry)
         if isinstance(quest, Why):
             self._stick(entry, quest)
             return
@@ -189,7 +189,9 @@ class Ahead:
         if job_id in schedule.bookings:
             next_us = min(booking.start_us for booking in schedule.bookings[job_id])
             moves = schedule.moves[job_id]
-            schedule.whys[job_id] = self.cycle.why_waiting(quest, moves, next_us)
+            plain = self._quest(entry)
+            why = self.cycle.why_waiting(quest if isinstance(plain, Why) else plain, moves, next_us)
+            schedule.whys[job_id] = Why(why.kind, self.cycle.with_late(job_id, why.text), next_us)
         elif never is not None:
             self._stick(entry, never)
 
@@ -240,7 +242,7 @@ class Ahead:
         cycle, schedule = self.cycle, self.schedule
         entry = schedule.entries[job_id]
         job = entry[4]
-        quest = self._quest(entry)
+        quest = self._careful(entry)
         from_us = None if job.start_at_us else self.from_us(job)
         if isinstance(quest, Why) or from_us is None:
             return False
@@ -338,12 +340,13 @@ class Ahead:
         """A planned start begins; one that is late moves on as a whole, and what is in its way with it."""
         cycle, schedule = self.cycle, self.schedule
         job = entry[4]
-        stop_us = end_of(cycle.now_us, job.time_limit_us)
+        stop_us, until_us = ends_of(job, cycle.now_us)
         on_time = booking.start_us == cycle.now_us
         parts = split(booking) if booking.tasks > 1 else [booking]
         room = cycle.limits.placements_max - len(cycle.placements)
         now, rest = parts[:room], parts[room:]
-        now = [msgspec.structs.replace(part, start_us=cycle.now_us, stop_us=stop_us) for part in now]
+        ends = {"start_us": cycle.now_us, "stop_us": stop_us, "until_us": until_us}
+        now = [msgspec.structs.replace(part, **ends) for part in now]
         if not self._fits(booking) or not self._is_allowed(entry, booking):
             schedule.displace(job.job_id)
             return
@@ -402,6 +405,10 @@ class Ahead:
     def _quest(self, entry: Entry) -> Quest | Why:
         refused = self.cycle.refused(entry[4])
         return refused if refused is not None else self.cycle.quest(entry)
+
+    def _careful(self, entry: Entry) -> Quest | Why:
+        refused = self.cycle.refused(entry[4])
+        return refused if refused is not None else self.cycle.careful(entry)
 
     def from_us(self, job: Pending) -> int | None:
         """From when on the job may run: after its begin time and the planned ends of those it waits for."""

@@ -17,12 +17,13 @@ from typing import Final, TypeAlias
 from eslurm.core.plan.book_check import check_views
 from eslurm.core.plan.book_nodes import BookError, Part, Profile, Spans, least_free, shifted_all
 from eslurm.core.plan.book_room import BookRoom
-from eslurm.core.plan.book_search import Search
+from eslurm.core.plan.book_search import Lookup, Search
 from eslurm.core.plan.book_slots import Slots
 from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.room import Chosen, Closure, shut
 from eslurm.core.plan.slices import exhaust
+from eslurm.core.plan.usage import Steps
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.vector import Vector
@@ -51,6 +52,7 @@ class Book:
     """All bookings on the nodes of a topology and on the resources that belong to no node, from `now_us` on."""
 
     __slots__ = (
+        "_lookup",
         "_profiles",
         "_rounded",
         "_slots",
@@ -74,6 +76,7 @@ class Book:
         self._slots = Slots(width, now_us)
         self._usable = topology.usable
         self._wide = [Timeline(total) for total in wide_totals]
+        self._lookup = Lookup()
         # What has been done so far, in about microseconds: counted, for nothing here reads a clock.
         self.work = 0
         # Asked stop -> booking -> the stays that were booked in its place.
@@ -89,6 +92,7 @@ class Book:
         other._slots = self._slots.copy()
         other._usable = self._usable
         other._wide = [wide.copy() for wide in self._wide]
+        other._lookup = Lookup()
         other.work = self.work
         other._rounded = {
             stop_us: {key: stays.copy() for key, stays in by_key.items()}
@@ -117,18 +121,11 @@ class Book:
             return
         if len(slots.at) >= self.slots_max:
             begin_us, end_us = self._coarse(begin_us, stop_us)
-        taken: list[Spans] = []
-        for piece in _pieces(spans):
-            try:
-                self._take(piece, begin_us, end_us, () if taken else wide, is_held=is_held)
-            except BookError:
-                for number, done in enumerate(taken):
-                    self._give(done, begin_us, end_us, () if number else wide)
-                raise
-            taken.append(piece)
-            if len(spans) > NODES_PER_SLICE:
-                yield
-        if (begin_us, end_us) != (start_us, stop_us):
+        if len(spans) <= NODES_PER_SLICE:
+            self._take(spans, begin_us, end_us, wide, is_held=is_held)
+        else:
+            yield from self._taking(spans, begin_us, end_us, wide, is_held=is_held)
+        if begin_us != start_us or end_us != stop_us:
             stays = self._rounded.setdefault(stop_us, {}).setdefault((start_us, spans), [])
             stays.append((begin_us, end_us))
 
@@ -149,29 +146,24 @@ class Book:
         stays = self._rounded[stop_us].get(key) if stop_us in self._rounded else None
         if stays:
             begin_us, end_us = stays[-1]
-        given: list[Spans] = []
-        for piece in _pieces(spans):
-            try:
-                self._give(piece, begin_us, end_us, () if given else wide)
-            except BookError:
-                for number, done in enumerate(given):
-                    self._take(done, max(begin_us, self.now_us), end_us, () if number else wide, is_held=True)
-                raise
-            given.append(piece)
-            if len(spans) > NODES_PER_SLICE:
-                yield
+        if len(spans) <= NODES_PER_SLICE:
+            self._give(spans, begin_us, end_us, wide)
+        else:
+            yield from self._giving(spans, begin_us, end_us, wide)
         if stays:
             stays.pop()
             self._drop_rounded(stop_us, key, stays)
 
     def preparing(self, need: Need) -> Generator[None, None, None]:
         """Makes in slices what a search for this need looks at; without, the first search does it in one go."""
-        asked = [
-            (resource, amount)
-            for amounts, _ in need.filters
-            for resource, amount in enumerate(amounts)
-            if amount > 0 and not need.exclusive
-        ]
+        asked: list[tuple[int, int]] = []
+        if not need.exclusive and not self._lookup.knows(need, self._slots):
+            asked = [
+                (resource, amount)
+                for amounts, _ in need.filters
+                for resource, amount in enumerate(amounts)
+                if amount > 0
+            ]
         yield from self._slots.preparing(asked, self._profiles, with_idle=need.exclusive)
 
     def set_usable(self, node: int, usable: bool) -> None:
@@ -213,6 +205,10 @@ class Book:
     def used(self, resource: int) -> Timeline:
         """The use of one resource of the nodes over the whole system (sRS): exact, usable nodes or not."""
         return Timeline.from_changes(self._totals[resource], self._slots.at, self._slots.rises[resource])
+
+    def steps(self, resource: int) -> Steps:
+        """The same as instants and what is used from each on; to be read only, until the book changes."""
+        return self._slots.at, self._slots.used(resource)
 
     def wide_used(self, index: int) -> Timeline:
         """The use of one resource that belongs to no node; a copy."""
@@ -293,8 +289,9 @@ class Book:
     ) -> tuple[int, Chosen] | None:
         """The first start in the range; with `own` the first that may be one without that, nodes left open."""
         within = need.allowed & self._usable
-        search = Search(need, within, self.topology, self._slots, self._profiles)
-        found = self._walk(search, need, duration_us, starts_us, until_us, closed, own)
+        conditions = self._lookup.conditions(need, self.topology, self._slots, self._profiles)
+        search = Search(conditions, within, self._slots)
+        found = self._walk(search, need, within, duration_us, starts_us, until_us, closed, own)
         self.work += search.looked // SLOTS_PER_US
         return found
 
@@ -302,6 +299,7 @@ class Book:
         self,
         search: Search,
         need: Need,
+        within: int,
         duration_us: int,
         starts_us: _Stay,
         until_us: int,
@@ -312,7 +310,6 @@ class Book:
         at, stops = slots.at, slots.stops
         size = len(at)
         start_us, latest_us = starts_us
-        within = need.allowed & self._usable
         first = bisect_right(at, start_us) - 1
         # The first slot from `first` on in which enough nodes are left, the rest of the stay aside.
         passed = search.passing(first)
@@ -372,6 +369,33 @@ class Book:
                         start_us, moved = found_us, True
         return start_us
 
+    def _taking(
+        self, spans: Spans, start_us: int, stop_us: int, wide: Vector, *, is_held: bool
+    ) -> Generator[None, None, None]:
+        taken: list[Spans] = []
+        for piece in _pieces(spans):
+            try:
+                self._take(piece, start_us, stop_us, () if taken else wide, is_held=is_held)
+            except BookError:
+                for number, done in enumerate(taken):
+                    self._give(done, start_us, stop_us, () if number else wide)
+                raise
+            taken.append(piece)
+            yield
+
+    def _giving(self, spans: Spans, start_us: int, stop_us: int, wide: Vector) -> Generator[None, None, None]:
+        given: list[Spans] = []
+        for piece in _pieces(spans):
+            try:
+                self._give(piece, start_us, stop_us, () if given else wide)
+            except BookError:
+                for number, done in enumerate(given):
+                    held_us = max(start_us, self.now_us)
+                    self._take(done, held_us, stop_us, () if number else wide, is_held=True)
+                raise
+            given.append(piece)
+            yield
+
     def _take(
         self,
         spans: Spans,
@@ -383,23 +407,16 @@ class Book:
     ) -> None:
         slots = self._slots
         parts, after, total = self._shifted(spans, (start_us, stop_us), -1)
-        for timeline, amount in zip(self._wide, wide, strict=False):
-            if amount > timeline.least_free(start_us, stop_us) and not is_held:
-                raise BookError(f"{amount} of {timeline.available} items that belong to no node are not free")
-        for timeline, amount in zip(self._wide, wide, strict=False):
-            if amount > 0:
-                timeline.hold(start_us, stop_us, amount)
-        first = slots.begin(start_us)
+        if any(wide):
+            self._take_wide(wide, start_us, stop_us, is_held=is_held)
+        first, last = slots.begin(start_us), 0
         if first:
             slots.starts[first] += 1
         if stop_us < INFINITY_US:
             last = slots.begin(stop_us)
             slots.stops[last] += 1
         self._follow(parts, after)
-        for rises, amount in zip(slots.rises, total, strict=True):
-            rises[first] += amount
-            if stop_us < INFINITY_US:
-                rises[last] -= amount
+        slots.use(first, last, total)
 
     def _give(self, spans: Spans, start_us: int, stop_us: int, wide: Vector) -> None:
         slots = self._slots
@@ -416,23 +433,32 @@ class Book:
         ):
             raise BookError(f"no booking lasts from {start_us} to {stop_us}")
         parts, after, total = self._shifted(spans, (begin_us, stop_us), 1)
-        for timeline, amount in zip(self._wide, wide, strict=False):
-            if amount > timeline.least_used(begin_us, stop_us):
-                raise BookError(f"{amount} items that belong to no node are not booked")
-        for timeline, amount in zip(self._wide, wide, strict=False):
-            if amount > 0:
-                timeline.decrement(begin_us, stop_us, amount)
+        if any(wide):
+            self._give_wide(wide, begin_us, stop_us)
         self._follow(parts, after)
-        for rises, amount in zip(slots.rises, total, strict=True):
-            rises[first] -= amount
-            if last:
-                rises[last] += amount
+        slots.use(first, last, [-amount for amount in total])
         if last:
             slots.stops[last] -= 1
             slots.release(last)
         if first:
             slots.starts[first] -= 1
             slots.release(first)
+
+    def _take_wide(self, wide: Vector, start_us: int, stop_us: int, *, is_held: bool) -> None:
+        for timeline, amount in zip(self._wide, wide, strict=False):
+            if amount > timeline.least_free(start_us, stop_us) and not is_held:
+                raise BookError(f"{amount} of {timeline.available} items that belong to no node are not free")
+        for timeline, amount in zip(self._wide, wide, strict=False):
+            if amount > 0:
+                timeline.hold(start_us, stop_us, amount)
+
+    def _give_wide(self, wide: Vector, start_us: int, stop_us: int) -> None:
+        for timeline, amount in zip(self._wide, wide, strict=False):
+            if amount > timeline.least_used(start_us, stop_us):
+                raise BookError(f"{amount} items that belong to no node are not booked")
+        for timeline, amount in zip(self._wide, wide, strict=False):
+            if amount > 0:
+                timeline.decrement(start_us, stop_us, amount)
 
     def _shifted(
         self, spans: Spans, stay: _Stay, sign: int
@@ -469,8 +495,5 @@ class Book:
 
 def _pieces(spans: Spans) -> Iterator[Spans]:
     """The same for the booking and for its end: each begins and ends by itself."""
-    if len(spans) <= NODES_PER_SLICE:
-        yield spans
-        return
     for first in range(0, len(spans), NODES_PER_SLICE):
         yield spans[first : first + NODES_PER_SLICE]

@@ -112,37 +112,44 @@ def shifted_all(
                 verb = "book" if sign < 0 else "revoke"
                 name = topology.names[positions[0]]
                 raise BookError(f"node {name}: cannot {verb} {amounts} on it: {error}") from None
-            like = known.setdefault(new[0], new)
-            if like is not new and like == new:
-                new = like
-            parts.append((positions, changes, profile[2]))
+            if len(spans) > 1:
+                like = known.setdefault(new[0], new)
+                if like is not new and like == new:
+                    new = like
+            # Whole nodes that are idle all the time differ before and behind the stay only.
+            if parts and parts[-1][1] == changes and parts[-1][2] == profile[2]:
+                parts[-1] = (parts[-1][0] + positions, changes, profile[2])
+            else:
+                parts.append((positions, changes, profile[2]))
             after.append((positions, new))
     return parts, after, total
 
 
 def _alike(
     topology: Topology, profiles: Sequence[Profile], spans: Spans
-) -> dict[Vector, defaultdict[int, list[int]]]:
+) -> dict[Vector, dict[int, list[int]]]:
     """The positions by what is asked of each, and by profile (its identity: all these objects outlive the call)."""
     try:
         positions = [topology.positions[node] for node, _ in spans]
     except KeyError as error:
         raise BookError(f"there is no node number {error}") from None
+    if len(positions) == 1:
+        ((_, amounts),) = spans
+        return {amounts: {id(profiles[positions[0]]): positions}}
     asked = [amounts for _, amounts in spans]
     if len(set(positions)) < len(positions):
         merged: dict[int, Vector] = {}
         for position, amounts in zip(positions, asked, strict=True):
             merged[position] = add(merged.get(position, ()), amounts)
         positions, asked = list(merged), list(merged.values())
-    alike: dict[Vector, defaultdict[int, list[int]]] = {}
+    alike: defaultdict[Vector, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     if asked and asked.count(asked[0]) == len(asked):
-        groups = alike[asked[0]] = defaultdict(list)
+        groups = alike[asked[0]]
         for position in positions:
             groups[id(profiles[position])].append(position)
         return alike
     for position, amounts in zip(positions, asked, strict=True):
-        groups = alike.setdefault(amounts, defaultdict(list))
-        groups[id(profiles[position])].append(position)
+        alike[amounts][id(profiles[position])].append(position)
     return alike
 
 

@@ -7,7 +7,6 @@ Per slot so many nodes must have so much free (`Need.filters`), and all nodes to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from operator import and_
 from typing import Final, TypeAlias
 
@@ -23,10 +22,75 @@ Test: TypeAlias = tuple[list[Row], int, int, Vector]
 
 No amounts where the rows say more or less than that these are free."""
 
-Floor: TypeAlias = tuple[list[int], int]
-"""(per slot what is free of a resource on all nodes together, how much the whole job takes at least)."""
+Floor: TypeAlias = tuple[int, int]
+"""(resource, the most of it that may be in use on all nodes together)."""
 
 SLOTS_AT_FIRST: Final = 2
+KNOWN_MAX: Final = 1_024
+
+
+class Conditions:
+    """What one need asks, looked up in the slots: good for all searches until they have other rows (`Slots.edition`).
+
+    `asked` are the (resource, amount) pairs with a row of their own. Not `is_exact`: for some there was no room.
+    """
+
+    __slots__ = ("asked", "floors", "is_exact", "need", "tests")
+
+    def __init__(self, need: Need, topology: Topology, slots: Slots, profiles: Sequence[Profile]) -> None:
+        self.need = need
+        self.tests: list[Test] = []
+        self.asked: list[tuple[int, int]] = []
+        self.is_exact = True
+        for amounts, nodes in sorted(need.filters, key=lambda item: -item[1]):
+            if need.exclusive:
+                idle = slots.idle if slots.idle is not None else slots.build_idle(profiles)
+                self.tests.append(([idle], nodes, _large_enough(topology, amounts), ()))
+                continue
+            asked = [(resource, amount) for resource, amount in enumerate(amounts) if amount > 0]
+            found = [slots.searched(resource, amount, profiles) for resource, amount in asked]
+            rows = [row for row, _ in found if row is not None]
+            exact = all(is_exact for _, is_exact in found)
+            self.tests.append((rows, nodes, -1, amounts if exact else ()))
+            self.asked += asked
+            self.is_exact = self.is_exact and exact
+        self.floors: list[Floor] = []
+        for resource, least in enumerate(need.floor):
+            if least > max((nodes * amounts[resource] for amounts, nodes in need.filters), default=0):
+                total = sum(total[resource] * mask.bit_count() for total, mask in _totals(topology))
+                self.floors.append((resource, total - least))
+
+
+class Lookup:
+    """The conditions of the needs that were searched for lately, by identity of the need."""
+
+    __slots__ = ("_edition", "_known")
+
+    def __init__(self) -> None:
+        self._edition = -1
+        self._known: dict[int, Conditions] = {}
+
+    def knows(self, need: Need, slots: Slots) -> bool:
+        """Whether all rows that the need asks for are there."""
+        known = self._known.get(id(need)) if self._edition == slots.edition else None
+        return known is not None and known.need is need
+
+    def conditions(
+        self, need: Need, topology: Topology, slots: Slots, profiles: Sequence[Profile]
+    ) -> Conditions:
+        """What the need asks of the slots; looked up anew only where there are other rows by now."""
+        known = self._known.get(id(need)) if self._edition == slots.edition else None
+        if known is not None and known.need is need:
+            slots.ask_again(known.asked)
+            return known
+        made = Conditions(need, topology, slots, profiles)
+        if self._edition != slots.edition or len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+            self._edition = slots.edition
+        # Where a row had no room there may be some the next time.
+        if made.is_exact:
+            self._known[id(need)] = made
+        return made
 
 
 class Search:
@@ -38,9 +102,7 @@ class Search:
 
     __slots__ = ("_ahead", "_enough", "_floors", "_seen", "_slots", "_tests", "_within", "fitting", "looked")
 
-    def __init__(
-        self, need: Need, within: int, topology: Topology, slots: Slots, profiles: Sequence[Profile]
-    ) -> None:
+    def __init__(self, conditions: Conditions, within: int, slots: Slots) -> None:
         self.fitting: dict[Vector, int] = {}
         self.looked = 0
         # Per slot from `_seen` on whether `passing` has found it good enough.
@@ -49,22 +111,8 @@ class Search:
         self._ahead = SLOTS_AT_FIRST
         self._slots = slots
         self._within = within
-        self._tests: list[Test] = []
-        for amounts, nodes in sorted(need.filters, key=lambda item: -item[1]):
-            if need.exclusive:
-                idle = slots.idle if slots.idle is not None else slots.build_idle(profiles)
-                self._tests.append(([idle], nodes, _large_enough(topology, amounts), ()))
-                continue
-            asked = [(resource, amount) for resource, amount in enumerate(amounts) if amount > 0]
-            found = [slots.searched(resource, amount, profiles) for resource, amount in asked]
-            rows = [row for row, _ in found if row is not None]
-            exact = all(is_exact for _, is_exact in found)
-            self._tests.append((rows, nodes, -1, amounts if exact else ()))
-        self._floors: list[Floor] = []
-        for resource, least in enumerate(need.floor):
-            if least > max((nodes * amounts[resource] for amounts, nodes in need.filters), default=0):
-                total = sum(total[resource] * mask.bit_count() for total, mask in _totals(topology))
-                self._floors.append(([total - used for used in accumulate(slots.rises[resource])], least))
+        self._tests = conditions.tests
+        self._floors = [(slots.used(resource), most) for resource, most in conditions.floors]
 
     def leave_out(self, own: int, first: int, last: int) -> None:
         """From now on stays end before slot `last`, and what is booked from slot `first` on at `own` does not count.
@@ -75,8 +123,9 @@ class Search:
             ([_with(row, own, first, last) for row in rows], nodes, large, ())
             for rows, nodes, large, _ in self._tests
         ]
-        for free, least in self._floors:
-            free[first:last] = [least] * (last - first)
+        self._floors = [
+            ([*used[:first], *[most] * (last - first), *used[last:]], most) for used, most in self._floors
+        ]
 
     def passing(self, first: int) -> int:
         """The first slot from `first` on in which by itself enough nodes are left for the most demanding test.
@@ -114,9 +163,9 @@ class Search:
         search may go on.
         """
         self.looked += last - first
-        for free, least in self._floors:
-            if min(free[first:last]) < least:
-                return max(index for index in range(first, last) if free[index] < least)
+        for used, most in self._floors:
+            if max(used[first:last]) > most:
+                return max(index for index in range(first, last) if used[index] > most)
         starts = self._slots.starts
         fitting: dict[Vector, int] = {}
         for rows, nodes, large, amounts in self._tests:

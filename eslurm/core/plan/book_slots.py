@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from functools import reduce
-from itertools import compress, pairwise
+from itertools import accumulate, compress, pairwise
 from operator import and_
 from typing import Final, TypeAlias
 
@@ -40,7 +40,10 @@ CROSSED_MAX: Final = 20_000
 
 
 class Slots:
-    """Instants, rows and sums. `starts` and `stops` count bookings, `rises` are changes of use per resource."""
+    """Instants, rows and sums. `starts` and `stops` count bookings, `rises` are changes of use per resource.
+
+    `edition` is another as soon as there are other rows.
+    """
 
     __slots__ = (
         "_all",
@@ -48,8 +51,10 @@ class Slots:
         "_clock",
         "_crossed",
         "_missed",
+        "_sums",
         "_wanted",
         "at",
+        "edition",
         "idle",
         "rises",
         "rows",
@@ -63,6 +68,9 @@ class Slots:
         self.starts = [0]
         self.stops = [0]
         self.rises: list[list[int]] = [[0] for _ in range(width)]
+        # What is used from each slot on, by resource, as long as it is known.
+        self._sums: dict[int, list[int]] = {}
+        self.edition = 0
         # Per resource the amounts that have a row, ascending, and the rows.
         self.values: list[list[int]] = [[] for _ in range(width)]
         self.rows: list[list[Row]] = [[] for _ in range(width)]
@@ -82,6 +90,8 @@ class Slots:
         other.starts = self.starts.copy()
         other.stops = self.stops.copy()
         other.rises = [rises.copy() for rises in self.rises]
+        other._sums = {}
+        other.edition = self.edition
         other.values = [values.copy() for values in self.values]
         other.rows = [[row.copy() for row in rows] for rows in self.rows]
         other.idle = self.idle.copy() if self.idle is not None else None
@@ -115,6 +125,7 @@ class Slots:
             self.stops.insert(index, 0)
             for rises in self.rises:
                 rises.insert(index, 0)
+            self._sums.clear()
             for row in self._all:
                 row.insert(index, row[index - 1])
         return index
@@ -125,6 +136,7 @@ class Slots:
             del self.at[index], self.starts[index], self.stops[index]
             for rises in self.rises:
                 del rises[index]
+            self._sums.clear()
             for row in self._all:
                 del row[index]
 
@@ -135,10 +147,28 @@ class Slots:
             del self.at[:past], self.starts[:past], self.stops[:past]
             for rises in self.rises:
                 rises[: past + 1] = [sum(rises[: past + 1])]
+            self._sums.clear()
             for row in self._all:
                 del row[:past]
         self.at[0] = now_us
         self.starts[0] = self.stops[0] = 0
+
+    # Sums
+
+    def use(self, first: int, last: int, amounts: Iterable[int]) -> None:
+        """So much more of each resource is used from one slot until another (0: for ever)."""
+        for rises, amount in zip(self.rises, amounts, strict=True):
+            rises[first] += amount
+            if last:
+                rises[last] -= amount
+        self._sums.clear()
+
+    def used(self, resource: int) -> list[int]:
+        """What is used of a resource from each slot on; to be read only, until something changes."""
+        known = self._sums.get(resource)
+        if known is None:
+            known = self._sums[resource] = list(accumulate(self.rises[resource]))
+        return known
 
     # Rows
 
@@ -164,6 +194,12 @@ class Slots:
             return (self.rows[resource][index - 1] if index else None), False
         exhaust(self._building(resource, amount, profiles))
         return self.rows[resource][bisect_left(self.values[resource], amount)], True
+
+    def ask_again(self, asked: Iterable[tuple[int, int]]) -> None:
+        """Amounts with rows of their own are searched for once more: what is asked for stays."""
+        for key in asked:
+            self._clock += 1
+            self._asked[key] = self._clock
 
     def preparing(
         self, asked: Iterable[tuple[int, int]], profiles: Sequence[Profile], *, with_idle: bool
@@ -260,12 +296,15 @@ class Slots:
                 if crossed:
                     key = (start_us, stop_us, crossed)
                     merged[key] += positions
+        if len(merged) == 1:
+            ((stay, positions),) = merged.items()
+            first, last, mask = self._located(*stay[:2], positions, size)
+            for index in stay[2]:
+                _flip_between(self._all[index], first, last, mask)
+            return
         marks: dict[int, Marks] = {}
-        at = self.at
         for (start_us, stop_us, crossed), positions in merged.items():
-            mask = 1 << positions[0] if len(positions) == 1 else bits.mask_of(positions, size)
-            first = bisect_left(at, start_us)
-            last = bisect_left(at, stop_us, first) if stop_us < INFINITY_US else len(at)
+            first, last, mask = self._located(start_us, stop_us, positions, size)
             for index in crossed:
                 marked = marks.get(index)
                 if marked is None:
@@ -275,6 +314,14 @@ class Slots:
                     marked[last] = marked.get(last, 0) ^ mask
         for index, marked in marks.items():
             _flip(self._all[index], marked)
+
+    def _located(
+        self, start_us: int, stop_us: int, positions: Sequence[int], size: int
+    ) -> tuple[int, int, int]:
+        """A stay between slots, and positions as a set."""
+        mask = 1 << positions[0] if len(positions) == 1 else bits.mask_of(positions, size)
+        first = bisect_left(self.at, start_us)
+        return first, bisect_left(self.at, stop_us, first) if stop_us < INFINITY_US else len(self.at), mask
 
     def _cross(self, old: Vector, new: Vector, total: Vector) -> tuple[int, ...]:
         """Which rows (as numbered in `_all`) a node enters or leaves when what is free on it changes so."""
@@ -293,20 +340,21 @@ class Slots:
     def _renumber(self) -> None:
         self._all = self._parallel()
         self._crossed = {}
+        self.edition += 1
 
     def _parallel(self) -> list[Row]:
         rows = [row for of_resource in self.rows for row in of_resource]
         return [*rows, self.idle] if self.idle is not None else rows
 
 
+def _flip_between(row: Row, first: int, last: int, mask: int) -> None:
+    row[first:last] = [members ^ mask for members in row[first:last]]
+
+
 def _flip(row: Row, marks: Marks) -> None:
-    if len(marks) == 2:
-        (first, mask), (last, _) = marks.items()
-        row[first:last] = [members ^ mask for members in row[first:last]]
-        return
     running = 0
     ordered = sorted(marks)
     for first, last in pairwise(ordered):
         running ^= marks[first]
         if running:
-            row[first:last] = [members ^ running for members in row[first:last]]
+            _flip_between(row, first, last, running)

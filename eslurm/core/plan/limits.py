@@ -16,7 +16,7 @@ import msgspec
 
 from eslurm.core.account.model import EVERYONE, UNLIMITED, Account, Amount, Limit
 from eslurm.core.account.validity import SECOND_US, Windows, find_gap, stop_of
-from eslurm.core.plan.usage import Steps, Used, amount_words, first_over, first_within, length_words
+from eslurm.core.plan.usage import Steps, Used, amount_words, first_within, last_over, length_words
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.words import are, counted
 
@@ -132,26 +132,40 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 class Items:
     """At most so many items at a time, whenever the limit is in force: uRS = min(free, limit - usdRS) (C-31)."""
 
-    __slots__ = ("_available", "_windows", "ask", "limit", "used")
+    __slots__ = ("_available", "_beyond_us", "_bound", "_counted", "_windows", "ask", "limit", "used")
     kind = "limit"
 
     def __init__(
-        self, limit: Limit, ask: Ask, used: Used, windows: Windows, available: Mapping[str, int]
+        self,
+        limit: Limit,
+        ask: Ask,
+        used: Used,
+        windows: Windows,
+        available: Mapping[str, int],
+        beyond_us: int = 0,
     ) -> None:
         self.limit = limit
         self.ask = ask
         self.used = used
         self._windows = windows
         self._available = available
+        self._beyond_us = beyond_us
+        # Of how many available items the bound is worked out.
+        self._counted = -1
+        self._bound = 0
 
     @property
     def bound(self) -> int:
         """The most items, as of what is available now."""
-        most = most_items(self.limit.amount, self._available.get(self.ask.resource, 0))
-        return INFINITY_US if most is None else most
+        available = self._available.get(self.ask.resource, 0)
+        if available != self._counted:
+            most = most_items(self.limit.amount, available)
+            self._counted, self._bound = available, INFINITY_US if most is None else most
+        return self._bound
 
     def earliest(self, duration_us: int, from_us: int, until_us: int) -> int | None:
         """See `Constraint`."""
+        duration_us, until_us = at_the_latest(duration_us, until_us, self._beyond_us)
         most = self.bound - self.ask.items
         return earliest_below(self.used.steps, self._windows, most, duration_us, from_us, until_us)
 
@@ -171,17 +185,21 @@ class Items:
 class Duration:
     """While the limit is in force nobody holds the resource for longer: longer jobs keep out of its windows."""
 
-    __slots__ = ("_duration_us", "_windows", "ask", "limit")
+    __slots__ = ("_beyond_us", "_duration_us", "_windows", "ask", "limit")
     kind = "limit"
 
-    def __init__(self, limit: Limit, ask: Ask, windows: Windows, duration_us: int) -> None:
+    def __init__(
+        self, limit: Limit, ask: Ask, windows: Windows, duration_us: int, beyond_us: int = 0
+    ) -> None:
         self.limit = limit
         self.ask = ask
         self._windows = windows
         self._duration_us = duration_us
+        self._beyond_us = beyond_us
 
     def earliest(self, duration_us: int, from_us: int, until_us: int) -> int | None:
         """See `Constraint`."""
+        duration_us, until_us = at_the_latest(duration_us, until_us, self._beyond_us)
         if duration_us <= self.limit.duration_s * SECOND_US:
             return from_us if stop_of(from_us, duration_us) <= until_us else None
         return find_gap(self._windows, duration_us, from_us, until_us)
@@ -203,17 +221,19 @@ class Area:
     what is left of the others has shrunk by as much as it needs.
     """
 
-    __slots__ = ("_windows", "ask", "limit", "used")
+    __slots__ = ("_beyond_us", "_windows", "ask", "limit", "used")
     kind = "limit"
 
-    def __init__(self, limit: Limit, ask: Ask, used: Used, windows: Windows) -> None:
+    def __init__(self, limit: Limit, ask: Ask, used: Used, windows: Windows, beyond_us: int = 0) -> None:
         self.limit = limit
         self.ask = ask
         self.used = used
         self._windows = windows
+        self._beyond_us = beyond_us
 
     def earliest(self, duration_us: int, from_us: int, until_us: int) -> int | None:
         """See `Constraint`."""
+        duration_us, until_us = at_the_latest(duration_us, until_us, self._beyond_us)
         left_us = self.limit.area_s * SECOND_US - self.ask.items * duration_us
         shrunk_us = self.used.area_below_from(left_us) if duration_us < INFINITY_US and left_us >= 0 else None
         at_us = from_us
@@ -240,6 +260,11 @@ class Area:
         )
 
 
+def at_the_latest(duration_us: int, until_us: int, beyond_us: int) -> tuple[int, int]:
+    """An expected stay, and the end of the interval for it, as they are for one that lasts so much longer."""
+    return duration_us + beyond_us, until_us if until_us >= INFINITY_US else until_us + beyond_us
+
+
 def earliest_below(
     steps: Steps, windows: Windows, most: int, duration_us: int, from_us: int, until_us: int
 ) -> int | None:
@@ -252,29 +277,34 @@ def earliest_below(
         end_us = stop_of(at_us, duration_us)
         if end_us > until_us:
             return None
-        over_us, closes_us = _first_breach(steps, windows, most, at_us, end_us)
-        if over_us is None:
+        breach = _last_breach(steps, windows, most, at_us, end_us)
+        if breach is None:
             return at_us if freed or not windows.is_over(at_us) else None
+        # Every start before that meets it as well.
+        over_us, closes_us = breach
         freed_us = first_within(steps, most, over_us)
         freed = freed_us is not None and freed_us <= closes_us
         at_us = freed_us if freed and freed_us is not None else closes_us
     return None
 
 
-def _first_breach(
+def _last_breach(
     steps: Steps, windows: Windows, most: int, from_us: int, until_us: int
-) -> tuple[int | None, int]:
-    """The first instant with too much used within an open window, and when that window closes."""
+) -> tuple[int, int] | None:
+    """Since when too much is used within an open window for the last time, and when that window closes."""
+    found: tuple[int, int] | None = None
     at_us = from_us
     while at_us < until_us:
         window = windows.find(at_us, until_us)
         if window is None:
             break
-        over_us = first_over(steps, most, max(window[0], at_us), min(window[1], until_us))
+        opens_us, closes_us = window
+        since_us = opens_us if opens_us > at_us else at_us
+        over_us = last_over(steps, most, since_us, closes_us if closes_us < until_us else until_us)
         if over_us is not None:
-            return over_us, window[1]
-        at_us = window[1]
-    return None, INFINITY_US
+            found = over_us, closes_us
+        at_us = closes_us
+    return found
 
 
 def never_by(limit: Limit, ask: Ask, duration_us: int, best: Mapping[str, int], whose: str = "") -> str:

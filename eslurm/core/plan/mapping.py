@@ -143,12 +143,11 @@ def _choose_within(room: Room, need: Need, candidates: int) -> Chosen | None:
 
 
 def _on_few_nodes(room: Room, part: Part, include: int, candidates: int) -> Chosen | None:
-    tasks, bound = part.tasks, part.nodes_max or UNBOUNDED
-    if not part.most or part.nodes_floor > bound:
+    tasks, bound, count = part.tasks, part.nodes_max or UNBOUNDED, part.nodes_floor
+    if not part.most or count > bound:
         return None
     if not include:
         # All nodes as full as a node can be is the fewest there can be: one look when that many are free.
-        count = part.nodes_floor
         full = fitting(room, part, part.amounts(part.most), candidates)
         if count == 1:
             if full:
@@ -161,16 +160,17 @@ def _on_few_nodes(room: Room, part: Part, include: int, candidates: int) -> Chos
 
 
 def _on_many_nodes(room: Room, part: Part, include: int, candidates: int) -> Chosen | None:
-    eligible = fitting(room, part, part.amounts(1), candidates)
     tasks = part.tasks
     # One task with several nodes means that tasks were not counted: the width alone was asked for.
     widest = part.nodes_max if tasks == 1 else min(part.nodes_max, max(part.nodes_min, tasks))
-    count = min(widest, eligible.bit_count())
-    if count < part.nodes_min or include & ~eligible or include.bit_count() > count:
+    count = widest
+    if widest > part.nodes_min:
+        count = min(widest, fitting(room, part, part.amounts(1), candidates).bit_count())
+    if count < part.nodes_min or include.bit_count() > count:
         return None
-    even = _evenly(room, part, include, eligible, count)
+    even = _evenly(room, part, include, candidates, count)
     if even is not None:
-        return _with_amounts(part, even)
+        return even
     found = _widest(capacities(room, part, candidates), include, tasks, count, count)
     return _with_amounts(part, _levelled(found, tasks)) if found is not None else None
 
@@ -181,12 +181,13 @@ def _with_amounts(part: Part, shares: list[tuple[int, int]]) -> Chosen:
     return [(position, amounts[tasks], tasks) for position, tasks in shares]
 
 
-def _evenly(room: Room, part: Part, include: int, eligible: int, count: int) -> list[tuple[int, int]] | None:
+def _evenly(room: Room, part: Part, include: int, candidates: int, count: int) -> Chosen | None:
     """Block distribution: equal shares, the first `tasks % count` nodes take one more."""
     share, more = divmod(part.tasks, count)
     if share + (more > 0) > max(part.most, 1):
         return None
-    enough = fitting(room, part, part.amounts(share), eligible) if share > 1 else eligible
+    amounts = part.amounts(share)
+    enough = fitting(room, part, amounts, candidates)
     roomy = enough
     if more and share:
         roomy = fitting(room, part, part.amounts(share + 1), enough)
@@ -205,7 +206,13 @@ def _evenly(room: Room, part: Part, include: int, eligible: int, count: int) -> 
         chosen = bits.first_positions(enough, count)
     if len(chosen) < count:
         return None
-    return [(position, share + 1 if index < more else share) for index, position in enumerate(chosen)]
+    if not more:
+        return [(position, amounts, share) for position in chosen]
+    above = part.amounts(share + 1)
+    return [
+        (position, above, share + 1) if index < more else (position, amounts, share)
+        for index, position in enumerate(chosen)
+    ]
 
 
 def _widest(

@@ -339,5 +339,9 @@ def _filters(parts: tuple[Part, ...], nodes: int) -> tuple[tuple[Vector, int], .
         if 1 < even <= part.most:
             above = part.most - even + 1
             short = part.tasks - part.nodes_max * (even - 1)
-            found.append((part.amounts(even), max(1, -(-short // above))))
+            carrying = max(1, -(-short // above))
+            if carrying >= nodes:
+                # Whoever finds these has found those with room for one task as well.
+                found.clear()
+            found.append((part.amounts(even), carrying))
     return tuple(found)

@@ -15,13 +15,14 @@ import msgspec
 from eslurm.core.plan import explain
 from eslurm.core.plan.book import BookError
 from eslurm.core.plan.explain import NOT_EXAMINED, Why
-from eslurm.core.plan.mapping import Placement, Span, choose, end_of, spans_of
+from eslurm.core.plan.mapping import Placement, Span, choose, spans_of
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.preempt import Victim
 from eslurm.core.plan.quests import quest_of
 from eslurm.core.plan.queue import Entry, Pending
-from eslurm.core.plan.schedule import Booking, Schedule
+from eslurm.core.plan.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.search import RESOURCES, Hints, Move, Never, Quest, first_start, start_exactly
+from eslurm.core.plan.slips import Shield
 from eslurm.core.plan.snapshot import Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.timeline import INFINITY_US
@@ -109,6 +110,7 @@ class Cycle:
         "_interns",
         "_quests",
         "_searches",
+        "_shield",
         "_short",
         "_steps",
         "_withdrawn",
@@ -147,6 +149,7 @@ class Cycle:
         self.reach = self._reachable()
         self._entries: dict[int, Entry] = {}
         self._quests: dict[int, Quest | Why] = {}
+        self._shield = Shield(schedule)
         self._failed: dict[int, Why] = {}
         self._interns: dict[tuple[int, ...], Quest] = {}
         self._short: dict[tuple[int, int, int], Why] = {}
@@ -224,6 +227,11 @@ class Cycle:
             found = self._quests[entry[3]] = self._interned(self._compiled(entry[4]))
         return found
 
+    def careful(self, entry: Entry) -> Quest | Why:
+        """The same for a job that is to be let in front of others: it keeps clear of those whose starts have slipped."""
+        found = self.quest(entry)
+        return found if isinstance(found, Why) else self._shield.around(entry, found)
+
     def _interned(self, quest: Quest | Why) -> Quest | Why:
         """Jobs of different owners that look for the same, and whom no rule tells apart, share one quest: what is learned
         of it in this cycle holds for all of them.
@@ -232,7 +240,7 @@ class Cycle:
             return quest
         closed = id(quest.closed)
         return self._interns.setdefault(
-            (id(quest.need), quest.duration_us, quest.from_us, quest.until_us, closed), quest
+            (id(quest.need), quest.duration_us, quest.from_us, quest.until_us, closed, quest.beyond_us), quest
         )
 
     def need(self, job: Pending) -> Need:
@@ -252,7 +260,7 @@ class Cycle:
         if known is not None:
             self.waiting[job.job_id] = known
             return job.startable
-        quest = self.quest(entry)
+        quest = self.careful(entry)
         if isinstance(quest, Why):
             self._failed[entry[3]] = self.waiting[job.job_id] = quest
             return job.startable
@@ -266,7 +274,8 @@ class Cycle:
                 yield
             if isinstance(found, Never):
                 self.has_failed = True
-                why = self._why_not_now(quest, found.moves)
+                plain = self.quest(entry)
+                why = self._why_not_now(quest if isinstance(plain, Why) else plain, found.moves)
                 self._failed[entry[3]] = self.waiting[job.job_id] = why
                 break
             booking = self.booking(
@@ -283,11 +292,11 @@ class Cycle:
 
     def place(self, booking: Booking) -> Generator[None, None, None]:
         """Notes a start that the schedule has booked already."""
-        self.placements.append(Placement(booking.job_id, booking.spans, booking.stop_us, booking.wide))
+        self.placements.append(Placement(booking.job_id, booking.spans, booking.until_us, booking.wide))
         self.placed[booking.job_id] = self.placed.get(booking.job_id, 0) + 1
         self.ledger.hold_wide(booking.wide)
         for span in booking.spans:
-            self.ledger.hold(span.node, span.amounts, booking.stop_us)
+            self.ledger.hold(span.node, span.amounts, booking.until_us)
             self.spend(SPAN_STEPS)
             if self.slice_over():
                 yield
@@ -296,8 +305,8 @@ class Cycle:
         self, job: Pending, need: Need, start_us: int, spans: tuple[Span, ...], tasks: int = 1
     ) -> Booking:
         """A start of the job at that time on these nodes."""
-        stop_us = end_of(start_us, job.time_limit_us)
-        return Booking(job.job_id, start_us, stop_us, spans, need.wide, self.now_us, tasks)
+        stop_us, until_us = ends_of(job, start_us)
+        return Booking(job.job_id, start_us, stop_us, spans, need.wide, self.now_us, tasks, until_us)
 
     # Promises for a few
 
@@ -366,9 +375,14 @@ class Cycle:
     def _say_when(self, job_id: int, start_us: int) -> None:
         why = self.waiting.get(job_id)
         if why is not None:
-            self.waiting[job_id] = Why(why.kind, why.text, start_us)
+            self.waiting[job_id] = Why(why.kind, self.with_late(job_id, why.text), start_us)
 
     # Reasons
+
+    def with_late(self, job_id: int, text: str) -> str:
+        """A reason, and who took longer than expected if the job's planned start moved for that."""
+        late_id = self.schedule.slips.by.get(job_id)
+        return text if late_id is None else f"{text}; job {late_id} runs longer than expected"
 
     def why_waiting(self, quest: Quest, moves: tuple[Move, ...], start_us: int | None) -> Why:
         """Why a job that is planned ahead does not start now: the rule that moved it last, or what is short."""

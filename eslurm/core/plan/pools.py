@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from eslurm.core.account.model import UNLIMITED, Access, Amount, FreePool, Reservation
 from eslurm.core.account.validity import HORIZON_US, SECOND_US, Windows, find_stay
 from eslurm.core.node.hostlist import unfold
-from eslurm.core.plan.limits import Who, earliest_below
+from eslurm.core.plan.limits import Who, at_the_latest, earliest_below
 from eslurm.core.plan.room import Closure
-from eslurm.core.plan.usage import amount_words, steps_of
+from eslurm.core.plan.usage import Steps, amount_words
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 
@@ -72,7 +72,7 @@ def may_use(reservation: Reservation, who: Who) -> bool:
 class Kept:
     """A pool's amount, for a job that is not let in."""
 
-    __slots__ = ("_available", "_used", "_windows", "items", "pool")
+    __slots__ = ("_available", "_beyond_us", "_used", "_windows", "items", "pool")
     kind = "pool"
 
     def __init__(
@@ -80,10 +80,12 @@ class Kept:
         pool: FreePool,
         items: int,
         windows: Windows,
-        used: Callable[[], Timeline],
+        used: Callable[[], Steps],
         available: Mapping[str, int],
+        beyond_us: int = 0,
     ) -> None:
         self.pool = pool
+        self._beyond_us = beyond_us
         self.items = items
         self._windows = windows
         self._used = used
@@ -91,10 +93,10 @@ class Kept:
 
     def earliest(self, duration_us: int, from_us: int, until_us: int) -> int | None:
         """See `Constraint`."""
+        duration_us, until_us = at_the_latest(duration_us, until_us, self._beyond_us)
         available = self._available.get(self.pool.resource, 0)
         most = available - kept_items(self.pool.amount, available) - self.items
-        steps = steps_of(self._used())
-        return earliest_below(steps, self._windows, most, duration_us, from_us, until_us)
+        return earliest_below(self._used(), self._windows, most, duration_us, from_us, until_us)
 
     def why(self) -> str:
         """See `Constraint`."""
@@ -110,15 +112,17 @@ class Kept:
 class Inside:
     """The windows of the reservation that a job asked for: it runs within one of them."""
 
-    __slots__ = ("_windows", "reservation")
+    __slots__ = ("_beyond_us", "_windows", "reservation")
     kind = "reservation"
 
-    def __init__(self, reservation: Reservation, windows: Windows) -> None:
+    def __init__(self, reservation: Reservation, windows: Windows, beyond_us: int = 0) -> None:
         self.reservation = reservation
         self._windows = windows
+        self._beyond_us = beyond_us
 
     def earliest(self, duration_us: int, from_us: int, until_us: int) -> int | None:
         """See `Constraint`."""
+        duration_us, until_us = at_the_latest(duration_us, until_us, self._beyond_us)
         return find_stay(self._windows, duration_us, from_us, until_us)
 
     def why(self) -> str:

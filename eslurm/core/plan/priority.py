@@ -251,11 +251,12 @@ def _lasting_points(standing: Standing, job: Pending) -> tuple[float, float, flo
 def sorted_entries(entries: list[Entry]) -> Generator[None, None, list[Entry]]:
     """Sorted as tuples, a part at a time.
 
-    Sorting parts by the one number and merging neighbours compares small integers only. What is equal in it then lies
-    together, and is put in order by the rest.
+    Sorting by the one number compares small integers only. What is equal in it then lies together: as it came, if that
+    was in order of submission, and otherwise it is put in order by the rest.
     """
-    order = yield from sorting(entries, _FIRST)
-    start = 0
+    came_in_order = yield from _is_by_submission(entries)
+    order = yield from sorting(entries, _PRIORITY)
+    start = len(order) if came_in_order else 0
     while start < len(order):
         stop = min(start + SORTED_PER_SLICE, len(order))
         while stop < len(order) and order[stop][0] == order[stop - 1][0]:
@@ -266,4 +267,17 @@ def sorted_entries(entries: list[Entry]) -> Generator[None, None, list[Entry]]:
     return order
 
 
-_FIRST = itemgetter(0)
+def _is_by_submission(entries: Sequence[Entry]) -> Generator[None, None, bool]:
+    """Whether neither the times of submission nor the job ids ever fall: as a rule they do not, where a queue comes from."""
+    for start in range(0, len(entries), SORTED_PER_SLICE):
+        part = entries[start : start + SORTED_PER_SLICE + 1]
+        for column in (_SUBMITTED, _JOB_ID):
+            values = list(map(column, part))
+            # That what is in order already is in order takes `sorted` one look at each.
+            if values != sorted(values):
+                return False
+        yield
+    return True
+
+
+_PRIORITY, _SUBMITTED, _JOB_ID = itemgetter(0), itemgetter(1), itemgetter(2)

@@ -20,12 +20,14 @@ from eslurm.core.resources.timeline import INFINITY_US
 
 def quest_of(job: Pending, need: Need, rules: Rules | None, now_us: int) -> Quest | Why:
     """The stay to be found for the job from `now_us` on; or why its rules never let it run."""
-    duration_us = job.time_limit_us or INFINITY_US
-    until_us = job.deadline_us or INFINITY_US
+    # Room beside others is looked for as long as it is expected to stay; what must not be overrun lies nearer by as much
+    # as it may run longer. Then a stay that keeps out of the one by the estimate keeps out of the other by the limit.
+    stay_us, beyond_us = job.stay_us, job.beyond_us
+    until_us = job.deadline_us - beyond_us if job.deadline_us else INFINITY_US
     if rules is None:
         if job.reservation:
             return Why(WhyKind.RESERVATION, f"--reservation: {job.reservation} does not exist (any more)")
-        return Quest(need, duration_us, now_us, until_us)
+        return Quest(need, stay_us, now_us, until_us, beyond_us=beyond_us)
     bound = rules.of(job, need)
     if bound.never:
         return Why(WhyKind.LIMIT, bound.never)
@@ -33,12 +35,13 @@ def quest_of(job: Pending, need: Need, rules: Rules | None, now_us: int) -> Ques
         need = narrowed(need, bound.within)
     return Quest(
         need,
-        duration_us,
+        stay_us,
         max(now_us, bound.from_us),
         min(until_us, bound.until_us),
         bound.constraints,
         bound.closed,
         partial(rules.recount, job) if bound.constraints else None,
+        beyond_us,
     )
 
 

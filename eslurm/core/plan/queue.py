@@ -1,8 +1,8 @@
 """The waiting jobs in planning order: highest priority first, then oldest, then lowest job id.
 
 The cluster keeps one `PendingQueue` and changes it as jobs come and go; nothing is sorted per
-cycle. Jobs that ask for exactly the same share a *shape* number, so a planner that failed to
-place one knows about all of them. Invariant: each job id is in the queue at most once.
+cycle. Jobs that ask for exactly the same and are expected to take as long share a *shape* number,
+so a planner that failed to place one knows about all of them. Invariant: each job id is in the queue at most once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from eslurm.core.job.request import Request
+from eslurm.core.resources.timeline import INFINITY_US
 
 CHANGES_MAX: Final = 20_000
 
@@ -26,6 +27,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     is planned as up to that many placements.
     `groups` are gid numbers in decimal. `after` are the jobs it waits for and `not_before_us` the begin time it waits
     for: such jobs are planned ahead (by policies that do) but started only once nothing of that is left.
+    `estimate_us` is how long it is expected to run (0: nobody said): plans count on it, nothing ends a job by it.
     `start_at_us` is a fixed start, `deadline_us` the latest end; 0: none (C-30).
     """
 
@@ -48,13 +50,25 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     nice: int = 0
     after: tuple[int, ...] = ()
     not_before_us: int = 0
+    estimate_us: int = 0
+
+    @property
+    def stay_us(self) -> int:
+        """How long plans make room for it: the estimate up to the limit; `INFINITY_US` without either."""
+        limit_us = self.time_limit_us or INFINITY_US
+        return min(self.estimate_us, limit_us) if self.estimate_us else limit_us
+
+    @property
+    def beyond_us(self) -> int:
+        """How much longer than that it may run."""
+        return (self.time_limit_us or INFINITY_US) - self.stay_us
 
 
 Entry: TypeAlias = tuple[int, int, int, int, Pending]
 """(-priority, submitted_us, job_id, shape, the job); the first three are the order."""
 
 _Shape: TypeAlias = tuple[
-    str, Request, int, frozenset[int], str, int, tuple[str, ...], str, str, str, int, int
+    str, Request, int, frozenset[int], str, int, tuple[str, ...], str, str, str, int, int, int
 ]
 
 
@@ -203,6 +217,11 @@ class PendingQueue:
         return entry
 
 
+def differs_in_estimate(one: Pending, other: Pending) -> bool:
+    """Whether both ask for the same and are only expected to take differently long."""
+    return one.estimate_us != other.estimate_us and _shape_of(one)[:-1] == _shape_of(other)[:-1]
+
+
 def _shape_of(job: Pending) -> _Shape:
     return (
         job.partition,
@@ -217,4 +236,6 @@ def _shape_of(job: Pending) -> _Shape:
         job.reservation,
         job.start_at_us,
         job.deadline_us,
+        # What has no place for long may have one for shorter: what is known of a shape holds for this length only.
+        job.estimate_us,
     )

@@ -1,20 +1,26 @@
 """What a cycle begins with: the kept plan follows what has become of the cluster since the last one.
 
 What has ended, started, changed, vanished, which nodes are out or back, other rules: only what differs is touched, in
-slices. Invariant: afterwards the book holds exactly what runs in the snapshot (until its end, or a grace beyond it when
-that has passed unconfirmed) and the bookings of jobs that wait in it.
+slices. Invariant: afterwards the book holds exactly what runs in the snapshot (until its expected end, or beyond it as
+`expected` says when that has passed unconfirmed) and the bookings of jobs that wait in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import islice
+
+from msgspec.structs import replace
 
 from eslurm.core.plan.book import Book, BookError
+from eslurm.core.plan.expected import end_us
+from eslurm.core.plan.explain import Why
 from eslurm.core.plan.mapping import Span, satisfies
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.quests import allows, quest_of
+from eslurm.core.plan.queue import Entry, Pending, differs_in_estimate
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.rulings import keep_allowed
-from eslurm.core.plan.schedule import CHANGES_PER_SLICE, KEYS_PER_SLICE, Booking, Held, Schedule
+from eslurm.core.plan.schedule import CHANGES_PER_SLICE, KEYS_PER_SLICE, Booking, Held, Schedule, ends_of
 from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.resources import bits
 from eslurm.core.resources.ledger import NODES_PER_SLICE, Ledger
@@ -23,8 +29,8 @@ from eslurm.core.resources.vector import Vector, add, padded
 
 
 def reconcile(schedule: Schedule, snapshot: Snapshot, grace_us: int) -> Generator[None, None, None]:
-    """Brings everything in step with the snapshot; work past its end is expected back after `grace_us`,
-    or as long as it is late already.
+    """Brings everything in step with the snapshot; work that has outlived what was expected stays `grace_us` longer at
+    least.
     """
     return _Following(schedule, snapshot, grace_us).all()
 
@@ -158,25 +164,66 @@ class _Following:
         known = snapshot.known
         changes = snapshot.changes if snapshot.since == schedule.mark else None
         if changes is None:
-            changes = frozenset((*schedule.stuck, *schedule.whys, *schedule.bookings))
+            changes = frozenset(schedule.known_jobs())
         # In the order of the ids: what comes out must not depend on how the set was made.
         for number, job_id in enumerate(sorted(changes)):
             entry = known.get(job_id)
             if entry is None:
                 schedule.stuck.pop(job_id, None)
                 schedule.whys.pop(job_id, None)
+                schedule.slips.forget(job_id)
             old = schedule.entries.get(job_id)
             if old is not None and entry is None:
                 gone = yield from schedule.removing(job_id)
                 schedule.free_early(span for booking in gone for span in booking.spans)
             elif old is not None and entry is not None and entry[4] is not old[4]:
-                if entry[3] != old[3]:
-                    yield from schedule.displacing(job_id)
-                else:
+                if entry[3] == old[3]:
                     self._follow_entry(entry)
+                elif differs_in_estimate(entry[4], old[4]) and job_id not in schedule.claimants:
+                    yield from self._refit(entry)
+                else:
+                    yield from schedule.displacing(job_id)
             if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
                 yield
         schedule.mark = snapshot.mark
+
+    def _refit(self, entry: Entry) -> Generator[None, None, None]:
+        """Another estimate: a place that is long enough for it is kept, with the new length, and lost otherwise."""
+        schedule, job_id, job = self.schedule, entry[2], entry[4]
+        moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
+        old = yield from schedule.removing(job_id)
+        new = tuple([replace(one, stop_us=ends_of(job, one.start_us)[0]) for one in old])
+        is_shorter = new[0].stop_us < old[0].stop_us
+        is_kept = is_shorter or self._lets_stay(entry, new)
+        if is_kept:
+            try:
+                yield from schedule.adding(entry, new, moves)
+            except BookError:
+                is_kept = False
+        if is_shorter or not is_kept:
+            schedule.free_early(span for booking in old for span in booking.spans)
+        if not is_kept:
+            schedule.displaced[job_id] = min(one.start_us for one in old), INFINITY_US
+            return
+        if why is not None:
+            schedule.whys[job_id] = why
+        self._follow_entry(entry)
+
+    def _lets_stay(self, entry: Entry, bookings: tuple[Booking, ...]) -> bool:
+        """Whether the rules let it stay longer than planned."""
+        schedule = self.schedule
+        partition = self.snapshot.partitions.get(entry[4].partition)
+        if schedule.rules is None or partition is None:
+            return True
+        quest = quest_of(entry[4], schedule.need(entry[4], partition), schedule.rules, self.now_us)
+        if isinstance(quest, Why) or not quest.constraints:
+            return not isinstance(quest, Why)
+        if len(bookings) > 1 or bookings[0].tasks > 1:
+            # Each alone says nothing of them together.
+            return False
+        positions = schedule.book.topology.positions
+        chosen = [(positions[span.node], span.amounts, span.tasks) for span in bookings[0].spans]
+        return allows(quest, max(bookings[0].start_us, self.now_us), chosen)
 
     def _follow_entry(self, entry: Entry) -> None:
         """The same job, in another place of the queue, nearer to its start, or with fewer tasks left."""
@@ -201,8 +248,13 @@ class _Following:
         work = 0
         overdue: list[RunningKey] = []
         for number, (key, held) in enumerate(list(schedule.held.items())):
-            if running.get(key) is not held.running:
-                yield from self._end(key, held)
+            one = running.get(key)
+            if one is not held.running and one is not None and self._holds_alike(one, held):
+                schedule.discharge(held.running.job, held.booking)
+                schedule.charge(one.job, held.booking)
+                held = schedule.held[key] = Held(one, held.booking)
+            if one is not held.running:
+                yield from self._end(key, held, one)
                 work += 1 + len(held.running.spans) // NODES_PER_SLICE
             elif held.booking.stop_us <= self.now_us:
                 overdue.append(key)
@@ -212,7 +264,10 @@ class _Following:
         new = yield from self._recognise()
         yield
         for key in overdue:
-            yield from self._hold(key, schedule.held.pop(key).running)
+            late = schedule.held.pop(key)
+            # The book has left it behind; rules that count until the latest end have not.
+            schedule.discharge(late.running.job, late.booking)
+            yield from self._hold(key, late.running)
             yield
         for key, one in new:
             yield from self._hold(key, one)
@@ -227,7 +282,7 @@ class _Following:
         starting, schedule.starting = schedule.starting, []
         placed: dict[tuple[object, ...], list[tuple[Pending, Booking]]] = {}
         for job, booking in starting:
-            placed.setdefault((booking.stop_us, booking.wide, booking.pairs), []).append((job, booking))
+            placed.setdefault((booking.until_us, booking.wide, booking.pairs), []).append((job, booking))
         new: list[tuple[RunningKey, Running]] = []
         for number, (key, one) in enumerate(self.snapshot.running.items()):
             if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
@@ -235,7 +290,7 @@ class _Following:
             if key in schedule.held:
                 continue
             same = placed.get((one.until_us, one.wide, one.spans))
-            if same and one.until_us > self.now_us:
+            if same and self._is_as_booked(one, same[-1][1]):
                 job, booking = same.pop()
                 schedule.held[key] = Held(one, booking)
                 schedule.discharge(job, booking)
@@ -249,22 +304,47 @@ class _Following:
                 schedule.free_early(booking.spans)
         return new
 
-    def _end(self, key: RunningKey, held: Held) -> Generator[None, None, None]:
-        """An attempt gave something back: all of it is, and what is left of it is booked again."""
+    def _is_as_booked(self, one: Running, booking: Booking) -> bool:
+        """Whether what runs is expected to end when the plan that placed it thought, give or take the time of a start."""
+        stop_us = one.expected_us or one.until_us
+        return booking.stop_us > self.now_us and abs(stop_us - booking.stop_us) <= self.grace_us
+
+    def _holds_alike(self, one: Running, held: Held) -> bool:
+        """Whether it still holds the same for as long: less than the grace is no reason to move others."""
+        other = held.running
+        return (
+            (one.until_us, one.wide, one.spans) == (other.until_us, other.wide, other.spans)
+            and bool(one.expected_us) == bool(other.expected_us)
+            and abs(one.expected_us - other.expected_us) <= self.grace_us
+        )
+
+    def _end(self, key: RunningKey, held: Held, now: Running | None) -> Generator[None, None, None]:
+        """An attempt gave something back, or ends at another time: all of it is given, and what is left is booked again."""
         schedule = self.schedule
         del schedule.held[key]
         yield from schedule.giving(held.running.job, held.booking)
         schedule.changed_ends.update((key[0], held.running.array_job_id))
-        if held.booking.stop_us > self.now_us:
+        if held.booking.stop_us > self.now_us and not self._is_longer(held, now):
             schedule.free_early(held.booking.spans)
 
+    def _is_longer(self, held: Held, now: Running | None) -> bool:
+        """Whether it goes on with all that it had, and gives nothing back earlier than was thought."""
+        return (
+            now is not None
+            and (now.spans, now.wide) == (held.running.spans, held.running.wide)
+            and end_us(now, self.now_us, self.grace_us) >= held.booking.stop_us
+        )
+
     def _hold(self, key: RunningKey, one: Running) -> Generator[None, None, None]:
-        overdue_us = self.now_us - one.until_us
-        # The longer it has been late already, the less can be foreseen.
-        stop_us = one.until_us if overdue_us < 0 else self.now_us + max(self.grace_us, overdue_us, 1)
+        stop_us = end_us(one, self.now_us, self.grace_us)
         spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
-        booking = Booking(one.job_id, self.now_us, stop_us, spans, one.wide, self.now_us)
+        until_us = max(stop_us, one.until_us)
+        booking = Booking(one.job_id, self.now_us, stop_us, spans, one.wide, self.now_us, until_us=until_us)
+        before = len(self.schedule.displaced)
         yield from self.schedule.claiming(one.job, booking, is_held=True)
+        if one.expected_us and one.expected_us <= self.now_us:
+            for job_id in islice(self.schedule.displaced, before, None):
+                self.schedule.slips.by[job_id] = one.job_id
         self.schedule.held[key] = Held(one, booking)
         self.schedule.changed_ends.update((key[0], one.array_job_id))
 

@@ -8,16 +8,19 @@ what is late.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from typing import TypeAlias
 
 from eslurm.core.plan.book import BookError
 from eslurm.core.plan.mapping import Span
 from eslurm.core.plan.policy import TRY_STEPS, Cycle
 from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.plan.snapshot import Running
-from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
+
+_Ends: TypeAlias = dict[int, list[tuple[int, int]]]
+"""Node number -> (expected end, cores)."""
 
 
 def forget(schedule: Schedule) -> Generator[None, None, None]:
@@ -30,11 +33,13 @@ def foresee(cycle: Cycle) -> Generator[None, None, None]:
     """Books them anew, beside what runs and has been started in this cycle."""
     schedule = cycle.schedule
     found: list[Booking] = []
+    ends: _Ends | None = None
     for one in cycle.snapshot.lenders:
         # Room that is being made is held for whom it is made: that one's own end is not known before it begins.
         if one.room_for in schedule.claimants:
             continue
-        at_us = _free_us(cycle, one)
+        ends = ends if ends is not None else _ends(schedule)
+        at_us = _free_us(cycle, one, ends)
         if at_us >= INFINITY_US:
             continue
         spans = tuple([Span(node, amounts, 0) for node, amounts in one.lent])
@@ -52,23 +57,36 @@ def foresee(cycle: Cycle) -> Generator[None, None, None]:
     schedule.returns = found
 
 
-def _free_us(cycle: Cycle, one: Running) -> int:
+def _ends(schedule: Schedule) -> _Ends:
+    """When what runs and what has just been started is expected to end, by node, the first first."""
+    found: _Ends = {}
+    here = [held.booking for held in schedule.held.values()]
+    for booking in [*here, *(booking for _, booking in schedule.starting)]:
+        for span in booking.spans:
+            found.setdefault(span.node, []).append((booking.stop_us, span.amounts[CORES]))
+    for ends in found.values():
+        ends.sort()
+    return found
+
+
+def _free_us(cycle: Cycle, one: Running, ends: _Ends) -> int:
     """When all that was lent is expected to be free on all its nodes."""
     ledger = cycle.ledger
     positions = ledger.topology.positions
     at_us = cycle.now_us + 1
     for node, amounts in one.lent:
         if node in positions:
-            at_us = max(at_us, _free_on_us(cycle, ledger, positions[node], amounts[CORES]))
+            free = ledger.free_on(positions[node])[CORES]
+            at_us = max(at_us, _free_on_us(free, ends.get(node, ()), amounts[CORES]))
     return at_us
 
 
-def _free_on_us(cycle: Cycle, ledger: Ledger, position: int, cores: int) -> int:
-    free = ledger.free_on(position)[CORES]
-    at_us = cycle.now_us
-    for until_us, amounts in ledger.holds_on(position):
+def _free_on_us(free: int, ends: Sequence[tuple[int, int]], cores: int) -> int:
+    """When so many cores are free where so many are now."""
+    at_us = 0
+    for stop_us, given in ends:
         if free >= cores:
             break
-        free += amounts[CORES]
-        at_us = until_us if until_us > cycle.now_us else cycle.now_us + cycle.limits.overdue_grace_us
+        free += given
+        at_us = stop_us
     return at_us if free >= cores else INFINITY_US

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from eslurm.core.account.model import Account, FreePool, Limit, Policy, Reservation
 from eslurm.core.account.validity import DAY_US, HORIZON_US, Calendar, DatesOnly, Windows, covers_all
@@ -21,6 +22,7 @@ from eslurm.core.plan.limits import (
     Consumer,
     Duration,
     Items,
+    Level,
     LimitIndex,
     Who,
     effective,
@@ -39,13 +41,14 @@ from eslurm.core.plan.pools import (
     nodes_of,
 )
 from eslurm.core.plan.room import Chosen, Closure, Constraint
-from eslurm.core.plan.usage import Used, amount_words
+from eslurm.core.plan.usage import Steps, Used, amount_words, steps_of
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.vector import Vector, add, fits, padded
 
 Policies: TypeAlias = Mapping[str, Mapping[str, Policy]]
 REMEMBERED_MAX: Final = 20_000
+EXPECTED_MAX: Final = 1_024
 
 
 class Job(Who, Protocol):
@@ -54,16 +57,20 @@ class Job(Who, Protocol):
     @property
     def time_limit_us(self) -> int: ...
     @property
+    def beyond_us(self) -> int: ...
+    @property
     def reservation(self) -> str: ...
 
 
 class Booked(Protocol):
-    """What a job holds for a time; `spans` are (node number, amounts)."""
+    """What a job holds for a time, at the latest until `until_us`; `spans` are (node number, amounts)."""
 
     @property
     def start_us(self) -> int: ...
     @property
     def stop_us(self) -> int: ...
+    @property
+    def until_us(self) -> int: ...
     @property
     def spans(self) -> Sequence[tuple[int, Vector]]: ...
     @property
@@ -73,8 +80,8 @@ class Booked(Protocol):
 class Future(Protocol):
     """What the rules ask the book of the future."""
 
-    def used(self, resource: int) -> Timeline:
-        """The use of a resource of nodes, on all nodes together (sRS)."""
+    def steps(self, resource: int) -> Steps:
+        """The use of a resource of nodes, on all nodes together (sRS); to be read only, until a booking changes."""
         ...
 
     def wide_used(self, index: int) -> Timeline:
@@ -88,6 +95,9 @@ class JobRules(msgspec.Struct, frozen=True, gc=False):
     `closed` are nodes that it cannot have for a time, `within` the positions it must keep to (-1: all). It must lie
     in [from_us, until_us); the constraints say more exactly when. `never` tells why it cannot run under today's
     rules at all, "" if it can. `asked` is what it takes, by column: resources of nodes, number of nodes, wide ones.
+
+    All of it is to be asked for the stay that is expected (ADR 14): `until_us` and the beginnings in `closed` are
+    earlier by as much as the job may stay longer, and constraints that look at its limit add that themselves.
     """
 
     constraints: tuple[Constraint, ...] = ()
@@ -101,7 +111,8 @@ class JobRules(msgspec.Struct, frozen=True, gc=False):
 
 _P = TypeVar("_P", bound=Policy)
 _Name: TypeAlias = tuple[str, tuple[str, ...], str, str, str]
-_Charge: TypeAlias = tuple[int, Used]
+_Charge: TypeAlias = tuple[int, Used, bool]
+"""(column, whose use, whether it counts until the latest end)."""
 
 
 class Rules:
@@ -127,14 +138,16 @@ class Rules:
         self._pools = tuple(_of_kind(policies, "pool", FreePool))
         self._reservations = _named(policies, "reservation", Reservation)
         self._windows: dict[str, Windows] = {}
-        self._used: dict[tuple[Consumer, str], Used] = {}
+        self._used: dict[tuple[Consumer, str, bool], Used] = {}
         self._charges: dict[_Name, tuple[_Charge, ...]] = {}
         self._known: dict[tuple[object, ...], JobRules] = {}
         self._shared: dict[frozenset[str], tuple[Closure, ...]] = {}
+        self._shifted: dict[tuple[int, int], tuple[tuple[Closure, ...], tuple[Closure, ...]]] = {}
         self._renew_us = now_us + DAY_US
         self._best = self._totals(topology.everything)
         self._available = dict(self._best)
         self._lines: dict[int, Timeline] = {}
+        self._expected: dict[int, tuple[Need, Vector]] = {}
         self.set_usable(topology.usable if usable is None else usable)
 
     # ---- asking ----
@@ -159,7 +172,7 @@ class Rules:
         return self._of(job, tuple(map(max, taken, asked))).constraints
 
     def _of(self, job: Job, asked: Vector) -> JobRules:
-        key = (*_name(job), job.reservation, job.time_limit_us, asked)
+        key = (*_name(job), job.reservation, job.time_limit_us, job.beyond_us, asked)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= REMEMBERED_MAX:
@@ -171,13 +184,13 @@ class Rules:
 
     def book(self, job: Who, booking: Booked) -> None:
         """The job's consumers use what it holds (C-36)."""
-        for used, items in self._uses(job, booking):
-            used.book(booking.start_us, booking.stop_us, items)
+        for used, items, stop_us in self._uses(job, booking):
+            used.book(booking.start_us, stop_us, items)
 
     def revoke(self, job: Who, booking: Booked) -> None:
         """The inverse of `book`."""
-        for used, items in self._uses(job, booking):
-            used.revoke(booking.start_us, booking.stop_us, items)
+        for used, items, stop_us in self._uses(job, booking):
+            used.revoke(booking.start_us, stop_us, items)
 
     def set_usable(self, usable: int, held: Vector = ()) -> None:
         """Which positions are in service: what they have is available.
@@ -200,6 +213,7 @@ class Rules:
                 windows.advance(now_us)
             self._known.clear()
             self._shared.clear()
+            self._shifted.clear()
 
     def rest_on(self, future: Future) -> None:
         """From now on this is asked for what everybody uses together."""
@@ -228,10 +242,11 @@ class Rules:
             never = never or problem
             if reservation is not None and not problem:
                 windows = self._when(reservation)
-                found.append(Inside(reservation, windows))
+                found.append(Inside(reservation, windows, job.beyond_us))
                 within = self._topology.mask_of_names(reservation.nodes)
                 from_us = max(reservation.validity.from_us, 0)
-                until_us = reservation.validity.until_us or INFINITY_US
+                if reservation.validity.until_us:
+                    until_us = reservation.validity.until_us - job.beyond_us
         else:
             never = self._keep_free(job, asked, duration_us, found) or never
         found += [
@@ -240,6 +255,8 @@ class Rules:
             if asked[column]
         ]
         closed = self._closed(job, asked, duration_us)
+        if job.beyond_us:
+            closed = self._sooner(closed, job.beyond_us)
         return JobRules(tuple(found), closed, within, from_us, until_us, never, asked)
 
     def _bind(self, job: Job, asked: Vector, duration_us: int, found: list[Constraint]) -> str:
@@ -255,21 +272,26 @@ class Rules:
                     text = never_by(limit, ask, duration_us, self._best)
                     if text:
                         refusing[text] = windows
-                    self._constrain(limit, ask, windows, duration_us, found)
+                    self._constrain(limit, ask, windows, (duration_us, job.beyond_us), found)
                 if refusing and not never and covers_all(refusing.values(), self._now_us):
                     # The broadest of them is the one that would let most through.
                     never = list(refusing)[-1]
         return never
 
     def _constrain(
-        self, limit: Limit, ask: Ask, windows: Windows, duration_us: int, found: list[Constraint]
+        self, limit: Limit, ask: Ask, windows: Windows, length_us: tuple[int, int], found: list[Constraint]
     ) -> None:
+        duration_us, beyond_us = length_us
         if limit.amount.items >= 0 or limit.amount.percent:
+            # Together jobs use what they are expected to; alone none outlives its estimate into a window too small for it.
             found.append(Items(limit, ask, self._use(ask), windows, self._available))
+            if beyond_us and not windows.is_always:
+                found.append(Items(limit, ask, Used(), windows, self._available, beyond_us))
         if limit.duration_s:
-            found.append(Duration(limit, ask, windows, duration_us))
+            found.append(Duration(limit, ask, windows, duration_us, beyond_us))
         if limit.area_s:
-            found.append(Area(limit, ask, self._use(ask), windows))
+            # A budget: what may be spent is spent.
+            found.append(Area(limit, ask, self._use(ask, at_most=True), windows, beyond_us))
 
     def _effective(self, consumer: Consumer, resource: str, who: Who) -> list[tuple[Limit, Windows]]:
         levels = self._index.levels(consumer, resource, who)
@@ -294,7 +316,9 @@ class Rules:
                     f"pool {pool.name} keeps {amount_words(kept_items(pool.amount, best), pool.resource)} of {best} "
                     f"free for others, {items} {'is' if items == 1 else 'are'} asked for: ask for at most {left}"
                 )
-            found.append(Kept(pool, items, windows, self._line(column), self._available))
+            found.append(Kept(pool, items, windows, self._steps(column), self._available))
+            if job.beyond_us and not windows.is_always:
+                found.append(Kept(pool, items, windows, _nothing_used, self._available, job.beyond_us))
         return never
 
     def _closed(self, job: Job, asked: Vector, duration_us: int) -> tuple[Closure, ...]:
@@ -314,6 +338,17 @@ class Rules:
         if known is None:
             known = self._shared[key] = tuple(self._closures(key))
         return known
+
+    def _sooner(self, closed: tuple[Closure, ...], beyond_us: int) -> tuple[Closure, ...]:
+        """The same closures for stays that are told shorter than they may be; one object for all such jobs."""
+        key = (id(closed), beyond_us)
+        known = self._shifted.get(key)
+        if known is None or known[0] is not closed:
+            if len(self._shifted) >= REMEMBERED_MAX:
+                self._shifted.clear()
+            moved = tuple([replace(one, start_us=one.start_us - beyond_us) for one in closed])
+            known = self._shifted[key] = closed, moved
+        return known[1]
 
     def _closures(self, names: frozenset[str]) -> list[Closure]:
         found: list[Closure] = []
@@ -357,14 +392,18 @@ class Rules:
             known = self._windows[key] = Windows.of(self._calendar, policy.validity, self._now_us)
         return known
 
-    def _uses(self, job: Who, booking: Booked) -> list[tuple[Used, int]]:
-        """Whose use a change of the booking changes, and by how many items; the book's has changed as well."""
+    def _uses(self, job: Who, booking: Booked) -> list[tuple[Used, int, int]]:
+        """Whose use a change of the booking changes, by how many items, and until when; the book's has changed as well."""
         self._lines.clear()
         charges = self._charged(job)
         if not charges:
             return []
         amounts = self._taken(booking)
-        return [(used, amounts[column]) for column, used in charges if amounts[column]]
+        return [
+            (used, amounts[column], booking.until_us if at_most else booking.stop_us)
+            for column, used, at_most in charges
+            if amounts[column]
+        ]
 
     def _charged(self, who: Who) -> tuple[_Charge, ...]:
         """The (column, use) pairs that a job's bookings add to: of each consumer, the resources that a limit counts."""
@@ -374,41 +413,56 @@ class Rules:
             if len(self._charges) >= REMEMBERED_MAX:
                 self._charges.clear()
             known = self._charges[key] = tuple(
-                (column, self._use(Ask(resource, 0, consumer)))
+                (column, self._use(Ask(resource, 0, consumer), at_most=at_most), at_most)
                 for consumer in self._index.consumers(who)
                 for column, resource in enumerate(self._columns)
-                if any(
-                    limit.amount.items >= 0 or limit.amount.percent or limit.area_s
-                    for level in self._index.levels(consumer, resource, who)
-                    for limit in level
-                )
+                for at_most in self._counted(self._index.levels(consumer, resource, who))
             )
         return known
 
-    def _use(self, ask: Ask) -> Used:
-        key = (ask.consumer, ask.resource)
+    @staticmethod
+    def _counted(levels: Sequence[Level]) -> list[bool]:
+        """How these limits count use: as long as it is expected (items), as long as it may last (areas)."""
+        limits = [limit for level in levels for limit in level]
+        as_expected = any(limit.amount.items >= 0 or limit.amount.percent for limit in limits)
+        return [False] * as_expected + [True] * any(limit.area_s for limit in limits)
+
+    def _use(self, ask: Ask, *, at_most: bool = False) -> Used:
+        key = (ask.consumer, ask.resource, at_most)
         known = self._used.get(key)
         if known is None:
             known = self._used[key] = Used(self._now_us)
         return known
 
+    def _steps(self, column: int) -> Callable[[], Steps]:
+        """How to get at the use of one resource by everybody."""
+        if column < len(self._topology.resources):
+            return lambda: self._future.steps(column)
+        line = self._line(column)
+        return lambda: steps_of(line())
+
     def _line(self, column: int) -> Callable[[], Timeline]:
-        """How to get at the use of one resource by everybody; the book makes it anew each time, so it is remembered."""
-        width = len(self._topology.resources)
+        """The same for one that belongs to no node; the book makes it anew each time, so it is remembered."""
+        index = column - len(self._topology.resources) - 1
 
         def line() -> Timeline:
-            known = self._lines.get(column)
+            known = self._lines.get(index)
             if known is None:
-                if column < width:
-                    known = self._future.used(column)
-                else:
-                    known = self._future.wide_used(column - width - 1)
-                self._lines[column] = known
+                known = self._lines[index] = self._future.wide_used(index)
             return known
 
         return line
 
     def _asked(self, need: Need) -> Vector:
+        """What a job is expected to take, by column; kept by identity of the need."""
+        known = self._expected.get(id(need))
+        if known is None or known[0] is not need:
+            if len(self._expected) >= EXPECTED_MAX:
+                self._expected.clear()
+            known = self._expected[id(need)] = need, self._asked_anew(need)
+        return known[1]
+
+    def _asked_anew(self, need: Need) -> Vector:
         floors = [part.nodes_floor for part in need.parts]
         nodes = 1 if need.pack else sum(floors) if need.scatter else max(floors, default=1)
         amounts = need.expected
@@ -419,12 +473,10 @@ class Rules:
 
     def _taken(self, booking: Booked) -> Vector:
         width = len(self._topology.resources)
-        sums = [0] * width
+        sums: Vector = (0,) * width
         for _, amounts in booking.spans:
-            for index, amount in enumerate(amounts):
-                sums[index] += amount
-        wide = booking.wide + (0,) * (len(self._topology.wide) - len(booking.wide))
-        return (*sums, len(booking.spans), *wide)
+            sums = add(sums, amounts)
+        return (*sums, len(booking.spans), *padded(booking.wide, len(self._topology.wide)))
 
     def _totals(self, positions: int) -> dict[str, int]:
         """What these nodes have, and the resources that belong to none."""
@@ -439,6 +491,10 @@ class Rules:
         found[NODES] = positions.bit_count()
         found.update(zip(topology.wide, topology.wide_totals, strict=True))
         return found
+
+
+def _nothing_used() -> Steps:
+    return [], []
 
 
 def _name(who: Who) -> _Name:

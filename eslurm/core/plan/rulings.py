@@ -18,6 +18,7 @@ from eslurm.core.plan.room import Chosen
 from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.plan.search import Quest
 from eslurm.core.plan.snapshot import Snapshot
+from eslurm.core.plan.usage import Steps, steps_of
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 
@@ -68,9 +69,9 @@ class _Past:
         self._kept = [index for index, name in enumerate(topology.resources) if name in pools]
         self._kept_wide = [index for index, name in enumerate(topology.wide) if name in pools]
 
-    def used(self, resource: int) -> Timeline:
+    def steps(self, resource: int) -> Steps:
         """See `Future`."""
-        return self._lines[resource]
+        return steps_of(self._lines[resource])
 
     def wide_used(self, index: int) -> Timeline:
         """See `Future`."""

@@ -17,12 +17,13 @@ import msgspec
 
 from eslurm.core.plan.book import SLOTS_MAX, Book, BookError
 from eslurm.core.plan.explain import Why
-from eslurm.core.plan.mapping import Span
+from eslurm.core.plan.mapping import Span, end_of
 from eslurm.core.plan.need import Need, compile_need
 from eslurm.core.plan.queue import Entry, Mark, Pending
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.search import Move
 from eslurm.core.plan.slices import exhaust
+from eslurm.core.plan.slips import Slips
 from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
@@ -37,6 +38,7 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A start held free for a waiting job (C-36): over [start_us, stop_us) these spans are its own.
 
     `made_us` is when it was found; one that is kept over cycles keeps it. For an array `tasks` of its tasks share it.
+    It ends as is expected; `until_us` is when it ends at the latest.
     """
 
     job_id: int
@@ -46,6 +48,7 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
     wide: Vector = ()
     made_us: int = 0
     tasks: int = 1
+    until_us: int = 0
 
     @property
     def pairs(self) -> tuple[tuple[int, Vector], ...]:
@@ -53,11 +56,17 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return tuple([(span.node, span.amounts) for span in self.spans])
 
 
+def ends_of(job: Pending, start_us: int) -> tuple[int, int]:
+    """When a job that starts then is expected to end, and when it ends at the latest."""
+    return min(start_us + job.stay_us, INFINITY_US), end_of(start_us, job.time_limit_us)
+
+
 class Charge(msgspec.Struct, frozen=True, gc=False):
     """A booking as the rules count it."""
 
     start_us: int
     stop_us: int
+    until_us: int
     spans: tuple[tuple[int, Vector], ...]
     wide: Vector
 
@@ -91,6 +100,7 @@ class Schedule:
         "policies_changed",
         "returns",
         "rules",
+        "slips",
         "slots_max",
         "starting",
         "stuck",
@@ -113,9 +123,10 @@ class Schedule:
         self.displaced: dict[int, tuple[int, int]] = {}
         # Jobs that others are making room for, and what is booked for that, if anything can be.
         self.claimants: dict[int, Booking | None] = {}
-        # Jobs whose planned end is not what it was.
         # The cores that were lent, from when they are to be given back (`returning`).
         self.returns: list[Booking] = []
+        self.slips = Slips()
+        # Jobs whose planned end is not what it was.
         self.changed_ends: set[int] = set()
         # Positions on which something was given back before it was expected: others may now start earlier.
         self.freed = 0
@@ -140,9 +151,12 @@ class Schedule:
         With `changes` only those of them that may have changed, and those that others are making room for.
         """
         if changes is None:
-            return [*self.bookings, *self.stuck, *self.whys, *self.claimants]
+            return [*self.bookings, *self.stuck, *self.whys, *self.slips.jobs(), *self.claimants]
         known = (self.bookings, self.stuck, self.whys)
-        return [*(job_id for job_id in changes if any(job_id in one for one in known)), *self.claimants]
+        return [
+            *(id for id in changes if any(id in one for one in known) or self.slips.is_known(id)),
+            *self.claimants,
+        ]
 
     def next_start_us(self) -> int:
         """When the next booking begins; `INFINITY_US` when none is planned."""
@@ -256,6 +270,7 @@ class Schedule:
         self.entries[job_id] = entry
         self.moves[job_id] = moves
         self.stuck.pop(job_id, None)
+        self.slips.note(entry, min([booking.start_us for booking in bookings]), self.book.now_us)
         self.changed_ends.add(job_id)
         for start_us in {booking.start_us for booking in bookings}:
             heapq.heappush(self._starts, (start_us, job_id))
@@ -308,6 +323,7 @@ class Schedule:
         """
         exhaust(self.claiming(job, booking) if must else self.taking(job, booking))
         self.starting.append((job, booking))
+        self.slips.forget(job.job_id)
 
     def begin(self, job: Pending, booking: Booking, placed: Sequence[Booking]) -> None:
         """A planned booking begins exactly as planned: as `placed`, which take the very same together."""
@@ -321,6 +337,7 @@ class Schedule:
             del self.entries[job.job_id]
             self.moves.pop(job.job_id, None)
             self.whys.pop(job.job_id, None)
+            self.slips.forget(job.job_id)
         if len(placed) > 1:
             exhaust(self.giving(job, booking))
             for part in placed:
@@ -346,15 +363,19 @@ class Schedule:
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
     ) -> Generator[None, None, None]:
         """The book and the rules know of it. Raises `BookError` when it is not free."""
+        charge = _charge_of(booking)
         stay = booking.start_us, booking.stop_us
-        yield from self.book.booking(booking.pairs, *stay, booking.wide, is_held=is_held)
-        self.charge(job, booking)
+        yield from self.book.booking(charge.spans, *stay, booking.wide, is_held=is_held)
+        if job is not None and self.rules is not None:
+            self.rules.book(job, charge)
 
     def giving(self, job: Pending | None, booking: Booking) -> Generator[None, None, None]:
         """The book and the rules know of it no more."""
+        charge = _charge_of(booking)
         if booking.stop_us > self.book.now_us:
-            yield from self.book.revoking(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
-        self.discharge(job, booking)
+            yield from self.book.revoking(charge.spans, booking.start_us, booking.stop_us, booking.wide)
+        if job is not None and self.rules is not None:
+            self.rules.revoke(job, charge)
 
     def charge(self, job: Pending | None, booking: Booking) -> None:
         """The rules count it."""
@@ -413,4 +434,5 @@ def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, in
 
 
 def _charge_of(booking: Booking) -> Charge:
-    return Charge(booking.start_us, booking.stop_us, booking.pairs, booking.wide)
+    until_us = max(booking.stop_us, booking.until_us)
+    return Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide)

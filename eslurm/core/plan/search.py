@@ -32,6 +32,9 @@ class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Quest(msgspec.Struct, frozen=True, gc=False):
     """What is looked for: a stay of `duration_us` for `need` inside [from_us, until_us).
 
+    The stay may turn out longer by `beyond_us`, up to the job's limit: `until_us` and the beginnings in `closed` are
+    earlier by that, and the constraints know it.
+
     Constraints count what a job is expected to take. `recount` gives those for what a mapping gives it, if that is more.
     """
 
@@ -42,6 +45,7 @@ class Quest(msgspec.Struct, frozen=True, gc=False):
     constraints: tuple[Constraint, ...] = ()
     closed: tuple[Closure, ...] = ()
     recount: Callable[[Need, Chosen], tuple[Constraint, ...]] | None = None
+    beyond_us: int = 0
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):

@@ -5,6 +5,7 @@ Invariant: what comes out does not depend on how long the pauses between two sli
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar, overload
@@ -19,6 +20,7 @@ class Comparable(Protocol):
 T = TypeVar("T")
 C = TypeVar("C", bound=Comparable)
 SORTED_PER_SLICE: Final = 8_192
+SAMPLES_PER_RUN: Final = 16
 
 
 def exhaust(slices: Generator[None, None, T]) -> T:
@@ -45,17 +47,36 @@ def sorting(items: Sequence[T], key: Callable[[T], Comparable]) -> Generator[Non
 def sorting(
     items: Sequence[Any], key: Callable[[Any], Any] | None = None
 ) -> Generator[None, None, list[Any]]:
-    """What `sorted` returns: parts first, then neighbours are merged, which costs little where each is in order."""
-    runs = []
+    """What `sorted` returns: parts first, which are merged range after range: that costs little where each is in order."""
+    runs: list[list[Any]] = []
     for start in range(0, len(items), SORTED_PER_SLICE):
         runs.append(sorted(items[start : start + SORTED_PER_SLICE], key=key))
         yield
-    while len(runs) > 1:
-        merged = []
-        for at in range(0, len(runs), 2):
-            run = runs[at] + runs[at + 1] if at + 1 < len(runs) else runs[at]
-            run.sort(key=key)
-            merged.append(run)
-            yield
-        runs = merged
-    return runs[0] if runs else []
+    if len(runs) < 2:
+        return runs[0] if runs else []
+    merged: list[Any] = []
+    for span in _ranges(runs, key):
+        span.sort(key=key)
+        merged += span
+        yield
+    return merged
+
+
+def _ranges(runs: Sequence[list[Any]], key: Callable[[Any], Any] | None) -> Iterator[list[Any]]:
+    """All items of the sorted runs, by ascending ranges of about as many as a run has; equal ones are in the same."""
+    spacing = max(1, len(runs[0]) // SAMPLES_PER_RUN)
+    seen = [item for run in runs for item in run[spacing - 1 :: spacing]]
+    bounds = sorted(seen if key is None else map(key, seen))[SAMPLES_PER_RUN - 1 :: SAMPLES_PER_RUN]
+    begins = [0] * len(runs)
+    for bound in bounds:
+        ends = [bisect_left(run, bound, key=key) for run in runs]
+        yield _joined(runs, begins, ends)
+        begins = ends
+    yield _joined(runs, begins, [len(run) for run in runs])
+
+
+def _joined(runs: Sequence[list[Any]], begins: Sequence[int], ends: Sequence[int]) -> list[Any]:
+    joined: list[Any] = []
+    for run, begin, end in zip(runs, begins, ends, strict=True):
+        joined += run[begin:end]
+    return joined

@@ -45,6 +45,8 @@ class PartitionView(msgspec.Struct, frozen=True):
 class Running(msgspec.Struct, frozen=True):
     """What one attempt holds: (node number, amounts) pairs until `until_us` at the latest.
 
+    It was expected to end at `expected_us` (0: nobody said more than its limit), and began at `since_us`, later by as long
+    as it stood still.
     `job` is the job as it was while it waited: whose it is decides about limits. What stands still to make room for the
     job `room_for` has `lent` its cores, and goes on for `left_us` when they are free again.
     """
@@ -58,6 +60,8 @@ class Running(msgspec.Struct, frozen=True):
     lent: tuple[tuple[int, Vector], ...] = ()
     room_for: int = 0
     left_us: int = 0
+    expected_us: int = 0
+    since_us: int = 0
 
 
 RunningKey: TypeAlias = tuple[int, int]

@@ -122,22 +122,20 @@ class Used:
 
     def _shift(self, start_us: int, stop_us: int, items: int) -> None:
         begin_us = max(start_us, self._since_us)
-        if begin_us < stop_us:
-            self._change(begin_us, items)
-            if stop_us < INFINITY_US:
-                self._change(stop_us, -items)
-            self._sums = None
-
-    def _change(self, at_us: int, items: int) -> None:
+        if stop_us <= begin_us:
+            return
         at, changes = self._at, self._changes
-        index = bisect_left(at, at_us)
-        if index == len(at) or at[index] != at_us:
-            at.insert(index, at_us)
-            changes.insert(index, items)
-        elif changes[index] + items:
-            changes[index] += items
-        else:
-            del at[index], changes[index]
+        self._sums = None
+        both = ((begin_us, items), (stop_us, -items))
+        for at_us, change in both if stop_us < INFINITY_US else both[:1]:
+            index = bisect_left(at, at_us)
+            if index == len(at) or at[index] != at_us:
+                at.insert(index, at_us)
+                changes.insert(index, change)
+            elif changes[index] + change:
+                changes[index] += change
+            else:
+                del at[index], changes[index]
 
 
 def steps_of(timeline: Timeline) -> Steps:
@@ -151,17 +149,16 @@ def used_at(steps: Steps, at_us: int) -> int:
     return steps[1][index - 1] if index else 0
 
 
-def first_over(steps: Steps, most: int, from_us: int, until_us: int) -> int | None:
-    """The first instant in [from_us, until_us) at which more than `most` items, 0 at least, are used."""
+def last_over(steps: Steps, most: int, from_us: int, until_us: int) -> int | None:
+    """The beginning of the last step in [from_us, until_us) in which more than `most` items, 0 at least, are used."""
     at, used = steps
     first = bisect_right(at, from_us)
-    if first and used[first - 1] > most:
-        return from_us
-    last = len(at) if until_us >= INFINITY_US else bisect_left(at, until_us)
-    part = used[first:last]
-    if not part or max(part) <= most:
-        return None
-    return next(at[first + index] for index, items in enumerate(part) if items > most)
+    last = len(at) if until_us >= INFINITY_US else bisect_left(at, until_us, first)
+    if first < last and max(used[first:last]) > most:
+        while used[last - 1] <= most:
+            last -= 1
+        return at[last - 1]
+    return from_us if first and used[first - 1] > most else None
 
 
 def first_within(steps: Steps, most: int, from_us: int) -> int | None:

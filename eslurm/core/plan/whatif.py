@@ -11,7 +11,7 @@ from typing import Final
 
 from eslurm.core.plan.cycle import exhaust
 from eslurm.core.plan.explain import Why
-from eslurm.core.plan.mapping import end_of, spans_of
+from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.policy import Cycle, PlanLimits
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.reconcile import reconcile
@@ -86,8 +86,7 @@ class WhatIf:
     def _take(self, entry: Entry, quest: Quest, found: Start) -> None:
         job = entry[4]
         spans = spans_of(self.schedule.book.topology, quest.need, found.chosen)
-        stop_us = end_of(found.at_us, job.time_limit_us)
-        booking = Booking(job.job_id, found.at_us, stop_us, spans, quest.need.wide, self.now_us)
+        booking = self.cycle.booking(job, quest.need, found.at_us, spans)
         self.schedule.add(entry, booking)
 
 

@@ -39,10 +39,12 @@ def first_positions(mask: int, count: int) -> list[int]:
             mask = near
     text = bin(mask)[:1:-1]
     found: list[int] = []
-    position = text.find("1")
-    while position >= 0 and len(found) < count:
-        found.append(position + offset)
+    position = -1
+    for _ in range(count):
         position = text.find("1", position + 1)
+        if position < 0:
+            break
+        found.append(position + offset)
     return found
 
 

@@ -13,7 +13,7 @@ from eslurm.core.plan.need import Need, compile_need
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.rules import JobRules, Rules
 from eslurm.core.plan.snapshot import NodeView, PartitionView
-from eslurm.core.plan.usage import Used
+from eslurm.core.plan.usage import Steps, Used, steps_of
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.vector import Vector
@@ -31,6 +31,10 @@ class Stay(msgspec.Struct, frozen=True):
     spans: tuple[tuple[int, Vector], ...]
     wide: Vector = ()
 
+    @property
+    def until_us(self) -> int:
+        return self.stop_us
+
 
 class Future:
     """The sums of what is booked; there is always room."""
@@ -39,8 +43,8 @@ class Future:
         self.lines = [Timeline(10**12) for _ in topology.resources]
         self.wide_lines = [Timeline(total) for total in topology.wide_totals]
 
-    def used(self, resource: int) -> Timeline:
-        return self.lines[resource].copy()
+    def steps(self, resource: int) -> Steps:
+        return steps_of(self.lines[resource])
 
     def wide_used(self, index: int) -> Timeline:
         return self.wide_lines[index].copy()

@@ -15,7 +15,7 @@ from eslurm.simulate.loop import Broken, Ran, Result, Step, replay
 from eslurm.simulate.machine import uniform
 from eslurm.simulate.metrics import measure, percentile, slowdown
 from eslurm.simulate.seat import LIMITS, Seat
-from eslurm.simulate.workload import Job
+from eslurm.simulate.workload import Choices, Job
 from eslurm.swf import Record
 from tests.unit.simulate.kit import record, run, starts, workload
 
@@ -41,6 +41,31 @@ def test_a_job_that_outlives_its_estimate_is_waited_for() -> None:
 def test_an_early_end_is_used_at_once() -> None:
     early = [record(1, 0, 10, 4, asked_s=1000), record(2, 1, 50, 4)]
     assert starts(run(early, "easy")) == {1: 0, 2: 10}
+
+
+def planned_with(records: list[Record], estimates: dict[int, int], policy: str, **choices: bool) -> Result:
+    machine = uniform(4, 1)
+    return replay(workload(records, machine, Choices(estimates=estimates, **choices)), machine, policy)
+
+
+@pytest.mark.parametrize("policy", POLICIES[1:])
+def test_estimates_make_room_and_limits_end_jobs(policy: str) -> None:
+    # By its limit job 3 would be in the way of job 2; it is expected to be gone, and is.
+    records = [record(1, 0, 100, 3, 200), record(2, 1, 50, 4, 60), record(3, 2, 90, 1, 500)]
+    assert starts(run(records, policy))[3] > 100
+    assert starts(planned_with(records, {1: 100, 3: 90}, policy)) == {1: 0, 3: 2, 2: 100}
+    # It outlives that: who was planned after it waits for its end, whatever the estimate was.
+    records[2] = record(3, 2, 700, 1, 500)
+    assert starts(planned_with(records, {1: 100, 3: 90}, policy)) == {1: 0, 3: 2, 2: 702}
+    killed = planned_with(records, {1: 100, 3: 90}, policy, kill_at_limit=True)
+    assert starts(killed) == {1: 0, 3: 2, 2: 502}
+
+
+def test_a_run_is_the_same_each_time_with_estimates() -> None:
+    records = [record(number, number, 7 * number % 90 + 1, number % 4 + 1, 300) for number in range(1, 60)]
+    estimates = {number: 13 * number % 250 + 1 for number in range(1, 60)}
+    for policy in POLICIES:
+        assert planned_with(records, estimates, policy).ran == planned_with(records, estimates, policy).ran
 
 
 def test_ends_come_before_arrivals_of_the_same_instant() -> None:

@@ -106,21 +106,26 @@ def test_estimates_by_choice() -> None:
     perfect = workload(records, machine, Choices(estimates="perfect"))
     assert [job.pending.time_limit_us for job in perfect.jobs] == [60_000_000] * 2
     some = workload(records, machine, Choices(estimates={2: 70}))
-    assert [job.pending.time_limit_us for job in some.jobs] == [500_000_000, 70_000_000]
+    assert [job.pending.time_limit_us for job in some.jobs] == [500_000_000] * 2
+    # In steps of a sixteenth.
+    assert [job.pending.stay_us for job in some.jobs] == [500_000_000, 72_000_000]
     assert some.notes == ("1 job without an estimate: planned with the time they asked for",)
 
 
 def test_an_estimate_is_no_limit() -> None:
     (job,) = workload(
-        [record(1, 0, 60, 1, 500)], uniform(1, 1), Choices(estimates={1: 5}, kill_at_limit=True)
+        [record(1, 0, 60, 1, 50)], uniform(1, 1), Choices(estimates={1: 5}, kill_at_limit=True)
     ).jobs
-    assert (job.run_us, job.pending.time_limit_us) == (60_000_000, 5_000_000)
+    assert (job.run_us, job.pending.time_limit_us) == (50_000_000, 50_000_000)
+    assert job.pending.stay_us == 5_000_000
 
 
 def test_estimates_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "estimates.csv"
     path.write_text("job,model,estimate\n7,x,12.5\n8,y,60\n", encoding="utf-8")
     assert read_estimates(path) == {7: 13, 8: 60}
+    path.write_text("job,issued_at,p10,p50,p90,estimate\n7,100,1,2,9,8\n", encoding="utf-8")
+    assert read_estimates(path) == {7: 8}
 
 
 @pytest.mark.parametrize(

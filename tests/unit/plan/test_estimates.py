@@ -1,0 +1,274 @@
+"""Plans count on estimates where they make room beside others, and on limits where nothing may be overrun (ADR 14)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from eslurm.core.account.model import Limit, Policy, Reservation, Validity
+from eslurm.core.plan.cycle import plan_at_once
+from eslurm.core.plan.expected import end_us, planned_us
+from eslurm.core.plan.policy import Plan, PlanLimits
+from eslurm.core.plan.queue import Pending, PendingQueue, differs_in_estimate
+from eslurm.core.plan.slips import SHIELDED_MAX, SLIP_MAX_US, SLIP_MIN_US, Slips
+from eslurm.core.plan.snapshot import PartitionView, Running, Snapshot
+from eslurm.core.resources.timeline import INFINITY_US
+from tests.unit.plan.building import NOW, started
+from tests.unit.plan.test_planning_under_rules import Site as RuledSite
+from tests.unit.plan.test_planning_under_rules import job, starts
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+
+
+class Site(RuledSite):
+    """Three nodes of four cores; every job takes one node. What waits keeps its place in one queue."""
+
+    def __init__(self, policy: str, *policies: Policy) -> None:
+        super().__init__(policy, *policies)
+        self.queue = PendingQueue()
+
+    def plan(self, *jobs: Pending, at_us: int = NOW) -> Plan:
+        for job_id in set(self.queue.ids()) - {one.job_id for one in jobs}:
+            self.queue.remove(job_id)
+        for one in jobs:
+            (self.queue.replace if one.job_id in self.queue else self.queue.add)(one)
+        snapshot = Snapshot.take(
+            self.ledger,
+            {"main": PartitionView("main")},
+            self.queue,
+            generation=0,
+            now_us=at_us,
+            running=self.live,
+            known=self.queue.ids(),
+            policies=self.policies,
+            policies_changed=self.changes,
+        )
+        plan = plan_at_once(snapshot, policy=self.policy, limits=PlanLimits(), schedule=self.schedule)
+        for placement in plan.placements:
+            waiting = self.queue.remove(placement.job_id)
+            pairs = tuple((span.node, span.amounts) for span in placement.spans)
+            for node, amounts in pairs:
+                self.ledger.hold(node, amounts, placement.until_us)
+            self.live[placement.job_id, 1] = Running(
+                placement.job_id,
+                pairs,
+                placement.until_us,
+                (),
+                waiting,
+                expected_us=at_us + waiting.stay_us if waiting.estimate_us else 0,
+                since_us=at_us,
+            )
+        return plan
+
+    def forecast(self, job_id: int, estimate_us: int) -> None:
+        one = self.live[job_id, 1]
+        self.live[job_id, 1] = replace(one, expected_us=min(one.since_us + estimate_us, one.until_us))
+
+
+def expected(job_id: int, estimate_us: int, *, limit_us: int = 100, user: str = "ada") -> Pending:
+    return replace(job(job_id, user, limit_us=limit_us), estimate_us=estimate_us)
+
+
+@pytest.mark.parametrize(
+    ("estimate_s", "limit_s", "planned_s"),
+    [
+        (0, 100, 0),
+        (1, 100, 1),
+        (31, 100, 31),
+        (33, 100, 34),
+        (70, 100, 72),
+        (99, 100, 0),
+        (100, 100, 0),
+        (500, 100, 0),
+        (3600, 0, 3712),
+        (3601, 86_400, 3712),
+        (100_000, 86_400, 0),
+    ],
+)
+def test_estimates_are_planned_with_in_steps_and_never_beyond_the_limit(
+    estimate_s: int, limit_s: int, planned_s: int
+) -> None:
+    found = planned_us(estimate_s, limit_s * SECOND)
+    assert found == planned_s * SECOND
+    assert not found or estimate_s * SECOND <= found <= estimate_s * SECOND * 17 // 16
+
+
+@pytest.mark.parametrize(
+    ("now", "until", "expected_end", "found"),
+    [
+        # Expected, outlived that, outlived its limit by less and by more than the grace.
+        (10, 100, 40, 40),
+        (40, 100, 40, 100),
+        (100, 100, 40, 107),
+        (150, 100, 40, 200),
+        # Nobody said anything, and no limit.
+        (10, 100, 0, 100),
+        (10, INFINITY_US, 0, INFINITY_US),
+        (42, INFINITY_US, 40, 84),
+        (3, INFINITY_US, 2, 10),
+    ],
+)
+def test_when_running_work_is_expected_to_end(now: int, until: int, expected_end: int, found: int) -> None:
+    one = Running(1, (), until, expected_us=expected_end)
+    assert end_us(one, now, 7) == found
+
+
+def test_a_stay_is_the_estimate_up_to_the_limit() -> None:
+    assert (expected(1, 40).stay_us, expected(1, 40).beyond_us) == (40, 60)
+    assert (expected(1, 400).stay_us, expected(1, 400).beyond_us) == (100, 0)
+    assert (expected(1, 0).stay_us, expected(1, 0).beyond_us) == (100, 0)
+    assert expected(1, 40, limit_us=0).stay_us == 40
+    assert expected(1, 0, limit_us=0).stay_us == INFINITY_US
+
+
+def test_only_jobs_expected_to_take_as_long_share_what_is_known() -> None:
+    queue = PendingQueue([expected(1, 40), expected(2, 40), expected(3, 50)])
+    shapes = [entry[3] for entry in queue.first(3)]
+    assert shapes[0] == shapes[1] != shapes[2]
+    assert differs_in_estimate(expected(1, 40), expected(1, 50))
+    assert not differs_in_estimate(expected(1, 40), expected(1, 40))
+    assert not differs_in_estimate(expected(1, 40), expected(1, 50, limit_us=90))
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
+def test_room_beside_others_is_made_for_as_long_as_is_expected(policy: str) -> None:
+    site = Site(policy)
+    plan = site.plan(expected(1, 30), expected(2, 50), expected(3, 60), expected(4, 10))
+    assert started(plan.placements) == [1, 2, 3]
+    assert {placement.until_us for placement in plan.placements} == {NOW + 100}, "the limit is what ends them"
+    assert starts(site.plan(expected(4, 10), at_us=NOW + 1)) == [(4, 30)]
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
+def test_who_outlives_what_was_expected_moves_others_and_is_named(policy: str) -> None:
+    site = Site(policy)
+    waiting = expected(4, 10)
+    site.plan(expected(1, 30), expected(2, 50), expected(3, 60), waiting)
+    plan = site.plan(waiting, at_us=NOW + 30)
+    assert starts(plan) == [(4, 50)], "the others are expected to end before job 1's limit"
+    assert "job 1 runs longer than expected" in plan.why(4).text
+    plan = site.plan(waiting, at_us=NOW + 61)
+    assert starts(plan) == [(4, 100)]
+    site.end(2)
+    assert started(site.plan(waiting, at_us=NOW + 62).placements) == [4]
+
+
+def test_another_forecast_of_running_work_moves_plans_both_ways() -> None:
+    site = Site("planned")
+    waiting = [expected(4, 10), expected(5, 10), expected(6, 10)]
+    site.plan(expected(1, 30), expected(2, 30), expected(3, 30), *waiting)
+    assert starts(site.plan(*waiting, at_us=NOW + 1)) == [(4, 30), (5, 30), (6, 30)]
+    minute = 60 * SECOND
+    site = Site("planned")
+    longer = [expected(number, 30 * minute, limit_us=100 * minute) for number in (1, 2, 3)]
+    waiting = [expected(number, 10 * minute, limit_us=100 * minute) for number in (4, 5)]
+    site.plan(*longer, *waiting)
+    assert starts(site.plan(*waiting, at_us=NOW + 1)) == [(4, 30 * minute), (5, 30 * minute)]
+    site.forecast(1, 20 * minute)
+    assert starts(site.plan(*waiting, at_us=NOW + 2)) == [(4, 20 * minute), (5, 30 * minute)]
+    for number in (1, 2, 3):
+        site.forecast(number, 50 * minute)
+    assert starts(site.plan(*waiting, at_us=NOW + 3)) == [(4, 50 * minute), (5, 50 * minute)]
+    # Less than the time that a start takes moves nobody.
+    site.forecast(1, 50 * minute + 10 * SECOND)
+    held = dict(site.schedule.held)
+    site.plan(*waiting, at_us=NOW + 4)
+    assert [one.booking for one in site.schedule.held.values()] == [one.booking for one in held.values()]
+
+
+def test_another_forecast_of_a_waiting_job_keeps_its_place_if_that_is_long_enough() -> None:
+    site = Site("planned")
+    fill = [expected(number, 30) for number in (1, 2, 3)]
+    site.plan(*fill, expected(4, 10), expected(5, 10), expected(6, 10), expected(7, 20), expected(8, 20))
+    waiting = [expected(4, 10), expected(5, 10), expected(6, 10), expected(7, 20), expected(8, 20)]
+    assert starts(site.plan(*waiting, at_us=NOW + 1)) == [(4, 30), (5, 30), (6, 30), (7, 40), (8, 40)]
+    # Shorter: who comes behind gets what is left. Longer: job 6 has nobody behind it.
+    waiting[0], waiting[2] = expected(4, 5), expected(6, 90)
+    assert starts(site.plan(*waiting, at_us=NOW + 2)) == [(4, 30), (5, 30), (6, 30), (7, 35), (8, 40)]
+    # Longer than there is room: it is planned anew, and those behind it are the better for it.
+    waiting[1] = expected(5, 50)
+    assert starts(site.plan(*waiting, at_us=NOW + 3)) == [(4, 30), (6, 30), (8, 30), (7, 35), (5, 55)]
+
+
+def test_what_must_not_be_overrun_looks_at_the_limit() -> None:
+    window = Validity(from_us=NOW + 50, until_us=NOW + 250)
+    site = Site("planned", Reservation("others", window, ("n0", "n1", "n2"), users=("bob",)))
+    plan = site.plan(expected(1, 10), expected(2, 10, limit_us=50))
+    assert started(plan.placements) == [2]
+    assert starts(plan) == [(1, 250)]
+    due = replace(expected(3, 10), deadline_us=NOW + 99)
+    assert starts(Site("planned").plan(due)) == []
+    assert started(Site("planned").plan(replace(due, deadline_us=NOW + 100)).placements) == [3]
+
+
+def test_limits_on_time_look_at_the_limit_and_those_on_items_at_what_is_expected() -> None:
+    short = Limit("short", "user", "ada", "cores", duration_s=1)
+    assert started(Site("planned", short).plan(expected(1, SECOND // 2, limit_us=SECOND)).placements) == [1]
+    assert (
+        started(Site("planned", short).plan(expected(1, SECOND // 2, limit_us=2 * SECOND)).placements) == []
+    )
+    # Four cores for a second each: what may still be used by the first leaves nothing for the second.
+    site = Site("planned", Limit("area", "user", "ada", "cores", area_s=4))
+    lengthy = [expected(number, SECOND // 4, limit_us=SECOND) for number in (1, 2)]
+    assert started(site.plan(*lengthy).placements) == [1]
+    assert starts(site.plan(lengthy[1], at_us=NOW + 1)) == [(2, SECOND)]
+
+
+def test_a_start_is_late_when_it_has_slipped_by_as_much_as_it_was_foretold() -> None:
+    queue = PendingQueue([job(1), job(2), job(3, startable=2)])
+    near, far, array = queue.first(3)
+    slips = Slips()
+    slips.note(near, 10 * SECOND, 0)
+    slips.note(near, 10 * SECOND + SLIP_MIN_US, 0)
+    assert not slips.late
+    slips.note(near, 11 * SECOND + SLIP_MIN_US, 0)
+    slips.note(far, 100 * HOUR, 0)
+    slips.note(far, 100 * HOUR + SLIP_MAX_US + 1, HOUR)
+    slips.note(array, HOUR, 0)
+    slips.note(array, 100 * HOUR, 0)
+    assert sorted(slips.late) == [1, 2]
+    version = slips.version
+    slips.note(near, 5 * SECOND, 0)
+    slips.forget(2)
+    assert not slips.late
+    assert slips.version == version + 2
+    assert slips.jobs() == [1]
+
+
+@pytest.mark.parametrize("policy", ["easy", "planned"])
+def test_nobody_is_let_in_front_of_the_late_for_longer_than_it_may_run(policy: str) -> None:
+    site = Site(policy)
+    wide = replace(job(9, limit_us=HOUR), request=replace(job(9).request, nodes_min=3))
+    first = expected(1, HOUR, limit_us=20 * HOUR)
+    site.plan(first, wide)
+    assert starts(site.plan(wide, at_us=NOW + 1)) == [(9, HOUR)]
+    # Expected to be gone in time, it is let in front of the wide job as long as that is not late.
+    assert started(site.plan(wide, expected(10, HOUR // 2, limit_us=9 * HOUR), at_us=NOW + 2).placements) == [
+        10
+    ]
+    # Job 1 goes on, and the wide job's start slips by hours.
+    plan = site.plan(wide, at_us=NOW + HOUR)
+    assert starts(plan) == [(9, 20 * HOUR)]
+    assert list(site.schedule.slips.late) == [9]
+    site.forecast(1, 3 * HOUR)
+    site.end(10)
+    plan = site.plan(
+        wide,
+        expected(11, HOUR // 2, limit_us=9 * HOUR),
+        expected(12, HOUR // 2, limit_us=HOUR),
+        at_us=NOW + HOUR + 2 * SECOND,
+    )
+    assert dict(starts(plan))[9] == 3 * HOUR
+    assert started(plan.placements) == [12]
+    assert "job 9" in plan.why(11).text or policy == "planned"
+
+
+def test_only_so_many_of_the_late_are_shielded() -> None:
+    site = Site("planned")
+    many = [job(number, limit_us=HOUR) for number in range(10, 10 + SHIELDED_MAX + 5)]
+    site.plan(*many)
+    for entry in PendingQueue(many[3:]).first(len(many)):
+        site.schedule.slips.note(entry, 100 * HOUR, NOW)
+    plan = site.plan(*many[3:], expected(99, 10, limit_us=HOUR), at_us=NOW + 1)
+    assert 99 in plan.bookings
