@@ -50,14 +50,16 @@ def _ask(door: Door, request: Any, given: Words) -> Any:
     reply = door.call("Jobs", request)
     if not given.has("start"):
         return reply
-    from escli.plan_table import planned_nodes
+    from escli.plan_table import next_starts
     from eslurm.v1 import controller_pb2 as pb
 
     plan = door.call("Plan", pb.PlanRequest(partition=request.partition, limit=_PLANNED_MAX))
-    planned = planned_nodes(plan)
+    starts = next_starts(plan)
     for info in reply.jobs:
-        if info.state == "PENDING" and info.job_id in planned:
-            info.planned_start_us, info.planned_nodes = planned[info.job_id]
+        if info.state == "PENDING" and info.job_id in starts:
+            start = starts[info.job_id]
+            info.planned_start_us, info.planned_nodes = start.start_us, start.nodes
+            info.planned_earliest_us, info.planned_latest_us = start.start_earliest_us, start.start_latest_us
     return reply
 
 
@@ -173,6 +175,8 @@ def _render(reply: Any, given: Words, shape: Any) -> str:
     from escli.tables import render
 
     (columns, cells), gap = shape
+    if given.has("start") and not given.has("format") and any(info.planned_latest_us for info in reply.jobs):
+        columns, cells = queue_columns.by_letters(queue_columns.START_BETWEEN)
     # An array's record whose last tasks are running has nothing to show that its tasks do not.
     infos = [info for info in reply.jobs if info.array_tasks_left or not info.tasks_running]
     infos.sort(key=queue_columns.sort_key)

@@ -195,18 +195,21 @@ def _tell_test(answer: bytes, options: Words) -> int:
         found = {
             "answer": reply.test_answer,
             "start_us": reply.test_start_us or None,
+            "earliest_us": reply.test_earliest_us or None,
+            "latest_us": reply.test_latest_us or None,
             "nodes": reply.test_nodes,
             "reasons": [fields_of(one) for one in reply.test_reasons],
         }
         program.say(json.dumps(found))
         return exits.OK
-    from escli.why import reason_lines
+    from escli.why import interval, reason_lines
     from eslurm.compat.moments import format_moment
 
     start_us = reply.test_start_us
     when = f" (planned start {format_moment(start_us, clock.local_offset_s)})" if start_us else ""
     where = f" on {reply.test_nodes}" if reply.test_nodes else ""
-    program.say(f"{COMMAND}: {reply.test_answer or 'the job could run'}{when}{where}")
+    between = interval(reply.test_earliest_us, reply.test_latest_us, clock.now_us())
+    program.say(f"{COMMAND}: {reply.test_answer or 'the job could run'}{when}{where}{between}")
     blocking = [one for one in reply.test_reasons if not one.nodes_of]
     for line in reason_lines(blocking, clock.now_us()):
         program.say(line)

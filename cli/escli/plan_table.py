@@ -141,12 +141,12 @@ def job_label_of(one: Any) -> str:
     return f"{one.array_job_id}_{one.array_task}" if one.HasField("array_task") else str(one.job_id)
 
 
-def planned_nodes(reply: Any) -> dict[int, tuple[int, str]]:
-    """Of each waiting job the planned start and nodes, those of an array's first task."""
-    found: dict[int, tuple[int, str]] = {}
+def next_starts(reply: Any) -> dict[int, Any]:
+    """Of each waiting job its first planned start, of an array that of its first tasks."""
+    found: dict[int, Any] = {}
     for one in reply.jobs:
         if not one.running:
-            found.setdefault(one.job_id, (one.start_us, one.nodes))
+            found.setdefault(one.job_id, one)
     return found
 
 

@@ -70,6 +70,26 @@ def _end_us(info: Any) -> int:
     return int(info.started_us + info.paused_us + info.time_limit_s * 1_000_000)
 
 
+def expected_s(info: Any) -> int:
+    """How long plans expect a job to run: what an estimator says, at most its limit; 0: nobody has said."""
+    if not info.HasField("forecast"):
+        return 0
+    return int(min(info.forecast.estimate_s, info.time_limit_s or info.forecast.estimate_s))
+
+
+def _expected(info: Any, _now_us: int) -> str:
+    return format_duration(expected_s(info)) if info.HasField("forecast") else "N/A"
+
+
+def _between(info: Any, _now_us: int) -> str:
+    """`13:40:00 - 15:00:00`; a day is told where it is another than that of the planned start."""
+    if not info.planned_latest_us:
+        return "N/A"
+    day = _moment(info.planned_start_us).partition("T")[0] + "T"
+    ends = (info.planned_earliest_us, info.planned_latest_us)
+    return " - ".join(_moment(at_us).removeprefix(day) for at_us in ends)
+
+
 CELLS: Mapping[str, tuple[str, Cell]] = {
     "i": ("JOBID", job_label),
     "A": ("JOBID", lambda info, _: str(info.job_id)),
@@ -96,6 +116,8 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "Q": ("PRIORITY", lambda info, _: str(info.priority)),
     "Y": ("SCHEDNODES", lambda info, _: info.planned_nodes or "(null)"),
     "S": ("START_TIME", lambda info, _: _moment(info.started_us or info.planned_start_us)),
+    "w": ("START_BETWEEN", _between),
+    "X": ("EXPECTED", _expected),
     "V": ("SUBMIT_TIME", lambda info, _: _moment(info.submitted_us)),
     "e": ("END_TIME", lambda info, _: _moment(_end_us(info))),
     "E": ("DEPENDENCY", lambda info, _: info.dependencies or "(null)"),
@@ -105,10 +127,12 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "k": ("COMMENT", lambda info, _: escaped(info.comment) or "(null)"),
     "Z": ("WORK_DIR", lambda info, _: escaped(info.work_dir)),
 }
-_RIGHT = frozenset("iAFKUMLlDCmQy")
+_RIGHT = frozenset("iAFKUMLlDCmQyX")
 DEFAULT = "iPjutMDR"
 LONG = "iPjuTMlDCmR"
 START = "iPjutSDYr"
+START_BETWEEN = "iPjutSwDYr"
+"""With an estimator at work it is known between when and when a job may start."""
 
 
 def _task_label(info: Any) -> str:

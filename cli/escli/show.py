@@ -9,7 +9,7 @@ from escli.as_json import to_json
 from escli.esinfo import state_of
 from escli.esqueue import job_refs, split_jobs
 from escli.failures import CommandFailed
-from escli.queue_columns import job_label, run_us
+from escli.queue_columns import expected_s, job_label, run_us
 from eslurm.compat.durations import format_duration, format_time_limit
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand, fold
@@ -101,7 +101,11 @@ def job_block(info: Any, now_us: int) -> str:
             "ExitCode": f"{info.exit_code}:{info.exit_signal}",
             "ExitText": info.exit_text,
         },
-        {"RunTime": format_duration(run_s), "TimeLimit": format_time_limit(info.time_limit_s)},
+        {
+            "RunTime": format_duration(run_s),
+            "TimeLimit": format_time_limit(info.time_limit_s),
+            "ExpectedTime": format_duration(expected_s(info)) if info.HasField("forecast") else None,
+        },
         {"SubmitTime": _at(info.submitted_us), "EligibleTime": _at(info.begin_us or info.submitted_us)},
         {
             "StartTime": _at(info.started_us or info.planned_start_us),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escli import clock, exits, program
-from escli.queue_columns import job_label
+from escli.queue_columns import expected_s, job_label
 from escli.tables import Column, render
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.moments import DAY_S, format_moment
@@ -50,7 +50,12 @@ def answer(reply: Any) -> str:
     head = f"Job {job_label(job)} ({escaped(job.name)}, user {job.user}) in partition {job.partition}"
     if job.state != "PENDING":
         return f"{head} does not wait: it is {job.state}"
-    lines = [f"{head} waits since {_moment(job.submitted_us)}", *_order(reply), *_start(reply)]
+    lines = [
+        f"{head} waits since {_moment(job.submitted_us)}",
+        *_order(reply),
+        *_start(reply),
+        *_expected(job),
+    ]
     blocking = [one for one in reply.reasons if not one.nodes_of]
     filters = [one for one in reply.reasons if one.nodes_of]
     lines += ["", "In its way:", *reason_lines(blocking, now_us)]
@@ -81,7 +86,30 @@ def _start(reply: Any) -> list[str]:
     # What is booked for it is told with the job itself.
     word = "Planned start" if reply.job.planned_start_us else "Estimated start"
     where = f" on {reply.planned_nodes}" if reply.planned_nodes else ""
-    return [f"{word}: {when(reply.planned_start_us, reply.now_us)}{where}"]
+    between = interval(reply.start_earliest_us, reply.start_latest_us, reply.now_us)
+    return [f"{word}: {when(reply.planned_start_us, reply.now_us)}{where}{between}"]
+
+
+def interval(earliest_us: int, latest_us: int, now_us: int) -> str:
+    """`, between now and 15:00:00 today by what ...`; nothing when nothing is known of those before it."""
+    if not latest_us:
+        return ""
+    first = "now" if earliest_us <= now_us else _clock_time(earliest_us, now_us)
+    last = _clock_time(latest_us, now_us)
+    return f", between {first} and {last} by what jobs before it are expected to run"
+
+
+def _expected(job: Any) -> list[str]:
+    """How long it is expected to run itself."""
+    if not job.HasField("forecast"):
+        return []
+    limit_s, said = job.time_limit_s, job.forecast
+    low_s, high_s = (min(end_s, limit_s or end_s) for end_s in (said.p10_s, said.p90_s))
+    limit = f"; its limit is {length(limit_s)}" if limit_s else ""
+    return [
+        f"Expected to run {length(expected_s(job))}, as 8 of 10 such jobs between {length(low_s)} and "
+        f"{length(high_s)}{limit}"
+    ]
 
 
 def reason_lines(reasons: Iterable[Any], now_us: int) -> list[str]:
@@ -130,13 +158,16 @@ def _alternatives(found: Sequence[Any], now_us: int) -> list[str]:
 
 def when(at_us: int, now_us: int) -> str:
     """`14:10:00 today (in 3 h)`, `08:00:00 tomorrow (in 18 h)`, `2026-03-01T08:00:00 (in 12 d)`."""
-    text = format_moment(at_us, clock.local_offset_s)
-    days = _day(at_us) - _day(now_us)
-    if 0 <= days <= 1:
-        text = f"{text.partition('T')[2]} {('today', 'tomorrow')[days]}"
+    text = _clock_time(at_us, now_us)
     if at_us <= now_us:
         return f"{text} (now)"
     return f"{text} (in {length(-(-(at_us - now_us) // 1_000_000))})"
+
+
+def _clock_time(at_us: int, now_us: int) -> str:
+    text = format_moment(at_us, clock.local_offset_s)
+    days = _day(at_us) - _day(now_us)
+    return f"{text.partition('T')[2]} {('today', 'tomorrow')[days]}" if 0 <= days <= 1 else text
 
 
 def length(seconds: int) -> str:

@@ -11,6 +11,7 @@ from eslurm.compat.constraints import parse_constraint
 from eslurm.compat.errors import OptionError
 from eslurm.compat.rset import CHUNKS_MAX, PLACES, settle
 from eslurm.core.config import ClusterConfig
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job import ranges
 from eslurm.core.job.model import ArraySpec, Dependency, JobSpec, Principal
 from eslurm.core.job.request import Chunk, Request
@@ -23,6 +24,7 @@ from eslurm.core.messages import (
     RefusalCode,
     Refused,
     RequeueJobs,
+    SetForecasts,
     SubmitJobs,
     SuspendJobs,
     UpdateJob,
@@ -343,6 +345,15 @@ def suspend(request: pb.SuspendRequest, by: Principal) -> SuspendJobs:
     return SuspendJobs(by, tuple(job_ref(ref) for ref in request.jobs), request.resume)
 
 
+def set_forecasts(request: pb.SetForecastsRequest, by: Principal) -> SetForecasts:
+    """One that says nothing is told as zeros, which the core refuses."""
+    found = []
+    for one in request.forecasts:
+        said = one.forecast
+        found.append((one.job_id, Forecast(said.p10_s, said.p50_s, said.p90_s, said.estimate_s)))
+    return SetForecasts(by, tuple(found), _text("model", request.model))
+
+
 def update_job(request: pb.UpdateJobRequest, by: Principal) -> UpdateJob:
     names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job")]
     for option, value, limit in (
@@ -406,6 +417,7 @@ __all__ = [
     "hold",
     "job_ref",
     "requeue",
+    "set_forecasts",
     "suspend",
     "update_job",
     "update_nodes",

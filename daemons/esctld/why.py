@@ -26,6 +26,7 @@ from eslurm.core.node.hostlist import fold
 from eslurm.core.plan.mapping import Span
 from eslurm.core.plan.schedule import Booking
 from eslurm.core.plan.why import Holder, Reason, known_us
+from eslurm.core.start_interval import UNKNOWN, Interval, StartIntervals
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc.infos import job_info
 from eslurm.v1 import controller_pb2 as pb
@@ -82,6 +83,7 @@ class Inquiries:
         job = self._job(request.job)
         now_us = self._dispatcher.now_us()
         said = planner.why(job.job_id)
+        intervals = StartIntervals(state, planner.schedule, now_us)
         info = job_info(state, job, said if job.state is JobState.PENDING else None)
         reply = pb.WhyReply(
             job=info, priority=job.priority, revision=self._dispatcher.view.revision, now_us=now_us
@@ -103,6 +105,8 @@ class Inquiries:
             )
         )
         _fill(reply, answer)
+        interval = await paced(_interval(state, intervals, answer, job))
+        reply.start_earliest_us, reply.start_latest_us = interval
         # What is booked is told with the job, too; an estimate is nobody's promise.
         reply.job.planned_start_us = 0 if answer.is_estimate else answer.start_us
         reply.job.planned_nodes = "" if answer.is_estimate else reply.planned_nodes
@@ -127,12 +131,18 @@ class Inquiries:
         planner = self._planner
         async with self._turn():
             now_us = self._dispatcher.now_us()
+            intervals = StartIntervals(self._state, planner.schedule, now_us)
             answer = await paced(would_wait(self._state, planner.schedule, spec, now_us, planner.ranking))
+            interval = UNKNOWN
+            if not (spec.start_at_us or spec.begin_us or spec.dependencies):
+                interval = await paced(_interval(self._state, intervals, answer))
         return pb.SubmitReply(
             test_answer=_verdict(answer, now_us),
             test_start_us=answer.start_us,
             test_nodes=fold(answer.nodes),
             test_reasons=[_reason(one) for one in answer.reasons],
+            test_earliest_us=interval.earliest_us,
+            test_latest_us=interval.latest_us,
             revision=self._dispatcher.view.revision,
         )
 
@@ -162,6 +172,7 @@ class Inquiries:
             slots=schedule.book.slots,
         )
         bookings = dict(schedule.bookings)
+        intervals = StartIntervals(state, schedule, now_us)
         running = list(state.live)
         until_us = request.until_us or now_us + RESERVED_AHEAD_US
         reply.reservations.extend((yield from _reservations(state, now_us, until_us)))
@@ -173,7 +184,8 @@ class Inquiries:
             job, attempt = known
             if request.partition in ("", job.spec.partition):
                 start_us = attempt.started_us or attempt.placed_us
-                one = _planned_job(state, job, start_us, attempt.until_us, attempt.spans)
+                stop_us = schedule.end_us((job_id, number)) or attempt.until_us
+                one = _planned_job(state, job, start_us, stop_us, attempt.spans)
                 one.running = True
                 reply.jobs.append(one)
             yield
@@ -188,7 +200,11 @@ class Inquiries:
                 continue
             if len(reply.jobs) >= limit:
                 break
-            reply.jobs.append(_booked(state, waiting, booking))
+            yield from intervals.follow(booking.start_us)
+            one = _booked(state, waiting, booking)
+            numbers = [span.node for span in booking.spans]
+            one.start_earliest_us, one.start_latest_us = intervals.find(booking.start_us, numbers, waiting)
+            reply.jobs.append(one)
             yield
         planned = sum(job_id in state.jobs for job_id in bookings)
         reply.waiting = max(0, reply.waiting - planned)
@@ -207,6 +223,17 @@ def _fill(reply: pb.WhyReply, answer: Answer) -> None:
         pb.Alternative(text=one.text, option=one.option, start_us=one.start_us, nodes=one.nodes)
         for one in answer.alternatives
     )
+
+
+def _interval(
+    state: State, intervals: StartIntervals, answer: Answer, job: Job | None = None
+) -> Generator[None, None, Interval]:
+    """Between when and when it may start as was answered."""
+    if not answer.start_us:
+        return UNKNOWN
+    yield from intervals.follow(answer.start_us)
+    numbers = [state.numbers[name] for name in answer.nodes if name in state.numbers]
+    return intervals.find(answer.start_us, numbers, job)
 
 
 def _reason(one: Reason) -> pb.Reason:

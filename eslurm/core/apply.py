@@ -37,6 +37,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.SatelliteChanged: satellite.apply_changed,
     facts.JobSubmitted: job.apply_submitted,
     facts.JobChanged: job.apply_changed,
+    facts.JobsForecast: job.apply_forecasts,
     facts.JobHeld: job.apply_held,
     facts.JobDue: job.apply_due,
     facts.DependenciesChanged: job.apply_dependencies,

@@ -282,6 +282,7 @@ class State:
 
     def set_config(self, config: ClusterConfig, revision: int) -> None:
         """Take a configuration into force; its nodes must be put already."""
+        counts_otherwise = config.use_forecasts != self.config.use_forecasts
         self.config = config
         self.config_revision = revision
         self.partitions = {partition.name: partition for partition in config.partitions}
@@ -301,8 +302,13 @@ class State:
         }
         for job_id in self.queue_ids():
             job = self.jobs[job_id]
-            if job.avoid:
+            if job.avoid or (counts_otherwise and job.forecast is not None):
                 self.queue.replace(self._pending(job, self.startable(job)))
+        if counts_otherwise:
+            for job_id, number in self.live:
+                found = self.find_attempt(job_id, number)
+                if found is not None and found[0].forecast is not None:
+                    self.live[job_id, number] = self._running(*found)
         for job_id in self.later.ids():
             self._index_later(self.jobs[job_id])
         configured = {node_config.name for node_config in config.nodes}
@@ -357,7 +363,11 @@ class State:
         self.active_count += (new.state in ACTIVE) - (old is not None and old.state in ACTIVE)
 
     def _pending(self, job: Job, startable: int) -> Pending:
-        return pending_of(job, startable, self.partition_nodes.get(job.spec.partition, ()))
+        nodes = self.partition_nodes.get(job.spec.partition, ())
+        return pending_of(job, startable, nodes, use_forecasts=self.config.use_forecasts)
+
+    def _running(self, job: Job, attempt: Attempt) -> Running:
+        return running_of(job, attempt, use_forecasts=self.config.use_forecasts)
 
     def _index_later(self, new: Job) -> None:
         """What cannot start yet, but is expected to be able to: policies that plan ahead plan it too."""
@@ -367,7 +377,8 @@ class State:
             startable = min(count, task_slots(new))
         if startable:
             nodes = self.partition_nodes.get(new.spec.partition, ())
-            pending = pending_of(new, startable, nodes, is_ready=False)
+            counts = self.config.use_forecasts
+            pending = pending_of(new, startable, nodes, is_ready=False, use_forecasts=counts)
             if new.job_id not in self.later:
                 self.later.add(pending)
                 self.want_plan()
@@ -390,8 +401,10 @@ class State:
                 or lends(previous) != lends(attempt)
                 or previous.time_limit_s != attempt.time_limit_s
                 or old.spec is not new.spec
+                or old.forecast != new.forecast
+                or (new.forecast is not None and _began(previous) != _began(attempt))
             ):
-                self.live[new.job_id, attempt.number] = running_of(new, attempt)
+                self.live[new.job_id, attempt.number] = self._running(new, attempt)
         for number in before:
             self.live.pop((new.job_id, number), None)
 
@@ -463,6 +476,11 @@ class State:
         job = self.jobs.get(job_id)
         if job is not None and job.state in FINAL:
             self.touched.jobs.add(job_id)
+
+
+def _began(attempt: Attempt) -> tuple[int, ...]:
+    """From when on an attempt's run time counts, as far as its record says."""
+    return (attempt.started_us, attempt.paused_us, attempt.suspended_us)
 
 
 def waits(job: Job) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from eslurm.core import facts
 from eslurm.core.account.decide import on_change
 from eslurm.core.cluster import State
-from eslurm.core.job import admission, outcomes, requests
+from eslurm.core.job import admission, forecasts, outcomes, requests
 from eslurm.core.messages import (
     CancelJobs,
     Changed,
@@ -27,6 +27,7 @@ from eslurm.core.messages import (
     PlanMade,
     RequeueJobs,
     SatelliteSilent,
+    SetForecasts,
     StepCreated,
     SubmitJobs,
     Submitted,
@@ -70,6 +71,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return requests.on_requeue(state, message, now_us)
         case SuspendJobs():
             return requests.on_suspend(state, message, now_us)
+        case SetForecasts():
+            return forecasts.on_forecasts(state, message)
         case UpdateJob():
             return requests.on_update(state, message, now_us)
         case UpdateNodes():

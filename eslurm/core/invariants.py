@@ -59,6 +59,10 @@ def check_job(state: State, job: Job) -> None:
         _require(in_queue or bool(pending_reason(state, job)), f"{name} waits without a reason")
     if job.is_array:
         _check_array(state, job, name)
+    said = job.forecast
+    is_sane = said is None or (1 <= said.p10_s <= said.p50_s <= said.p90_s and said.estimate_s >= 1)
+    _require(is_sane, f"{name} is foretold {said}")
+    _require(said is not None or not job.first_estimate_s, f"{name} was estimated, and has no forecast")
 
 
 def _check_array(state: State, job: Job, name: str) -> None:
@@ -157,7 +161,7 @@ def check(state: State) -> None:
 def _check_planning(state: State, queued: set[int]) -> None:
     """What runs and what is expected to come, as the planner sees it."""
     live = {
-        (job_id, attempt.number): running_of(job, attempt)
+        (job_id, attempt.number): running_of(job, attempt, use_forecasts=state.config.use_forecasts)
         for job_id, job in state.jobs.items()
         for attempt in attempts_of(job)
     }

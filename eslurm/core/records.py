@@ -13,6 +13,7 @@ from eslurm.core.account.apply import USAGE, Record, put_policy, put_usage
 from eslurm.core.account.model import Policy, Usage
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import Job, StepEnd
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.node.model import Node
@@ -35,7 +36,10 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
 
 
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What accounting keeps of an attempt besides its columns. `is_array` marks an array's own summary."""
+    """What accounting keeps of an attempt besides its columns. `is_array` marks an array's own summary.
+
+    `first_estimate_s` is the job's (0: none), `forecast` what was expected of the attempt when it was placed.
+    """
 
     array_job_id: int = 0
     array_task: int = -1
@@ -44,6 +48,9 @@ class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     end: StepEnd | None = None
     text: str = ""
     paused_us: int = 0
+    time_limit_s: int = 0
+    first_estimate_s: int = 0
+    forecast: Forecast | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -75,6 +75,7 @@ WORDS: dict[tuple[str, str], str] = {
     ("Step", "name"): "step",
     ("SatelliteChanged", "name"): "satellite",
     ("SatelliteDown", "name"): "satellite",
+    ("JobsForecast", "model"): "model",
     ("AttemptSuspended", "by"): "user",
     ("JobSpec", "qos"): "qos",
     ("JobSpec", "reservation"): "reservation",

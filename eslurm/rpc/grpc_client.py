@@ -30,7 +30,14 @@ class _Tries:
     """One call's tries: what to send, and what to do about an error."""
 
     def __init__(
-        self, endpoint: str, token: str, method: Method[Any, Any], timeout_s: float, request_id: bytes | None
+        self,
+        endpoint: str,
+        token: str,
+        method: Method[Any, Any],
+        timeout_s: float,
+        request_id: bytes | None,
+        *,
+        is_patient: bool = True,
     ):
         if request_id is None:
             request_id = os.urandom(REQUEST_ID_BYTES) if method.mutating else NO_REQUEST_ID
@@ -39,6 +46,7 @@ class _Tries:
         self._endpoint = endpoint
         self._token = token
         self._request_id = request_id
+        self._is_patient = is_patient
         self._deadline_s = time.monotonic() + timeout_s
         self._tries = 0
 
@@ -74,7 +82,7 @@ class _Tries:
         self._tries += 1
         pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(self._tries - 1, 8))
         pause_s *= 0.5 + os.urandom(1)[0] / 512
-        if pause_s >= self._deadline_s - time.monotonic():
+        if not self._is_patient or pause_s >= self._deadline_s - time.monotonic():
             raise DoorUnreachable(
                 f"{self._endpoint}: {details or 'unavailable'}; is the controller running there, "
                 "and is this its gRPC endpoint?",
@@ -96,12 +104,23 @@ def _check_token_path(endpoint: str, encrypted: bool) -> None:
 
 
 class GrpcClient:
-    """Calls from a program with an event loop. Use it on the loop that made it; `close` it in the end."""
+    """Calls from a program with an event loop. Use it on the loop that made it; `close` it in the end.
 
-    def __init__(self, endpoint: str, token: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+    One that `is_patient` tries again until a call's time is over while nobody is there; who knows other doors is not.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        token: str,
+        credentials: grpc.ChannelCredentials | None = None,
+        *,
+        is_patient: bool = True,
+    ) -> None:
         _check_token_path(endpoint, credentials is not None)
         self._endpoint = endpoint
         self._token = token
+        self._is_patient = is_patient
         options = door_channel_options()
         if credentials is None:
             self._channel = grpc.aio.insecure_channel(endpoint, options)
@@ -116,7 +135,9 @@ class GrpcClient:
         request_id: bytes | None = None,
     ) -> ReplyT:
         """See `eslurm.rpc.unix_client.Client.call`."""
-        tries = _Tries(self._endpoint, self._token, method, timeout_s, request_id)
+        tries = _Tries(
+            self._endpoint, self._token, method, timeout_s, request_id, is_patient=self._is_patient
+        )
         ask: Any = self._channel.unary_unary(method.path)
         payload = request.SerializeToString()
         while True:

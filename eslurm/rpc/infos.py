@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from eslurm.core.cluster import State
 from eslurm.core.config import Partition
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.invariants import pending_reason
 from eslurm.core.job import ranges
 from eslurm.core.job.holding import limit_s
@@ -117,11 +118,21 @@ def job_info(state: State, job: Job, why: Why | None, priority: int | None = Non
         info.nodes = max(request.nodes_min, 1)
         info.cpus = request.tasks * request.cpus_per_task
         info.memory_mib = request.memory_per_node_mib * info.nodes or request.memory_per_cpu_mib * info.cpus
+    info.first_estimate_s = job.first_estimate_s
+    if job.forecast is not None:
+        info.forecast.CopyFrom(forecast_message(job.forecast))
     if job.state is JobState.PENDING:
         _explain(state, job, why, info)
     elif job.state is JobState.SUSPENDED:
         info.reason_text = job.reason_text
     return info
+
+
+def forecast_message(forecast: Forecast) -> pb.Forecast:
+    """How long a job is expected to run."""
+    return pb.Forecast(
+        p10_s=forecast.p10_s, p50_s=forecast.p50_s, p90_s=forecast.p90_s, estimate_s=forecast.estimate_s
+    )
 
 
 def _explain(state: State, job: Job, why: Why | None, info: pb.JobInfo) -> None:
@@ -226,7 +237,11 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
         exit_signal=row.signal,
         exit_text=kept.text,
         paused_us=kept.paused_us,
+        time_limit_s=kept.time_limit_s,
+        first_estimate_s=kept.first_estimate_s,
     )
+    if kept.forecast is not None:
+        info.forecast.CopyFrom(forecast_message(kept.forecast))
     if kept.array_task >= 0:
         info.array_task = kept.array_task
     if kept.end is not None:

@@ -67,11 +67,11 @@ class Client(Process):
 
     operator = Principal("root", 0, 0)
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, "client")
+    def __init__(self, world: World, address: str = "client", first_request: int = 0) -> None:
+        super().__init__(world, address)
         self._random = random.Random(f"{world.seed}/people")
         self._pending: dict[bytes, _Pending] = {}
-        self._asked = 0
+        self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
         self._jobs: list[int] = []
 

@@ -21,6 +21,7 @@ from eslurm.core.plan.cycle import exhaust
 from eslurm.core.plan.policy import Plan
 from eslurm.core.plan.priority import Ranking
 from eslurm.core.plan.schedule import Schedule
+from eslurm.core.plan.snapshot import RunningKey
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.sim import naive_rules
 from eslurm.sim.breach import require
@@ -56,10 +57,15 @@ Attempted = tuple[int, int]
 
 
 class _Promises:
-    """The planned starts of one leader's last plan, and whether nothing has happened since that takes anything."""
+    """The planned starts of one leader's last plan, and whether nothing has happened since that takes anything.
+
+    `ends` are when it expected what runs to end, `starting` what it had just placed.
+    """
 
     def __init__(self) -> None:
         self.starts: dict[int, tuple[int, ...]] = {}
+        self.ends: dict[RunningKey, int] = {}
+        self.starting: list[int] = []
         self.is_calm = False
 
 
@@ -180,7 +186,15 @@ class PlanChecks:
         promises = self._promises.setdefault(state.epoch, _Promises())
         before, now_us = promises.starts, plan.made_us
         starts = {job_id: _starts(plan, job_id) for job_id in plan.bookings}
-        overdue = any(one.until_us <= now_us for one in state.live.values())
+        overdue = any((one.expected_us or one.until_us) <= now_us for one in state.live.values())
+        # What was planned before it was seen to begin is planned a moment too short.
+        overdue |= any(
+            key in state.live and stop_us < max(now_us + 1, state.live[key].expected_us)
+            for key, stop_us in promises.ends.items()
+        )
+        overdue |= any(stop_us <= now_us for stop_us in promises.starting)
+        # What stands still to make room goes on later with every moment, and so do those behind it.
+        overdue |= bool(state.lending)
         missed = any(start_us <= now_us for all_of_it in before.values() for start_us in all_of_it)
         if promises.is_calm and not overdue and not missed and state.config.policy in KEEPS_PROMISES:
             placed = {placement.job_id for placement in plan.placements}
@@ -196,6 +210,8 @@ class PlanChecks:
                 kept = len(now) >= wanted and all(a <= b for a, b in zip(now, was, strict=False))
                 require(kept, f"job {job_id} was promised to start at {was}, now it is {now}")
         promises.starts = starts
+        promises.ends = {key: held.booking.stop_us for key, held in schedule.held.items()}
+        promises.starting = [booking.stop_us for _, booking in schedule.starting]
         promises.is_calm = True
 
     def _check_reasons(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:

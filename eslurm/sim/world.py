@@ -22,6 +22,7 @@ from eslurm.sim.checks import Checks
 from eslurm.sim.client import Client
 from eslurm.sim.controller import Controller
 from eslurm.sim.disk_store import DiskStore
+from eslurm.sim.estimator import Estimator
 from eslurm.sim.faults import HOST_SKEW_US, FaultPlan, Faults, draw_plan
 from eslurm.sim.host import Host
 from eslurm.sim.network import Network
@@ -87,6 +88,7 @@ class World:
         self.satellite_names = tuple(f"satellite{index}" for index in range(satellites))
         self.seats: list[Seat] = []
         self.client = Client(self)
+        self.estimator = Estimator(self)
         self._script_seed = rng.random()
         self.prunes_every_us = rng.choice((0, 1, 1, 4) if nodes <= 64 else (0, 8)) * SECOND_US
 
@@ -122,10 +124,12 @@ class World:
     def start(self) -> None:
         """Everything is switched on, in no particular order."""
         self.network.attach(self.client)
+        self.network.attach(self.estimator)
         skew_us = int(self.faults.plan.skew_s * SECOND_US / 2)
         for index in range(self.faults.plan.controllers):
             self.seats.append(Seat(self, index, self.random.randint(-skew_us, skew_us)))
         self.client.start()
+        self.estimator.start()
         for seat in self.seats:
             self.scheduler.call_in(self.random.randint(0, SECOND_US) if seat.name != "c0" else 0, seat.start)
         for index in range(len(self.satellite_names)):
@@ -262,7 +266,7 @@ class World:
         controller = self.controller
         if controller is None:
             return "there is no controller"
-        if self.client.waits:
+        if self.client.waits or self.estimator.waits:
             return "a request has no answer"
         if not controller.is_idle:
             return f"the controller is busy: {controller.busy_with}"

@@ -43,6 +43,7 @@ from eslurm.store.schema import (
     STEPS,
     check,
 )
+from eslurm.store.sqlite import size_of_files
 
 RowT = TypeVar("RowT", bound=Row | LoggedFact)
 
@@ -132,6 +133,13 @@ class Reader:
         if data is None:
             raise BlobMissing(f"{owner}: no blob {hash_.hex()}")
         return data
+
+    def size_bytes(self) -> int:
+        """See `StoreReader.size_bytes`."""
+        if self._engine.dialect.name == "sqlite":
+            return size_of_files(self._engine.url)
+        with self._connected() as connection:
+            return int(connection.scalar(select(func.pg_database_size(func.current_database()))) or 0)
 
     def close(self) -> None:
         """Lets go of all idle connections."""

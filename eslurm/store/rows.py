@@ -11,6 +11,7 @@ from eslurm.core import records
 from eslurm.core.account.apply import find_record
 from eslurm.core.cluster import State
 from eslurm.core.facts import encode_fact
+from eslurm.core.job.holding import limit_s
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import FINAL
 from eslurm.core.node.hostlist import fold
@@ -95,6 +96,9 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 end=end,
                 text=job.exit_text,
                 paused_us=job.paused_us if attempt is not None else 0,
+                time_limit_s=limit_s(job, attempt) if attempt is not None else job.spec.time_limit_s,
+                first_estimate_s=job.first_estimate_s,
+                forecast=attempt.forecast if attempt is not None else None,
             )
         ),
     )

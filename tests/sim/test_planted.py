@@ -75,7 +75,7 @@ def first_failure(seeds_max: int, focus: tuple[str, ...]) -> Failure | None:
             planted.credit_another_attempt,
             AGENTS,
             40,
-            "resource|accounted|second time|still runs|no recovery|never ran",
+            "resource|accounted|second time|still runs|no recovery|never ran|is given to",
         ),
     ],
 )

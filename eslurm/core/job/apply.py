@@ -69,6 +69,17 @@ def apply_changed(state: State, fact: facts.JobChanged) -> None:
     state.note_change(fact.job_id)
 
 
+def apply_forecasts(state: State, fact: facts.JobsForecast) -> None:
+    for job_id, forecast in fact.forecasts:
+        job = state.get_job(job_id)
+        # What is said of a job that has run already is no measure of whoever foretold it.
+        first_s = job.first_estimate_s or (0 if job.started_us else forecast.estimate_s)
+        state.put_job(replace(job, forecast=forecast, first_estimate_s=first_s))
+        if job.attempt is not None:
+            # Who runs may end at another time: others may be planned anew.
+            state.want_plan()
+
+
 def apply_held(state: State, fact: facts.JobHeld) -> None:
     job = state.get_job(fact.job_id)
     failures = job.launch_failures if fact.hold else 0
@@ -126,6 +137,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
         held=nodes,
         waiting=nodes,
         wide=fact.wide,
+        forecast=job.forecast,
     )
     state.put_job(
         replace(
@@ -165,6 +177,8 @@ def _split_task(state: State, fact: facts.JobPlaced) -> Job:
         priority=array.priority,
         array_job_id=fact.array_job_id,
         array_task=fact.task,
+        forecast=array.forecast,
+        first_estimate_s=array.first_estimate_s,
     )
 
 

@@ -32,6 +32,8 @@ class Children:
         self._tuning = tuning
         self._timers = timers
         self.outbound = Outbound(tuning)
+        self.adoptions = 0
+        """Lists of suspects that were served from here so far."""
 
     # Giving.
 
@@ -156,6 +158,7 @@ class Children:
         if owed[0] == send.to_node:
             self.doubt(record, send.request, [(send.to_node, unreached(why))], now_us)
         if wanted:
+            self.adoptions += 1
             groups = record.shape.grouping.split(send.nodes[1:], record.shape.width)
             self.give(record, send.request, groups, send.parent, send.hop, now_us, out, wanted=wanted)
 

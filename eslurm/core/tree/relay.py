@@ -105,6 +105,11 @@ class Relay:
         return self._outbound.queued
 
     @property
+    def adoptions(self) -> int:
+        """Lists of suspects whose other nodes were served from here, since the start (E-31)."""
+        return self._children.adoptions
+
+    @property
     def ack_timeout_us(self) -> int:
         """The acknowledgement time-out in force now."""
         return self._outbound.patience.timeout_us()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from eslurm.core.config import NodeConfig, Partition
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import ArraySpec, Dependency, Job, JobSpec
 from eslurm.core.job.request import Request
 from eslurm.core.job.states import FINAL, JobState
@@ -27,6 +28,7 @@ from eslurm.core.messages import (
     Refused,
     Reports,
     RequeueJobs,
+    SetForecasts,
     SubmitJobs,
     UpdateJob,
     UpdateNodes,
@@ -37,6 +39,11 @@ from tests.unit.core.fleet import Agent, Order, order_of, outcomes_of
 from tests.unit.core.world import ALICE, BOB, ROOT, World
 
 NODES = 5
+
+
+def _sensible(forecast: Forecast) -> Forecast:
+    low, middle, high = sorted((forecast.p10_s, forecast.p50_s, forecast.p90_s))
+    return Forecast(low + 1, middle + 1, high + 1, forecast.estimate_s + 1)
 
 
 class Chaos:
@@ -78,6 +85,7 @@ class Chaos:
             (3, self.repeat),
             (1, self.restart_controller),
             (1, self.reconfigure),
+            (4, self.forecast),
         ]
 
     def act(self) -> None:
@@ -146,6 +154,18 @@ class Chaos:
             )
         else:
             self.world.send(CancelJobs(ROOT, tuple(refs), signal=rng.choice((0, 0, 0, 10))))
+
+    def forecast(self) -> None:
+        """An estimator says something, of jobs that are there or not, sensible or not."""
+        rng = self.rng
+        known = [*self.world.state.jobs, 10**6]
+        said = tuple(
+            (rng.choice(known), Forecast(*(rng.randint(0, 900) for _ in range(4))))
+            for _ in range(rng.choice((1, 1, 5)))
+        )
+        if rng.random() < 0.8:
+            said = tuple((job_id, _sensible(forecast)) for job_id, forecast in said)
+        self.world.send(SetForecasts(rng.choice((ROOT, ROOT, ALICE)), said, "drawn"))
 
     def requeue(self) -> None:
         if (job := self._any_job()) is not None:

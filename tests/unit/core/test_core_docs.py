@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_page_is_written_once_and_then_current(tmp_path: Path, capsys: pytest.
     assert docs.main(["--check"], ROOT, tmp_path) == 1
     assert "docs/states.md is missing" in capsys.readouterr().err
     assert docs.main([], ROOT, tmp_path) == 0
-    assert "2 pages, 2 changed" in capsys.readouterr().out
+    assert "3 pages, 3 changed" in capsys.readouterr().out
     assert docs.main(["--check"], ROOT, tmp_path) == 0
     states = tmp_path / docs.STATES
     states.write_text(states.read_text() + "more\n")
@@ -66,3 +67,12 @@ def test_a_page_is_written_once_and_then_current(tmp_path: Path, capsys: pytest.
     captured = capsys.readouterr().err
     assert "docs/states.md is stale" in captured and "make docs" in captured
     assert "configuration.md" not in captured
+
+
+def test_every_metric_is_on_its_page() -> None:
+    page = docs.metrics_page()
+    for kind in ("esctld", "essatd", "esnoded", "esestd"):
+        for one in importlib.import_module(f"{kind}.status").described():
+            assert f"| `{one.name}` | {one.kind} |" in page
+    # What all have in common is told once.
+    assert page.count("`process_resident_memory_bytes`") == 1

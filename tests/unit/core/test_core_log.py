@@ -15,6 +15,7 @@ from eslurm.core import facts
 from eslurm.core.account.model import Account, Qos
 from eslurm.core.apply import apply
 from eslurm.core.cluster import State
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
     CancelJobs,
@@ -26,6 +27,7 @@ from eslurm.core.messages import (
     JobRef,
     PolicyChange,
     SatelliteSilent,
+    SetForecasts,
     SuspendJobs,
     UpdateJob,
     UpdateNodes,
@@ -79,6 +81,7 @@ def history() -> World:
     world.send(SuspendJobs(ROOT, (JobRef(long),), resume=True))
     world.send(UpdateJob(ALICE, JobRef(long), time_limit_s=110))
     world.deliver()
+    world.send(SetForecasts(ROOT, ((long, Forecast(20, 40, 90, 50)),), "history-3"))
     return world
 
 

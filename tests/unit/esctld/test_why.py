@@ -13,6 +13,7 @@ from esctld.why import ASKING_MAX, OCCURRENCES_MAX, Inquiries
 from eslurm.calendar import SiteCalendar
 from eslurm.core.account.model import Reservation, Validity
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
@@ -25,6 +26,7 @@ from eslurm.core.messages import (
     RefusalCode,
     Refused,
     Reports,
+    SetForecasts,
     SubmitJobs,
     Submitted,
 )
@@ -111,6 +113,39 @@ def test_a_planned_job_an_estimate_and_a_running_one() -> None:
             with pytest.raises(Refused, match="job 99 does not exist") as refused:
                 await desk.why(99)
             assert refused.value.code is RefusalCode.NOT_FOUND
+
+    run(main())
+
+
+def test_starts_lie_between_two_times_where_forecasts_say_so() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
+            desk = await opened(leading)
+            first, second = await desk.submit(spec(2), spec(1))
+            await desk.cycle()
+            assert not (await desk.why(second)).start_latest_us
+            assert not (await desk.inquiries.test(spec(1))).test_latest_us
+            said = Forecast(600, 1200, 1800, 1200)
+            await leading.dispatcher.request(SetForecasts(ROOT, ((first, said),)))
+            await desk.cycle()
+            attempt = leading.state.jobs[first].attempt
+            assert attempt is not None
+            earliest_us = attempt.placed_us + 600_000_000
+            reply = await desk.why(second)
+            assert reply.start_earliest_us == earliest_us
+            assert reply.start_earliest_us <= reply.planned_start_us <= reply.start_latest_us
+            assert reply.start_latest_us >= attempt.placed_us + 1_800_000_000
+            tested = await desk.inquiries.test(spec(1))
+            assert tested.test_earliest_us == earliest_us and tested.test_latest_us >= tested.test_start_us
+            plan = await desk.inquiries.plan(pb.PlanRequest(), CALLER)
+            running, planned = plan.jobs
+            assert running.job_id == first and not running.start_latest_us
+            assert (planned.start_earliest_us, planned.start_latest_us) == (
+                reply.start_earliest_us,
+                reply.start_latest_us,
+            )
+            fixed = await desk.inquiries.test(spec(1, begin_us=leading.dispatcher.now_us() + 10**9))
+            assert not fixed.test_latest_us
 
     run(main())
 

@@ -1,0 +1,107 @@
+"""What every store keeps of forecasts: across a restart, in accounting, and for who learns from what has run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from esctld.feed_history import Recorded
+from eslurm.core.estimate.model import Forecast
+from eslurm.core.messages import Message, SetForecasts
+from eslurm.core.reactor import Batch
+from eslurm.core.records import decode_accounted
+from eslurm.ports import store as port
+from eslurm.store.rows import load, to_store
+from tests.contract.store_kit import BACKENDS, OWNER, Backend
+from tests.unit.core.world import ROOT, World
+
+FIRST = Forecast(100, 200, 400, 250)
+SECOND = Forecast(150, 210, 300, 220)
+
+
+class Written(World):
+    """Its batches, as they are to be committed."""
+
+    def __init__(self) -> None:
+        self.written: list[port.Batch] = []
+        super().__init__(finished_retention_s=10.0)
+
+    def batch(self, *messages: Message) -> Batch:
+        batch = super().batch(*messages)
+        self.written.append(to_store(self.state, batch))
+        return batch
+
+    def foretell(self, job_id: int, forecast: Forecast) -> None:
+        self.send(SetForecasts(ROOT, ((job_id, forecast),), "history-1"))
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    return BACKENDS[request.param](tmp_path)
+
+
+def test_forecasts_come_back(backend: Backend) -> None:
+    world = Written()
+    ended, again, running, waiting = (world.submit(name=name) for name in ("a", "b", "c", "d"))
+    world.hold(waiting)
+    for job in (ended, again, running, waiting):
+        world.foretell(job, FIRST)
+    world.start()
+    world.foretell(running, SECOND)
+    world.pass_time(7)
+    world.end(ended)
+    world.requeue(again)
+    world.end(again, 15)
+    world.cancel(again)
+    world.pass_time(30)
+
+    async def test() -> None:
+        store = backend.store()
+        await store.open(OWNER)
+        for batch in world.written:
+            await store.commit(batch)
+        state = await load(store, OWNER)
+        assert set(state.jobs) == {running, waiting}
+        assert (state.jobs[running].forecast, state.jobs[running].first_estimate_s) == (SECOND, 250)
+        assert (state.jobs[waiting].forecast, state.jobs[waiting].first_estimate_s) == (FIRST, 250)
+        assert state.jobs == {job_id: world.state.jobs[job_id] for job_id in state.jobs}
+
+        page = await store.accounting(OWNER, port.AccountingQuery(job_ids=[ended]))
+        (kept,) = (decode_accounted(row.blob) for row in page.attempts)
+        assert (kept.first_estimate_s, kept.forecast) == (250, FIRST)
+
+        # Who learns is told of what ran and ended; what was requeued and cancelled was not let to its end.
+        found = await Recorded(store, OWNER, 100).load(state.next_id, world.now_us, {running, waiting})
+        assert [(one.job_id, one.runtime_s, one.spec.name) for one in found] == [(ended, 7, "a")]
+        assert not await Recorded(store, OWNER, 100).load(state.next_id, world.now_us, {ended})
+
+    backend.run(test())
+
+
+def test_the_latest_that_ended_are_found_page_by_page(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esctld.feed_history.PAGE_ROWS", 3)
+    world = Written()
+    jobs = []
+    for _ in range(10):
+        jobs.append(world.submit())
+        world.submit(held=True)
+        world.start()
+        world.pass_time(1)
+        world.end(jobs[-1])
+
+    async def test() -> None:
+        store = backend.store()
+        await store.open(OWNER)
+        for batch in world.written:
+            await store.commit(batch)
+        recorded = Recorded(store, OWNER, 4)
+        found = await recorded.load(world.state.next_id, world.now_us, ())
+        assert [one.job_id for one in found] == jobs[:-5:-1]
+        # As of an earlier time, others were the latest.
+        found = await recorded.load(world.state.next_id, found[2].started_us, ())
+        assert [one.job_id for one in found] == jobs[7:3:-1]
+
+    backend.run(test())
