@@ -1,7 +1,8 @@
 """Logs of real machines in the Standard Workload Format: read line by line, plain or gzip, and written again.
 
 One job a line, 18 numbers, -1 for what is not known; lines that begin with `;` are comments, those in front the header.
-Invariant: every line is either read as it stands or named by its number and column; nothing is guessed or left out here.
+Invariant: every line is either read as it stands or named by its number and column; nothing is guessed, and nothing left out
+unless the reader asks for it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, BinaryIO, Final, cast
@@ -101,10 +102,14 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class SwfFile:
-    """An open log: its header is read, its records come one by one. Raises `SwfError`, `OSError` where it cannot be read."""
+    """An open log: its header is read, its records come one by one. Raises `SwfError`, `OSError` where it cannot be read.
 
-    def __init__(self, path: Path) -> None:
+    With `on_bad`, a line that is no job is told there instead, and the next one is read.
+    """
+
+    def __init__(self, path: Path, on_bad: Callable[[SwfError], None] | None = None) -> None:
         self.path = path
+        self._on_bad = on_bad
         self.line = 0
         """The number of the line read last, from 1."""
         self._file: IO[bytes] = _opened(path)
@@ -136,7 +141,9 @@ class SwfFile:
         while text is not None:
             stripped = text.strip()
             if stripped and not stripped.startswith(";"):
-                yield self._record(text)
+                record = self._find_record(text)
+                if record is not None:
+                    yield record
             text = self._next_line()
 
     def _next_line(self) -> str | None:
@@ -154,6 +161,15 @@ class SwfFile:
                 f"{self.path}: line {self.line}: is longer than {LINE_BYTES_MAX} bytes: this is no workload log"
             )
         return raw.decode("utf-8", "replace")
+
+    def _find_record(self, text: str) -> Record | None:
+        try:
+            return self._record(text)
+        except SwfError as error:
+            if self._on_bad is None:
+                raise
+            self._on_bad(error)
+            return None
 
     def _record(self, text: str) -> Record:
         tokens = text.split()

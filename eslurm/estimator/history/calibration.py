@@ -1,0 +1,123 @@
+"""How much underestimates must be feared so that the share of them is the one wanted, and how wide intervals must be.
+
+Each underestimate makes the penalty for the next ones a little higher, each other answer a little lower: as the penalty has
+bounds, the share cannot stay away from what it should be, however jobs change. A job that runs longer than its estimate is
+an underestimate at once, and what is not decided yet counts with the probability that the model gave: short jobs end first,
+and would make long ones look rare. Invariant: only what has been told by then goes into a `settle`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from eslurm.estimator.history import decide
+from eslurm.estimator.history.mind import Distribution
+from eslurm.estimator.history.table import Columns, Flags, Floats, Indices
+
+FIRST_PENALTY: Final = 0.07
+"""Divided by the share of underestimates that is wanted."""
+LEAST_PENALTY: Final = 0.02
+MOST_PENALTY: Final = 20.0
+GAIN: Final = 0.03
+"""An underestimate raises the logarithm of the penalty by so much."""
+MARGIN: Final = 0.0005
+"""The share aimed at stays so far below the one wanted."""
+WINDOW: Final = 1_000
+"""So many of the last answers say how wide intervals must be."""
+LEAST: Final = 150
+LOW_SHARES: Final = (0.02, 0.2)
+HIGH_SHARES: Final = (0.8, 0.995)
+LOW_HIGH: Final = (0.1, 0.9)
+SAME: Final = 1e-6
+"""Logarithms of whole seconds that differ by less are equal."""
+
+
+class Asked(NamedTuple):
+    """Answers that are followed up, a row each."""
+
+    row: Indices
+    point: Floats
+    """The estimates given: logarithms of seconds."""
+    grid: Floats
+    by: Floats
+
+
+class Calibration:
+    """Of one kind of answers. `penalty`, `low`, `high` are for the next ones."""
+
+    def __init__(self, target: float) -> None:
+        self.penalty = self._first = FIRST_PENALTY / target
+        self.low, self.high = LOW_HIGH
+        self._aim = target - MARGIN
+        self._asked: Asked | None = None
+        self._debt = 0.0
+        """Underestimates beyond those aimed at, among the answers that are followed up no more."""
+
+    def begin(self, penalty: float) -> None:
+        """Starts from a penalty that has proved right elsewhere, unless answers have been given already."""
+        if self._asked is None:
+            self.penalty = self._first = float(np.clip(penalty, LEAST_PENALTY, MOST_PENALTY))
+
+    def add(self, rows: Indices, distribution: Distribution, place: Indices) -> None:
+        """Answers that have been given, in the order of their questions: `place` is that of the estimate on the grid."""
+        if not len(rows):
+            return
+        grid, by, _ = distribution
+        point = grid[np.arange(len(rows)), place]
+        new = Asked(rows, point, grid.astype(np.float32), by.astype(np.float32))
+        old = self._asked
+        self._asked = (
+            new if old is None else Asked._make(np.concatenate(pair) for pair in zip(old, new, strict=True))
+        )
+
+    def settle(self, columns: Columns, at_s: int) -> None:
+        """Looks at how the answers have turned out by now."""
+        asked = self._asked
+        if asked is None:
+            return
+        ran, over, counts = _outcome(columns, asked.row, at_s)
+        excess = np.where(counts, _under(asked, ran, over) - self._aim, 0.0)
+        debt = self._debt + float(excess.sum())
+        self.penalty = float(np.clip(self._first * np.exp(GAIN * debt), LEAST_PENALTY, MOST_PENALTY))
+        self._widen(asked, ran, over & counts)
+        # The oldest are left alone, but for those of which nobody knows yet.
+        stays = ~over & (asked.point >= ran - SAME)
+        stays[-WINDOW:] = True
+        self._debt += float(excess[~stays].sum())
+        self._asked = Asked._make(part[stays] for part in asked)
+
+    def renumber(self, renumbered: Indices) -> None:
+        """After rows have been renumbered."""
+        if self._asked is not None:
+            row = renumbered[self._asked.row]
+            self._asked = Asked._make(part[row >= 0] for part in self._asked._replace(row=row))
+
+    def _widen(self, asked: Asked, ran: Floats, over: Flags) -> None:
+        if over.sum() < LEAST:
+            return
+        low, high = np.quantile(_at(asked, ran)[over][-WINDOW:], LOW_HIGH)
+        self.low = float(np.clip(low, *LOW_SHARES))
+        self.high = float(np.clip(high, *HIGH_SHARES))
+
+
+def _outcome(columns: Columns, row: Indices, at_s: int) -> tuple[Floats, Flags, Flags]:
+    """How long each job has run by now (logarithm), whether that is all, and whether it counts (it was not cancelled)."""
+    over = columns.ended[row] >= 0
+    runs = columns.started[row] >= 0
+    elapsed = np.where(runs, np.log(np.maximum(at_s - columns.started[row], 0.5)), -50.0)
+    ran = np.where(over, columns.run[row].astype(np.float64), elapsed)
+    return ran, over, ~over | (columns.run[row] >= 0)
+
+
+def _under(asked: Asked, ran: Floats, over: Flags) -> Floats:
+    """Whether each estimate given was too low, or how likely it is to be."""
+    longer = (1.0 - _at(asked, asked.point)) / np.maximum(1.0 - _at(asked, ran), 1e-3)
+    under = asked.point < ran - SAME
+    result: Floats = np.where(under | over, under, np.minimum(longer, 1.0))
+    return result
+
+
+def _at(asked: Asked, point: Floats) -> Floats:
+    return decide.probability_at(asked.grid.astype(np.float64), asked.by.astype(np.float64), point)

@@ -1,0 +1,211 @@
+"""The estimator `history`: learns from every job, points at the past runs that a new one is like, and keeps its word.
+
+It holds what was told (`Memory`), what was learnt (`Mind`) and how answers turn out (`Calibration`). Invariant: answers
+depend on what had been told, adopted and settled when they were asked for; a lesson works on copies.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from eslurm.core.estimate.model import Forecast, Submitted
+from eslurm.estimator.history import decide, plain
+from eslurm.estimator.history.calibration import Calibration
+from eslurm.estimator.history.memory import Live, Memory, all_moved
+from eslurm.estimator.history.mind import CHUNK, Mind, learn
+from eslurm.estimator.history.pairs import FEATURES
+from eslurm.estimator.history.question import Question, batch
+from eslurm.estimator.history.table import LONGEST_S, Floats
+from eslurm.estimator.rivals.settings import SettingsReader
+from eslurm.ports.estimator import Lesson, Model, Setting
+
+NAME: Final = "history"
+VERSION: Final = 1
+SETTLE_EVERY: Final = 100
+"""First questions between two looks at how answers turn out."""
+FIRST_LESSON_JOBS: Final = 150
+"""Ended jobs before the first lesson; then each time twice as many, until `retrain_jobs` more are enough."""
+LEAST_NEW_SHARE: Final = 0.5
+"""Of `retrain_jobs` before a lesson that only time makes due."""
+POOLS: Final = ThreadpoolController()
+"""The matrices here are small: with several threads, products of them cost many times as much."""
+START_WAIT_S: Final = 60
+"""A job that waited longer is learnt from as it looked at its start, too."""
+
+
+class Settings(NamedTuple):
+    """How much is learnt from, how often, and the share of jobs that may run longer than estimated."""
+
+    target_under: float
+    window_jobs: int
+    retrain_jobs: int
+    retrain_every_s: int
+
+
+def settings_of(given: Mapping[str, Setting]) -> Settings:
+    """Raises `ValueError` that names what cannot be used."""
+    reader = SettingsReader(NAME, given)
+    settings = Settings(
+        reader.number("target_under", 0.10, 0.01, 0.5),
+        reader.integer("window_jobs", 10_000, 500, 20_000),
+        reader.integer("retrain_jobs", 2_000, 100, 100_000),
+        reader.integer("retrain_every_s", 54_000, 60, 30 * 86_400),
+    )
+    reader.finish()
+    return settings
+
+
+class History:
+    """See the port for the order of calls."""
+
+    name = NAME
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._memory = Memory()
+        self._mind: Mind | None = None
+        self._lessons: deque[Question] = deque(maxlen=settings.window_jobs)
+        self._at_submission = Calibration(settings.target_under)
+        self._at_start = Calibration(settings.target_under)
+        self._unsettled = 0
+        self._next_jobs = FIRST_LESSON_JOBS
+        self._taught_jobs = 0
+        self._taught_at_s: int | None = None
+
+    def submitted(self, job: Submitted) -> None:
+        live = self._memory.submitted(job)
+        live.lesson.append(self._memory.question(live, job.at_s, True))
+
+    def started(self, job_id: int, at_s: int) -> None:
+        live = self._memory.started(job_id, at_s)
+        if live is not None and at_s - live.submit_s >= START_WAIT_S:
+            live.lesson[1:] = [self._memory.question(live, at_s, True)]
+
+    def ended(self, job_id: int, at_s: int, runtime_s: int) -> None:
+        live = self._memory.ended(job_id, at_s, runtime_s)
+        if live is not None:
+            self._lessons.extend(live.lesson)
+
+    def ask(self, job_id: int, at_s: int) -> Question:
+        live = self._memory.live[job_id]
+        first = self._is_first(live)
+        self._unsettled += first
+        return self._memory.question(live, at_s, first)
+
+    def answer(self, questions: Sequence[Question]) -> list[Forecast]:
+        answers: list[Forecast] = []
+        with POOLS.limit(limits=1):
+            for begin in range(0, len(questions), CHUNK):
+                answers += self._chunk(questions[begin : begin + CHUNK])
+        return answers
+
+    def due(self, at_s: int) -> bool:
+        return self._unsettled >= SETTLE_EVERY or self._lesson_due(at_s) or self._memory.full
+
+    def settle(self, at_s: int) -> None:
+        if self._unsettled >= SETTLE_EVERY:
+            self._unsettled = 0
+            columns = self._memory.table.view()
+            self._at_submission.settle(columns, at_s)
+            self._at_start.settle(columns, at_s)
+        if self._memory.full:
+            renumbered = self._memory.compact()
+            self._lessons = deque(all_moved(self._lessons, renumbered), maxlen=self._lessons.maxlen)
+            self._at_submission.renumber(renumbered)
+            self._at_start.renumber(renumbered)
+
+    def lesson(self, at_s: int) -> Lesson | None:
+        if not self._lesson_due(at_s):
+            return None
+        ended = self._memory.ended_jobs
+        self._taught_jobs, self._taught_at_s = ended, at_s
+        self._next_jobs = ended + min(max(ended, FIRST_LESSON_JOBS), self._settings.retrain_jobs)
+        columns, questions, former = self._memory.table.view().copied(), list(self._lessons), self._mind
+        penalty = self._at_submission.penalty
+
+        def learnt() -> Model:
+            facts = {
+                "kind": NAME,
+                "version": VERSION,
+                "features": FEATURES,
+                "window_jobs": len(questions),
+                "learnt_at_s": at_s,
+                "penalty": penalty,
+            }
+            with POOLS.limit(limits=1):
+                return Model(learn(columns, questions, former).dump(), facts)
+
+        return learnt
+
+    def adopt(self, model: Model) -> None:
+        found = model.facts.get("kind"), model.facts.get("version")
+        if found != (NAME, VERSION):
+            raise ValueError(
+                f"a model of {found[0]!r}, version {found[1]!r}: {NAME} needs version {VERSION} of its own"
+            )
+        mind = Mind.load(model.arrays)
+        penalty = model.facts.get("penalty")
+        if isinstance(penalty, int | float):
+            self._at_submission.begin(penalty)
+            self._at_start.begin(penalty)
+        self._mind = mind
+
+    def _lesson_due(self, at_s: int) -> bool:
+        ended = self._memory.ended_jobs
+        if ended >= self._next_jobs:
+            return True
+        late = self._taught_at_s is not None and at_s - self._taught_at_s >= self._settings.retrain_every_s
+        return late and ended - self._taught_jobs >= LEAST_NEW_SHARE * self._settings.retrain_jobs
+
+    def _is_first(self, live: Live) -> bool:
+        if live.started_s < 0:
+            first, live.asked_submit = not live.asked_submit, True
+        else:
+            first, live.asked_start = not live.asked_start, True
+        return first
+
+    def _chunk(self, questions: Sequence[Question]) -> list[Forecast]:
+        columns, mind = self._memory.table.view(), self._mind
+        if mind is None:
+            return [_forecast(question, *plain.interval(columns, question)) for question in questions]
+        found = mind.distribution(batch(columns, questions))
+        started = np.array([question.elapsed_s >= 0 for question in questions])
+        first = np.array([question.first for question in questions])
+        by = decide.after(found.by, found.running)
+        accuracy = decide.expected_accuracy(found.grid, by)
+        accuracy[found.running, 0] = -np.inf
+        place = np.zeros(len(questions), np.int64)
+        spans: Floats = np.zeros((3, len(questions)))
+        for calibration, own in ((self._at_submission, ~started), (self._at_start, started)):
+            grid, likely = found.grid[own], by[own]
+            place[own] = decide.best(accuracy[own], likely, calibration.penalty)
+            for span, share in enumerate((calibration.low, 0.5, calibration.high)):
+                spans[span, own] = decide.quantile(grid, likely, share)
+            new = own & first
+            calibration.add(
+                np.array([question.row for question in questions], np.int64)[new],
+                found._replace(grid=found.grid[new], by=by[new], running=found.running[new]),
+                place[new],
+            )
+        point = np.exp(found.grid[np.arange(len(questions)), place])
+        low, middle, high = np.exp(spans)
+        return [
+            _forecast(question, *seconds)
+            for question, *seconds in zip(
+                questions, low.tolist(), middle.tolist(), high.tolist(), point.tolist(), strict=True
+            )
+        ]
+
+
+def _forecast(question: Question, low: float, middle: float, high: float, point: float) -> Forecast:
+    """Whole seconds, in order, and beyond what has passed."""
+    least = max(question.elapsed_s + 1, 1)
+    p10 = min(max(int(low), least), LONGEST_S)
+    p50 = min(max(round(middle), p10), LONGEST_S)
+    p90 = min(max(-int(-high // 1), p50), LONGEST_S)
+    return Forecast(p10, p50, p90, min(max(round(point), least), LONGEST_S))

@@ -1,0 +1,1 @@
+"""Estimators of others: what the product's own is measured against."""

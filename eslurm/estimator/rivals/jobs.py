@@ -1,0 +1,64 @@
+"""The jobs that live, and what can be learnt from one once it has ended. Needs nothing but the standard library.
+
+Invariant: memory is held for jobs that have not ended.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from eslurm.core.estimate.model import NO_LIMIT, Submitted
+
+DEFAULT_S: Final = 3_600
+"""The answer when no limit was given and no job has ended yet."""
+
+
+class Ended(NamedTuple):
+    """A job that has run, and for how long: above 0."""
+
+    job: Submitted
+    runtime_s: int
+
+
+class Jobs:
+    """The jobs that live, and the mean runtime of those that have ended."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, Submitted] = {}
+        self._began_s: dict[int, int] = {}
+        self._seen = 0
+        self._seen_s = 0
+
+    def submitted(self, job: Submitted) -> None:
+        """A job has come."""
+        self._live[job.job_id] = job
+        self._began_s.pop(job.job_id, None)
+
+    def started(self, job_id: int, at_s: int) -> None:
+        """It runs (again)."""
+        if job_id in self._live:
+            self._began_s[job_id] = at_s
+
+    def ended(self, job_id: int, runtime_s: int) -> Ended | None:
+        """It is over: what can be learnt from it, if it was known and has run."""
+        job = self._live.pop(job_id, None)
+        self._began_s.pop(job_id, None)
+        if job is None or runtime_s <= 0:
+            return None
+        self._seen += 1
+        self._seen_s += runtime_s
+        return Ended(job, runtime_s)
+
+    def get(self, job_id: int) -> Submitted:
+        """It must live."""
+        return self._live[job_id]
+
+    def elapsed_s(self, job_id: int, at_s: int) -> int:
+        """How long it has run."""
+        return max(0, at_s - self._began_s.get(job_id, at_s))
+
+    def otherwise_s(self, job: Submitted) -> int:
+        """What to say without a model: the limit, else the mean of what was seen, else `DEFAULT_S`."""
+        if job.limit_s != NO_LIMIT:
+            return job.limit_s
+        return round(self._seen_s / self._seen) if self._seen else DEFAULT_S

@@ -1,0 +1,57 @@
+"""What the published methods learn from, and when: the last jobs that ended (E-41), again every some hours (E-42).
+
+Invariant: the window holds at most `jobs` entries; a lesson is due at most once a period, and only when jobs have ended
+since the last one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Generic, TypeVar
+
+from eslurm.estimator.rivals.settings import SettingsReader
+
+WINDOW_JOBS: Final = 700
+RETRAIN_EVERY_S: Final = 15 * 3_600
+FIRST_JOBS: Final = 30
+"""So many jobs must have ended before the first lesson."""
+
+Item = TypeVar("Item")
+
+
+class Window(Generic[Item]):
+    """The interest window and its clock."""
+
+    def __init__(self, jobs: int = WINDOW_JOBS, every_s: int = RETRAIN_EVERY_S) -> None:
+        self.jobs = jobs
+        self.every_s = every_s
+        self._items: deque[Item] = deque(maxlen=jobs)
+        self._fresh = 0
+        self._learnt_at_s: int | None = None
+
+    @staticmethod
+    def of(reader: SettingsReader) -> Window[Item]:
+        """As `window_jobs` and `retrain_every_s` say."""
+        return Window(
+            reader.integer("window_jobs", WINDOW_JOBS, 1, 100_000),
+            reader.integer("retrain_every_s", RETRAIN_EVERY_S, 1, 365 * 86_400),
+        )
+
+    def add(self, item: Item) -> None:
+        """A job has ended."""
+        self._items.append(item)
+        self._fresh += 1
+
+    def due(self, at_s: int) -> bool:
+        """Whether it is time to learn again and there is something new."""
+        if not self._fresh or len(self._items) < min(FIRST_JOBS, self.jobs):
+            return False
+        return self._learnt_at_s is None or at_s - self._learnt_at_s >= self.every_s
+
+    def take(self, at_s: int) -> tuple[Item, ...] | None:
+        """What to learn from now, oldest first, when it is due: the clock begins anew."""
+        if not self.due(at_s):
+            return None
+        self._fresh = 0
+        self._learnt_at_s = at_s
+        return tuple(self._items)
