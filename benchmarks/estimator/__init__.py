@@ -1,0 +1,1 @@
+"""What estimates of running times are worth and cost: benchmarks on public logs."""

@@ -1,0 +1,41 @@
+"""One estimator on one part of a log, in a process of its own, so that its memory can be told: prints one JSON object.
+
+python -m benchmarks.estimator.one LOG FROM JOBS WARM_UP NAME[:KEY=VALUE]...
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+import msgspec
+
+from eslurm.estimator.evaluate import replay
+from eslurm.estimator.registry import make, parse
+from eslurm.estimator.report import Outcome, judge
+from eslurm.estimator.workload import read_log
+
+TARGET_UNDER = 0.10
+_KIB_PER_MB = 1e6 / 1024
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What it reached, and the most memory that the process had."""
+
+    outcome: Outcome
+    rss_mb: float
+
+
+def main(words: list[str]) -> None:
+    """Replay, judge, print."""
+    path, *numbers, text = words
+    first, jobs, warm_up = map(int, numbers)
+    log = read_log(Path(path), first + jobs if jobs else 0).jobs[first:]
+    outcome = judge(log, replay(log, make(*parse(text)), label=text), warm_up, TARGET_UNDER)
+    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB_PER_MB
+    sys.stdout.write(msgspec.json.encode(Measured(outcome, rss_mb)).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
