@@ -269,6 +269,30 @@ class FailureSection(msgspec.Struct, forbid_unknown_fields=True):
     """What a site's predictor is told: a table under its name."""
 
 
+class EstimatorSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Estimates of how long jobs will run, made by `esestd` from those that ended. They never end a job."""
+
+    name: Name = "history"
+    """Which estimator: history, or one that `eslurm estimate evaluate --help` lists, or a site's own by the entry point
+    eslurm.estimators."""
+    use: bool = True
+    """Whether plans count on forecasts; otherwise they are shown only, and plans count on time limits."""
+    target_under: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Share of jobs that may run longer than estimated; 0: the estimator's own choice (history: 0.1)."""
+    window_jobs: Whole = 0
+    """Jobs that ended last to learn from; 0: the estimator's own choice."""
+    retrain_every_s: Whole = 0
+    """Seconds between trainings; 0: the estimator's own choice."""
+    refresh_s: Positive = 300.0
+    """Seconds after which a waiting job is estimated again; each is at its start, and when it outlives its estimate."""
+    history_jobs: Annotated[int, Meta(ge=0, le=1_000_000)] = 20_000
+    """Jobs that ended last that an `esestd` is told of when it starts."""
+    metrics_listen: str = ""
+    """Address for Prometheus to scrape /metrics of `esestd` at; empty: none."""
+    settings: dict[str, str | bool | int | float] = msgspec.field(default_factory=dict)
+    """What else the estimator is told, as its documentation says."""
+
+
 class Config(msgspec.Struct, forbid_unknown_fields=True):
     """The whole file."""
 
@@ -283,6 +307,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     policy: PolicySection = msgspec.field(default_factory=PolicySection)
     failure: FailureSection = msgspec.field(default_factory=FailureSection)
     priority: PrioritySection = msgspec.field(default_factory=PrioritySection)
+    estimator: EstimatorSection = msgspec.field(default_factory=EstimatorSection)
 
 
 def read_config(path: Path) -> Config:
@@ -345,10 +370,17 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
         switches=switches,
         node_rules=rules,
         priority=_priority(config.priority),
+        use_forecasts=config.estimator.use,
         **numbers,
     )
     _check_billing(made, origin)
     return made
+
+
+def estimator_settings(section: EstimatorSection) -> dict[str, str | int | float | bool]:
+    """What the estimator is told: the section's own keys where they are given, and its table."""
+    given = {name: getattr(section, name) for name in ("target_under", "window_jobs", "retrain_every_s")}
+    return {name: value for name, value in given.items() if value} | section.settings
 
 
 def _priority(section: PrioritySection) -> PriorityWeights:

@@ -48,7 +48,11 @@ async def abort(context: _Context, refusal: DoorError) -> NoReturn:
     """End the call with the refusal's status and text, and when to come again."""
     after_ms = math.ceil(refusal.retry_after_s * 1000)
     trailing = ((RETRY_AFTER_KEY, str(after_ms)),) if after_ms else ()
-    await context.abort(_CODES[int(refusal.status)], refusal.text, trailing)
+    try:
+        await context.abort(_CODES[int(refusal.status)], refusal.text, trailing)
+    except grpc.aio.InternalError:
+        # The caller has gone meanwhile: there is nobody to tell, and a call is ended only once.
+        raise grpc.aio.AbortError from None
 
 
 class Guard(grpc.aio.ServerInterceptor):

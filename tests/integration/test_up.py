@@ -236,5 +236,5 @@ def test_the_foreground_restarts_daemons_and_ends_with_ctrl_c(cluster: Cluster, 
         foreground.send_signal(signal.SIGINT)
         _, rest = foreground.communicate(timeout=COMMAND_TIMEOUT_S)
     assert foreground.returncode == 0
-    assert f"The cluster is down ({controllers + 4} daemons" in rest
+    assert f"The cluster is down ({controllers + 5} daemons" in rest
     assert reap(cluster.others) == []

@@ -19,7 +19,7 @@ from escli.cluster.chaos_client import ask
 from escli.cluster.errors import ClusterError, Interrupted, unusable
 from escli.cluster.interrupts import Interrupts
 from escli.cluster.layout import MAIN, Layout, controller_daemon, is_supervised, locked
-from escli.cluster.plan import Programs, daemons_of
+from escli.cluster.plan import ESTIMATOR, Programs, daemons_of
 from escli.cluster.record import AgentRecord, ClusterRecord, DaemonRecord
 from escli.cluster.settings import load_config
 from escli.cluster.start import start_all
@@ -64,7 +64,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """One kind of failure that holds now. For nodes `satellite` and `controller` are empty.
+    """One kind of failure that holds now. For nodes `satellite`, `controller` and `estimator` are empty.
 
     `left_s` is None for one without an end.
     """
@@ -76,6 +76,7 @@ class Failed(msgspec.Struct, frozen=True):
     left_s: float | None = None
     delay_ms: float = 0.0
     controller: str = ""
+    estimator: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -117,6 +118,8 @@ class Chaos:
         self._satellites = {one.name: f"sat{at}" for at, one in enumerate(config.satellite, 1)}
         names = [MAIN, *(one.name for one in record.standbys)]
         self._controllers = {name: controller_daemon(name) for name in names}
+        # What can only be struck as a whole.
+        self._wholes = self._controllers | ({ESTIMATOR: ESTIMATOR} if record.estimator else {})
 
     def do(self, request: Request) -> Outcome:
         """Carry out a request and look at what holds afterwards."""
@@ -147,7 +150,7 @@ class Chaos:
                 inside[agent.name] = fold(names)
         controllers, satellites = self._daemons(request)
         if request.action == "heal" and not request.names_something:
-            controllers, satellites = list(self._controllers.values()), list(self._satellites.values())
+            controllers, satellites = list(self._wholes.values()), list(self._satellites.values())
         whole += controllers
         return _Targets(inside, tuple(whole), tuple(satellites), len(chosen), seed)
 
@@ -171,20 +174,20 @@ class Chaos:
         return random.Random(seed).sample(names, round(request.share * len(names)))
 
     def _daemons(self, request: Request) -> tuple[list[str], list[str]]:
-        """Daemons of the controllers and satellites that are named."""
+        """Daemons of the controllers (and the estimator), and of the satellites that are named."""
         satellites = [self._satellite(name) for name in request.satellites]
         controllers = []
         for name in request.names:
-            if name in self._controllers:
-                controllers.append(self._controllers[name])
+            if name in self._wholes:
+                controllers.append(self._wholes[name])
             elif name in self._satellites:
                 satellites.append(self._satellites[name])
             else:
-                known = ", ".join((*self._controllers, *self._satellites))
+                known = ", ".join((*self._wholes, *self._satellites))
                 raise unusable(f"NAME: there is no {name}: use some of {known}, or --nodes for nodes")
         if controllers and request.action in ("slow", "partition"):
             raise unusable(
-                f"eslurm chaos {request.action}: a controller can be killed or hung: use kill or hang"
+                f"eslurm chaos {request.action}: {_whole_kind(controllers)} can be killed or hung: use kill or hang"
             )
         return controllers, satellites
 
@@ -313,6 +316,8 @@ class Chaos:
             process_mode = self._process_mode(daemon)
             if process_mode:
                 found.append(Failed(process_mode, controller=name))
+        if ESTIMATOR in self._wholes and (process_mode := self._process_mode(ESTIMATOR)):
+            found.append(Failed(process_mode, estimator=ESTIMATOR))
         for name, daemon in self._satellites.items():
             process_mode = self._process_mode(daemon)
             if process_mode:
@@ -373,6 +378,10 @@ def _check(request: Request) -> None:
         raise unusable(
             "eslurm chaos show: shows everything: leave names, --nodes, --share and --satellite out"
         )
+
+
+def _whole_kind(daemons: Sequence[str]) -> str:
+    return ESTIMATOR if daemons[0] == ESTIMATOR else "a controller"
 
 
 def _names(agent: AgentRecord) -> list[str]:

@@ -56,6 +56,8 @@ def _count(nodes: int) -> str:
 def _what(one: Failed) -> str:
     if one.controller:
         return f"controller {one.controller}"
+    if one.estimator:
+        return f"estimator {one.estimator}"
     if one.satellite:
         return f"satellite {one.satellite}"
     return one.nodes if len(one.nodes) <= _NODES_SHOWN else f"{one.nodes[:_NODES_SHOWN]}..."

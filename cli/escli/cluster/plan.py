@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,8 +22,10 @@ from escli.cluster.record import AgentRecord, ClusterRecord, StandbyRecord
 from eslurm.compat.hostlist import expand, fold
 from eslurm.config import Config
 
-KINDS = ("esctld", "essatd", "esnoded")
+KINDS = ("esctld", "essatd", "esnoded", "esestd")
 """In the order of their start."""
+ESTIMATOR = "esestd"
+"""The name and the kind of the daemon that tells how long jobs will run."""
 
 Listener = TypeVar("Listener", AgentRecord, StandbyRecord)
 
@@ -38,7 +41,10 @@ WIDTH_AUTOMATIC = 64
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A daemon as it is to run. `arguments` follow the program; the ready descriptor's option follows them."""
+    """A daemon as it is to run. `arguments` follow the program; the ready descriptor's option follows them.
+
+    `listen` is empty for one that only calls others.
+    """
 
     name: str
     kind: str
@@ -78,7 +84,23 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
             *("--cores", str(cores), "--memory-mib", str(memory_mib), "--allow-chaos"),
         )
         planned.append(Planned(agent.name, "esnoded", agent.listen, arguments, home))
+    if record.estimator:
+        home = layout.state_of(ESTIMATOR)
+        arguments = (
+            "--config",
+            str(layout.config_file),
+            "--state-dir",
+            str(home),
+            "--controller-socket",
+            sockets,
+        )
+        planned.append(Planned(ESTIMATOR, ESTIMATOR, "", arguments, home))
     return planned
+
+
+def can_estimate(programs: Programs) -> bool:
+    """Whether an `esestd` could run here: what it learns with is installed."""
+    return ESTIMATOR in programs and find_spec("sklearn") is not None
 
 
 def _controllers(layout: Layout, config: Config, record: ClusterRecord) -> list[Planned]:

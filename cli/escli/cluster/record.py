@@ -44,7 +44,7 @@ class DaemonRecord(msgspec.Struct, frozen=True):
 
 
 class ClusterRecord(msgspec.Struct, frozen=True):
-    """The whole file. `version` is the newest that has used the directory."""
+    """The whole file. `version` is the newest that has used the directory; `estimator`: whether it has an `esestd`."""
 
     format: int
     version: str
@@ -55,6 +55,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     agents: tuple[AgentRecord, ...] = ()
     daemons: tuple[DaemonRecord, ...] = ()
     standbys: tuple[StandbyRecord, ...] = ()
+    estimator: bool = False
 
     def find(self, name: str) -> DaemonRecord | None:
         """The daemon of this name, if it was started."""

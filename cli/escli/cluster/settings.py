@@ -73,6 +73,7 @@ class Wishes(msgspec.Struct, frozen=True):
     emulated: bool = False
     controllers: int | None = None
     store: str | None = None
+    estimator: bool | None = None
 
     @property
     def satellites_wanted(self) -> int:

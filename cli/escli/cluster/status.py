@@ -162,7 +162,7 @@ def _table(status: ClusterStatus) -> str:
             life = ["dead", "-", "-", "-"]
         if has_roles:
             life.insert(1, daemon.role or "-")
-        rows.append([name, *life, daemon.listen, daemon.log])
+        rows.append([name, *life, daemon.listen or "-", daemon.log])
     return render(columns, rows)
 
 

@@ -14,14 +14,16 @@ import msgspec
 
 from escli import exits
 from escli.cluster import controller, ports, settings
-from escli.cluster.errors import ClusterError, unusable
+from escli.cluster.errors import ClusterError, Interrupted, unusable
 from escli.cluster.interrupts import Interrupts
 from escli.cluster.layout import MAIN, Layout, check, controller_daemon, locked, make
 from escli.cluster.plan import (
+    ESTIMATOR,
     KINDS,
     Planned,
     Programs,
     assign_nodes,
+    can_estimate,
     daemons_of,
     standbys_of,
     with_ports,
@@ -73,7 +75,7 @@ def bring_up(
     with locked(layout, timeout_s or TIMEOUT_S):
         record = check(layout)
         if record is None:
-            record, config = _create(layout, wishes)
+            record, config = _create(layout, wishes, programs)
         else:
             record, config = _reopen(layout, record, wishes)
         planned = daemons_of(layout, config, record)
@@ -84,14 +86,17 @@ def bring_up(
         _check_ports(missing)
         patience_s = timeout_s or max(TIMEOUT_S, settings.count_nodes(config) / NODES_PER_S)
         record = _start(layout, record, missing, programs, interrupts, tell, patience_s)
-    return Running(layout, record, config, tuple(daemon.name for daemon in missing))
+    started = tuple(daemon.name for daemon in missing if record.find(daemon.name) is not None)
+    return Running(layout, record, config, started)
 
 
-def _create(layout: Layout, wishes: Wishes) -> tuple[ClusterRecord, Config]:
+def _create(layout: Layout, wishes: Wishes, programs: Programs) -> tuple[ClusterRecord, Config]:
     uid = os.getuid()
     agents = wishes.agents_wanted
     name = settings.cluster_name(uid)
-    record = ClusterRecord(FORMAT, __version__, name, uid, time.time_ns() // 1000, agents)
+    has_estimator = can_estimate(programs) if wishes.estimator is None else wishes.estimator
+    created_us = time.time_ns() // 1000
+    record = ClusterRecord(FORMAT, __version__, name, uid, created_us, agents, estimator=has_estimator)
     return _furnish(layout, record, wishes)
 
 
@@ -141,7 +146,10 @@ def _reopen(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clus
         agents = with_ports([AgentRecord(agent.name, agent.nodes, "") for agent in agents], left)
         standbys = with_ports([StandbyRecord(one.name, "") for one in standbys], left)
     agents, standbys = _with_free_ports(config, agents, standbys)
-    changed = msgspec.structs.replace(record, version=__version__, agents=agents, standbys=standbys)
+    has_estimator = _estimator(record, wishes, is_up=bool(alive))
+    changed = msgspec.structs.replace(
+        record, version=__version__, agents=agents, standbys=standbys, estimator=has_estimator
+    )
     if changed != record:
         layout.save(changed)
     return changed, config
@@ -158,6 +166,13 @@ def _standbys(
             "or stop it first (eslurm down)"
         )
     return standbys_of(record.standbys, wanted)
+
+
+def _estimator(record: ClusterRecord, wishes: Wishes, *, is_up: bool) -> bool:
+    """Whether the cluster has an estimator from now on: one can be added while it is up."""
+    if is_up and record.estimator and wishes.estimator is False:
+        raise unusable("--no-estimator: the cluster is up with one: stop it first (eslurm down)")
+    return record.estimator if wishes.estimator is None else wishes.estimator
 
 
 def _with_free_ports(
@@ -177,7 +192,7 @@ def _is_edited(layout: Layout, record: ClusterRecord) -> bool:
 
 def _check_ports(missing: Sequence[Planned]) -> None:
     for daemon in missing:
-        if not ports.is_free(daemon.listen):
+        if daemon.listen and not ports.is_free(daemon.listen):
             port = ports.port_of(daemon.listen)
             raise ClusterError(
                 f"{daemon.name}: port {port} is in use by another program: end that (ss -ltnp 'sport = :{port}' names "
@@ -197,21 +212,35 @@ def _start(
     names = {daemon.name for daemon in missing}
     try:
         for group in _stages(missing):
-            record = start_all(
-                layout,
-                record,
-                group,
-                programs,
-                interrupts,
-                timeout_s,
-                lambda name, seconds: tell(f"{name} is ready ({seconds:.1f} s)"),
-            )
+            try:
+                record = start_all(
+                    layout,
+                    record,
+                    group,
+                    programs,
+                    interrupts,
+                    timeout_s,
+                    lambda name, seconds: tell(f"{name} is ready ({seconds:.1f} s)"),
+                )
+            except ClusterError as error:
+                if isinstance(error, Interrupted) or any(one.kind != ESTIMATOR for one in group):
+                    raise
+                record = _without_estimator(layout, error, tell)
         _await_nodes(layout, record, interrupts, tell, timeout_s)
     except ClusterError:
         # What was spawned last is in the saved record only.
         take_back(layout, layout.get_record(), names)
         raise
     return record
+
+
+def _without_estimator(layout: Layout, error: ClusterError, tell: Tell) -> ClusterRecord:
+    """A cluster works without an estimator: that one could not be started is told of, and that is all."""
+    for line in (error.text, *(f"    {line}" for line in error.tail)):
+        tell(line)
+    tell("the cluster goes on without it: plans count on time limits alone")
+    take_back(layout, layout.get_record(), {ESTIMATOR})
+    return layout.get_record()
 
 
 def _stages(missing: Sequence[Planned]) -> Iterator[list[Planned]]:
@@ -249,7 +278,8 @@ def _await_nodes(
 
 
 def _names(record: ClusterRecord) -> list[str]:
-    return [daemon.name for daemon in record.daemons]
+    """Without the estimator: its end is nobody's."""
+    return [daemon.name for daemon in record.daemons if daemon.kind != ESTIMATOR]
 
 
 def _not_all_nodes(layout: Layout, reply: object, timeout_s: float) -> ClusterError:

@@ -1,0 +1,130 @@
+"""The command line of `esestd`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from eslurm.telemetry.process import (
+    EXIT_CANNOT_START,
+    announce,
+    listening,
+    logging_to_stderr,
+    read_key,
+    run_daemon,
+    stop_on_signals,
+)
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run an estimator until SIGTERM."""
+    arguments = _parser().parse_args(argv)
+    logging_to_stderr(arguments.log_level, arguments.log_format)
+    # Before numpy is imported: one core is enough, and the host is the controller's.
+    for name in _ONE_THREAD:
+        os.environ.setdefault(name, "1")
+    from esestd.daemon import EstimatorDaemon, EstimatorOptions
+    from eslurm.config import ConfigError, estimator_settings, read_config
+    from eslurm.estimator.files import ModelError, read_model
+
+    try:
+        config = read_config(arguments.config)
+        warm = read_model(arguments.warm_start, config.estimator.name) if arguments.warm_start else None
+    except (ConfigError, ModelError) as error:
+        _cannot_start(str(error))
+    state_dir = arguments.state_dir.resolve()
+    sockets = tuple(path for path in arguments.controller_socket.split(":") if path)
+    controllers = arguments.controllers or config.controller.listen
+    options = EstimatorOptions(
+        cluster=config.cluster.name,
+        estimator=config.estimator.name,
+        settings=estimator_settings(config.estimator),
+        state_dir=state_dir,
+        sockets=sockets,
+        controllers=tuple(endpoint for endpoint in controllers.split(",") if endpoint),
+        key=b"" if sockets else read_key(arguments.key_file or state_dir / config.cluster.key_file),
+        uid=os.getuid(),
+        gid=os.getgid(),
+        refresh_s=config.estimator.refresh_s,
+        metrics_listen=listening(arguments.metrics_listen or config.estimator.metrics_listen),
+        warm_start=warm,
+    )
+    is_learning = False
+
+    async def body() -> None:
+        nonlocal is_learning
+        try:
+            daemon = EstimatorDaemon(options)
+        except ValueError as error:
+            _cannot_start(f"{arguments.config}: estimator: {error}")
+        stop_on_signals(daemon.stop)
+        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        ready.add_done_callback(lambda done: announce(done.result(), arguments.ready_fd))
+        await daemon.run(ready)
+        is_learning = daemon.is_learning
+
+    run_daemon("esestd", body, arguments.loop)
+    if is_learning:
+        # Compiled code that still computes must not meet an interpreter that takes itself apart.
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _cannot_start(text: str) -> NoReturn:
+    sys.stderr.write(f"esestd: {text}\n")
+    raise SystemExit(EXIT_CANNOT_START)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="esestd", description="Estimator of an eslurm cluster: learns how long jobs run."
+    )
+    parser.add_argument("--config", required=True, type=Path, help="the cluster's configuration (TOML)")
+    parser.add_argument("--state-dir", required=True, type=Path, help="where its models are kept")
+    parser.add_argument(
+        "--controller-socket",
+        default="",
+        help="sockets of controllers on this host, separated by colons: any of them leads to the one that leads",
+    )
+    parser.add_argument(
+        "--controllers",
+        default="",
+        help="without --controller-socket: host:port of the controllers, comma-separated "
+        "(default: the configuration's controller.listen)",
+    )
+    parser.add_argument(
+        "--key-file",
+        type=Path,
+        default=None,
+        help="with --controllers: file with the cluster's secret (default: as configured, in --state-dir)",
+    )
+    parser.add_argument(
+        "--warm-start",
+        metavar="FILE",
+        type=Path,
+        default=None,
+        help="begin with this model of another cluster (models/*.npz there) until there is one of this cluster",
+    )
+    parser.add_argument(
+        "--metrics-listen",
+        type=listening,
+        default="",
+        metavar="HOST:PORT",
+        help="serve /metrics and /health there (default: the configuration's estimator.metrics_listen)",
+    )
+    parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
+    parser.add_argument("--log-level", default="info", help="debug, info, warning or error")
+    parser.add_argument("--log-format", default="text", help="text or json")
+    parser.add_argument("--ready-fd", type=int, default=None, help="write the ready line to this descriptor")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The estimator's shell: it follows the controller, drives an estimator, and sends what it says.
+
+Nobody waits for this process: whatever becomes of it, plans count on time limits instead. Everything but lessons happens on
+one event loop, in slices; lessons have a thread of their own, and models are written on another. It may be killed at any
+moment: what it knew it is told anew, what it learnt lies in its models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from esestd.doors import Calls, LeaderDoor
+from esestd.follower import POLL_S, Follower
+from esestd.forecaster import Forecaster
+from esestd.sender import Sender
+from esestd.status import EstimatorStatus
+from eslurm.core.job.model import Principal
+from eslurm.estimator.files import ModelFiles
+from eslurm.estimator.registry import make
+from eslurm.ports.estimator import Estimator, Model, Setting
+from eslurm.rpc.unix_calls import UnixCalls
+from eslurm.telemetry.clocks import wall_us
+from eslurm.telemetry.estimator import EstimatorMetrics
+
+log = logging.getLogger("esestd")
+
+TICK_S = 1.0
+TOKEN_US = 10 * 365 * 86_400 * 1_000_000
+
+
+class EstimatorOptions(msgspec.Struct, frozen=True):
+    """What `esestd` has to be told. Without `sockets` it calls `controllers` (host:port) with a token that `key` signs."""
+
+    cluster: str
+    estimator: str
+    settings: dict[str, Setting]
+    state_dir: Path
+    sockets: tuple[str, ...] = ()
+    controllers: tuple[str, ...] = ()
+    key: bytes = b""
+    uid: int = 0
+    gid: int = 0
+    refresh_s: float = 300.0
+    metrics_listen: str = ""
+    warm_start: Model | None = None
+    """A model of another cluster, for as long as there is none of this one."""
+    poll_s: float = POLL_S
+
+
+class EstimatorDaemon:
+    """One `esestd`. Make it inside the running loop; `run` returns when `stop` is called."""
+
+    def __init__(self, options: EstimatorOptions, factory: Callable[[], Estimator] | None = None) -> None:
+        """`factory` stands for the registered estimator of the options' name.
+
+        Raises ValueError when there is none, or when it cannot use the settings or the model to begin with.
+        """
+        self._options = options
+        self._factory = factory or (lambda: make(options.estimator, options.settings))
+        first = self._factory()
+        if options.warm_start is not None:
+            first.adopt(options.warm_start)
+        self._stopped = asyncio.Event()
+        self._files = ModelFiles(options.state_dir / "models", options.estimator)
+        self.metrics = EstimatorMetrics(lambda: wall_us() / 1e6)
+        self._door = LeaderDoor(_doors(options))
+        self._follower = Follower(self._door, options.poll_s)
+        self._sender = Sender(self._door, self.metrics, options.estimator)
+        self._forecaster = Forecaster(
+            self._make,
+            self._sender,
+            self.metrics,
+            options.refresh_s,
+            lambda: wall_us() / 1e6,
+            self._keep,
+            self._follower.begin_anew,
+        )
+        self._status = EstimatorStatus(
+            options.estimator, self._follower, self.metrics, lambda: self._forecaster.is_answering
+        )
+        self._at_work = asyncio.Lock()
+        self._at_files = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether a lesson is under way: its thread would hold up an exit in good order."""
+        return self._forecaster.is_learning
+
+    async def run(self, ready: asyncio.Future[str]) -> None:
+        """Serve until stopped; `ready` is told at once, as the controller may be away. Raises OSError."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._door.close)
+            stack.push_async_callback(self._status.close)
+            if self._options.metrics_listen:
+                await self._status.open(self._options.metrics_listen)
+            self._files.tidy()
+            ready.set_result("esestd")
+            log.info("estimator %s of cluster %s", self._options.estimator, self._options.cluster)
+            await self._work()
+
+    def stop(self) -> None:
+        """End `run` in good order."""
+        self._stopped.set()
+
+    async def _work(self) -> None:
+        """All tasks until `stop`, or until one of them fails."""
+        works: tuple[Coroutine[Any, Any, Any], ...] = (
+            self._stopped.wait(),
+            self._follow(),
+            self._tick(),
+            self._sender.run(),
+        )
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, *self._writing, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            # Also when nothing has happened: a story may have ended with the part before.
+            await self._do(self._forecaster.take(await self._follower.next()))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            await self._do(self._forecaster.tick())
+
+    async def _do(self, slices: Iterator[None]) -> None:
+        """One piece of work after the other, but signals and answers are heard in between."""
+        async with self._at_work:
+            for _ in slices:
+                await asyncio.sleep(0)
+
+    # ---- models ----
+
+    def _make(self) -> Estimator:
+        """A new estimator with the newest model that it can use."""
+        estimator = self._factory()
+        for path, model in self._files.newest_first():
+            try:
+                estimator.adopt(model)
+            except ValueError as error:
+                log.warning("%s cannot be used: %s", path, error)
+            else:
+                log.info("goes on with %s", path)
+                return estimator
+        if self._options.warm_start is not None:
+            estimator.adopt(self._options.warm_start)
+            log.info("begins with the model of --warm-start")
+        return estimator
+
+    def _keep(self, model: Model, scores: dict[str, float]) -> None:
+        task = asyncio.create_task(self._write(model, scores))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def _write(self, model: Model, scores: dict[str, float]) -> None:
+        try:
+            async with self._at_files:
+                path = await asyncio.to_thread(self._files.save, model, scores)
+        except (OSError, ValueError) as error:
+            log.warning("the model is used but could not be kept: %s", error)
+        else:
+            log.info("kept %s", path)
+
+
+def _doors(options: EstimatorOptions) -> list[Calls]:
+    if options.sockets:
+        return [UnixCalls(path) for path in options.sockets]
+    # Only for who needs it: gRPC takes its time and memory.
+    from eslurm.rpc.grpc_client import GrpcClient
+    from eslurm.rpc.signing import Keyring
+    from eslurm.rpc.tokens import mint_token
+
+    caller = Principal("esestd", options.uid, options.gid, (options.gid,))
+    token = mint_token(Keyring({1: options.key}), options.cluster, caller, wall_us() + TOKEN_US)
+    # Another of them may lead: none is waited for.
+    return [GrpcClient(endpoint, token, is_patient=False) for endpoint in options.controllers]

@@ -1,0 +1,106 @@
+"""The follower of the controller's feed: what happens to jobs, in order, from the beginning whenever that is needed.
+
+Invariant: what it hands out is either the continuation of what came before it without a gap, or says that the story begins
+anew: with the last jobs that ended and all that live, in parts. After a failover, a restart of the controller, or a silence
+that was too long, the controller says so itself. No more than one part is held at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from esestd.doors import Away, LeaderDoor
+from eslurm.ports.door import DoorRefused, Status
+from eslurm.rpc.methods import JOB_FEED
+from eslurm.v1 import controller_pb2 as pb
+
+log = logging.getLogger("esestd")
+
+POLL_S = 10.0
+"""How long the controller may hold a question for news."""
+ANSWER_S = 10.0
+"""How much longer an answer may take."""
+EVENTS_MAX = 5_000
+REDIAL_S = 0.1
+REDIAL_MAX_S = 2.0
+REFUSED_S = 15.0
+_NO_RIGHT = (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
+
+
+class News(NamedTuple):
+    """What happened. `anew`: forget what you knew, this is how the story begins; `more`: it is not up to date yet."""
+
+    anew: bool
+    events: Sequence[Any]
+    more: bool = False
+
+
+class Follower:
+    """Follows the feed of whoever leads."""
+
+    def __init__(self, door: LeaderDoor, poll_s: float = POLL_S, events_max: int = EVENTS_MAX) -> None:
+        self._door = door
+        self._poll_s = poll_s
+        self._events_max = events_max
+        self._in_story = False
+        self._cursor = 0
+        self._is_new_wanted = False
+        self._told = ""
+        self.linked = False
+        """Whether the last question was answered."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the feed is not answered; empty while it is, and before the first try."""
+        return self._told
+
+    def begin_anew(self) -> None:
+        """The next news are the story from its beginning, once the question under way is answered."""
+        self._is_new_wanted = True
+
+    async def next(self) -> News:
+        """Wait for news; after a while of silence there are none. Never raises but when it is cancelled."""
+        reply = await self._ask(0.0 if self._in_story else self._poll_s)
+        if reply.from_start:
+            self._in_story = True
+        # Whoever has less to tell than was asked for has told all that there was.
+        self._in_story = self._in_story and len(reply.events) >= self._events_max
+        return News(reply.from_start, reply.events, self._in_story)
+
+    async def _ask(self, wait_s: float) -> Any:
+        """One answer of the feed, however long it takes to find somebody who gives it."""
+        pause_s = REDIAL_S
+        while True:
+            if self._is_new_wanted:
+                self._cursor, self._is_new_wanted = 0, False
+            request = pb.JobFeedRequest(
+                cursor=self._cursor, wait_ms=int(wait_s * 1000), events_max=self._events_max
+            )
+            try:
+                reply = await self._door.call(JOB_FEED, request, wait_s + ANSWER_S)
+            except Away as error:
+                self._tell("the controller does not answer: %s", str(error))
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, REDIAL_MAX_S)
+            except DoorRefused as error:
+                way_out = "; cluster.operators must name this user" if error.status in _NO_RIGHT else ""
+                self._tell("the controller refuses its feed: %s", f"{error.text}{way_out}")
+                await asyncio.sleep(REFUSED_S)
+            else:
+                if not self.linked:
+                    log.info("following the controller's feed")
+                self._told, self.linked = "", True
+                if self._is_new_wanted:
+                    continue
+                self._cursor = reply.next
+                return reply
+
+    def _tell(self, form: str, text: str) -> None:
+        """Once for each new reason."""
+        self.linked = False
+        if text != self._told:
+            self._told = text
+            log.warning(form, text)

@@ -1,0 +1,90 @@
+"""What is to be told to the controller: the newest forecast of each job, in batches.
+
+Invariant: at most one forecast of a job waits, so what waits is bounded by the jobs that live; what could not be sent is
+sent later unless a newer one has taken its place; what the controller calls wrong is dropped and told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from itertools import islice
+
+from esestd.doors import Away, LeaderDoor
+from eslurm.core.estimate.model import Forecast
+from eslurm.core.job.forecasts import FORECASTS_MAX
+from eslurm.ports.door import DoorRefused, Status
+from eslurm.rpc.methods import SET_FORECASTS
+from eslurm.telemetry.estimator import EstimatorMetrics
+from eslurm.v1 import controller_pb2 as pb
+
+log = logging.getLogger("esestd")
+
+CALL_S = 10.0
+RETRY_S = 0.25
+RETRY_MAX_S = 5.0
+_LATER = (Status.RESOURCE_EXHAUSTED, Status.ABORTED, Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
+
+
+class Sender:
+    """Sends forecasts as soon as there are any. `run` ends when it is cancelled."""
+
+    def __init__(self, door: LeaderDoor, metrics: EstimatorMetrics, model: str) -> None:
+        self._door = door
+        self._metrics = metrics
+        self._model = model
+        self._waiting: dict[int, Forecast] = {}
+        self._some = asyncio.Event()
+
+    def put(self, job_id: int, forecast: Forecast) -> None:
+        """Send this one of the job, and none that was to be sent before."""
+        self._waiting[job_id] = forecast
+        self._metrics.unsent.set(len(self._waiting))
+        self._some.set()
+
+    def drop(self, job_id: int) -> None:
+        """The job is over."""
+        self._waiting.pop(job_id, None)
+
+    def clear(self) -> None:
+        """Another controller leads, or all is asked anew."""
+        self._waiting.clear()
+
+    async def run(self) -> None:
+        """Send what comes, for ever."""
+        pause_s = RETRY_S
+        while True:
+            await self._some.wait()
+            batch = dict(islice(self._waiting.items(), FORECASTS_MAX))
+            if not batch:
+                self._some.clear()
+            elif await self._send(batch):
+                pause_s = RETRY_S
+            else:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_MAX_S)
+            self._metrics.unsent.set(len(self._waiting))
+
+    async def _send(self, batch: dict[int, Forecast]) -> bool:
+        """Whether this batch is done with."""
+        request = pb.SetForecastsRequest(model=self._model)
+        for job_id, one in batch.items():
+            forecast = pb.Forecast(
+                p10_s=one.p10_s, p50_s=one.p50_s, p90_s=one.p90_s, estimate_s=one.estimate_s
+            )
+            request.forecasts.append(pb.JobForecast(job_id=job_id, forecast=forecast))
+        try:
+            await self._door.call(SET_FORECASTS, request, CALL_S)
+        except Away:
+            # The follower tells of it: both use one door.
+            return False
+        except DoorRefused as error:
+            if error.status in _LATER:
+                return False
+            log.warning("the controller refuses %d forecasts, they are dropped: %s", len(batch), error)
+        else:
+            self._metrics.sent.inc(len(batch))
+        for job_id, one in batch.items():
+            if self._waiting.get(job_id) is one:
+                del self._waiting[job_id]
+        return True

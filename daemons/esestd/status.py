@@ -1,0 +1,63 @@
+"""What the estimator tells those who watch it: its metrics, and whether it does its duty.
+
+Its duty is to follow the controller's feed with an estimator that answers. Without it plans count on time limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from esestd.follower import Follower
+from eslurm import __version__
+from eslurm.telemetry import logs, parts
+from eslurm.telemetry.collected import Collected, page_of
+from eslurm.telemetry.estimator import EstimatorMetrics
+from eslurm.telemetry.exposition import Described, Family
+from eslurm.telemetry.status import Health, StatusDoor
+from eslurm.telemetry.vitals import LoopLag
+
+LINKED = Described(
+    "eslurm_estimator_linked", "gauge", "Whether the controller's feed was answered last time."
+)
+
+
+def described() -> list[Described]:
+    """All metrics of the estimator, for the reference."""
+    return [LINKED, *EstimatorMetrics(lambda: 0.0).described, *parts.PROCESS, *parts.LOG]
+
+
+class EstimatorStatus:
+    """Make it inside the running loop. `is_answering` says whether there are forecasts."""
+
+    def __init__(
+        self, name: str, follower: Follower, metrics: EstimatorMetrics, is_answering: Callable[[], bool]
+    ) -> None:
+        self._name = name
+        self._follower = follower
+        self._is_answering = is_answering
+        self._lag = LoopLag()
+        metrics.registry.register(Collected(self._families))
+        self._door = StatusDoor(lambda: page_of(metrics.registry), self.health)
+
+    async def open(self, listen: str) -> None:
+        """Serve there. Raises OSError."""
+        self._lag.start()
+        await self._door.start(listen)
+
+    async def close(self) -> None:
+        """Serve no more."""
+        self._lag.stop()
+        await self._door.stop()
+
+    def health(self) -> Health:
+        """Whether it follows, and answers."""
+        if not self._follower.linked:
+            return Health(False, self._follower.trouble or "has not reached a controller yet")
+        if not self._is_answering():
+            return Health(False, f"estimator {self._name} gives no forecasts yet, or has failed: see the log")
+        return Health(True, f"follows the controller, estimator {self._name} answers")
+
+    def _families(self) -> Iterator[Family]:
+        yield LINKED.is_(self._follower.linked)
+        yield from parts.process_families(__version__, self._lag.take_us() / 1e6)
+        yield from parts.log_families(logs.counts)

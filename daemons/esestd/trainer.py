@@ -1,0 +1,65 @@
+"""Lessons, one at a time, on a thread beside the event loop.
+
+The thread is a daemon: a process that is told to end does not wait for a lesson. A subprocess would need what the lesson is
+made of sent to it, and a fork is not to be had where gRPC runs. Invariant: whatever a lesson does, its end is told on
+the event loop exactly once, and a lesson that failed is followed by the next one only after a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from eslurm.ports.estimator import Lesson, Model
+
+log = logging.getLogger("esestd")
+
+NICE = 10
+"""What others do on this host comes first."""
+
+
+class Learnt(NamedTuple):
+    """How a lesson ended: with a model, or why not. `cpu_s` is what it took."""
+
+    model: Model | None
+    error: BaseException | None
+    cpu_s: float
+
+
+class Trainer:
+    """Teaches lessons in the order they come. Use it on the loop that made it; `told` is called there."""
+
+    def __init__(self, told: Callable[[Learnt], None]) -> None:
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self.busy = False
+
+    def teach(self, lesson: Lesson) -> None:
+        """Begin a lesson. None may be under way."""
+        assert not self.busy, "a lesson is under way"
+        self.busy = True
+        threading.Thread(target=self._work, args=(lesson,), name="lesson", daemon=True).start()
+
+    def _work(self, lesson: Lesson) -> None:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        model: Model | None = None
+        failure: BaseException | None = None
+        try:
+            model = lesson()
+        except BaseException as error:
+            failure = error
+        learnt = Learnt(model, failure, time.thread_time())
+        with suppress(RuntimeError):
+            # The loop has ended: nobody wants to know any more.
+            self._loop.call_soon_threadsafe(self._end, learnt)
+
+    def _end(self, learnt: Learnt) -> None:
+        self.busy = False
+        self._told(learnt)
