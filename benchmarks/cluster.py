@@ -36,7 +36,7 @@ class Shape(msgspec.Struct, frozen=True):
     agent. `store_url` is where jobs are kept; empty: in SQLite beside the rest. `operators` are the user ids that are
     operators; None: who runs the benchmark. `controller` is more lines for that section. With several `controllers`
     the first is `main`, the others are `c2` and so on. `chaos` lets satellites and agents be told to fail. `sections`
-    end the configuration.
+    end the configuration. With `watched` every daemon serves its metrics.
     """
 
     nodes: int
@@ -52,6 +52,7 @@ class Shape(msgspec.Struct, frozen=True):
     controllers: int = 1
     chaos: bool = False
     sections: str = ""
+    watched: bool = False
 
 
 class Cluster:
@@ -77,6 +78,8 @@ class Cluster:
         self.endpoints = list(endpoints) or [f"{HOST}:{port}" for port in ports[: shape.controllers]]
         self.endpoint = self.endpoints[0]
         self._uplinks = list(uplinks) or self.endpoints
+        self.watched: list[str] = []
+        """Where the daemons are watched."""
         self._satellite_endpoints = [f"{HOST}:{port}" for port in ports[shape.controllers :]]
         self.controllers = [self._controller(number) for number in range(shape.controllers)]
         self.controller = self.controllers[0]
@@ -187,6 +190,7 @@ class Cluster:
         command = module("esctld", "--config", config, "--state-dir", str(self.directory))
         if number:
             command += ["--name", name, "--listen", self.endpoints[number]]
+        command += self._watch()
         return Daemon(f"esctld-{name}", command, self.directory / f"esctld-{name}.log")
 
     def _satellite(self, number: int) -> Daemon:
@@ -198,7 +202,14 @@ class Cluster:
             *(("--sockets-max", str(self.shape.sockets_max)) if self.shape.sockets_max else ()),
             *(("--allow-chaos", "--state-dir", str(self.directory / name)) if self.shape.chaos else ()),
         )
+        command += self._watch()
         return Daemon(name, command, self.directory / f"{name}.log")
+
+    def _watch(self) -> list[str]:
+        if not self.shape.watched:
+            return []
+        self.watched.append(f"{HOST}:{free_ports(1)[0]}")
+        return ["--metrics-listen", self.watched[-1]]
 
     def _agent(self, number: int) -> Daemon:
         shape = self.shape
@@ -213,6 +224,7 @@ class Cluster:
             *("--memory-mib", str(NODE_MEMORY_MIB), *(("--each",) if shape.each else ())),
             *(("--allow-chaos",) if shape.chaos else ()),
         )
+        command += self._watch()
         return Daemon(name, command, self.directory / f"{name}.log")
 
 

@@ -1,4 +1,4 @@
-"""`make bench`: all groups of figures but `recovery` and `plan`, or those named on the command line.
+"""`make bench`: all groups of figures but `recovery`, `plan` and `estimator`, or those named on the command line.
 
 QUICK=1 in the environment: within 90 s.
 """
@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import backlog, construct, crashes, growth, submit, throughput, wide
+from benchmarks import backlog, construct, crashes, growth, submit, throughput, watch, wide
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
+from benchmarks.estimator import measure as estimator
 from benchmarks.figures import Figures
 from benchmarks.plan import measure as plan
 from benchmarks.processes import adopt_orphans, compile_packages, end_descendants
@@ -27,6 +28,7 @@ GROUPS: dict[str, Measure] = {
     "submit": submit.measure,
     "throughput": throughput.measure,
     "wide": wide.measure,
+    "watch": watch.measure,
     "backlog": backlog.measure,
     "crashes": crashes.measure,
     "growth": growth.measure,
@@ -34,10 +36,11 @@ GROUPS: dict[str, Measure] = {
     "relay": relay.measure,
     "recovery": recovery.measure,
     "plan": plan.measure,
+    "estimator": estimator.measure,
 }
-APART = ("recovery", "plan")
+APART = ("recovery", "plan", "estimator")
 BY_DEFAULT = [name for name in GROUPS if name not in APART]
-"""The others take as long as all of these; `make bench-recovery` and `make bench-plan` ask for them."""
+"""The others take as long as all of these; `make bench-recovery`, `bench-plan` and `bench-estimator` ask for them."""
 EXIT_USAGE = 2
 
 

@@ -56,13 +56,13 @@ class Rounds:
         """Warm up, measure, print."""
         sizes = self._sizes
         each = sizes.jobs // sizes.parts
-        self._single_jobs(500)
+        self.single_jobs(500)
         floor = [self._floor()]
         single: list[float] = []
         array: list[float] = []
         cpu: dict[str, dict[str, float]] = {"e2e": {}, "array": {}}
         for _ in range(sizes.parts):
-            for name, rates, work in (("e2e", single, self._single_jobs), ("array", array, self._array)):
+            for name, rates, work in (("e2e", single, self.single_jobs), ("array", array, self._array)):
                 before = self._cluster.cpu_s()
                 rates.append(work(each))
                 for kind, seconds in self._cluster.cpu_s().items():
@@ -84,13 +84,13 @@ class Rounds:
         """How long a Ping every millisecond waits while jobs run; apart, for answering it costs the jobs time."""
         probe = Load(Plan("ping", socket=str(self._cluster.socket)))
         probe.go()
-        self._single_jobs(count)
+        self.single_jobs(count)
         return probe.result().waits_ms
 
     def _floor(self) -> float:
         return floors.spawns(self._cluster.directory, self._sizes.spawned).rate
 
-    def _single_jobs(self, count: int) -> float:
+    def single_jobs(self, count: int) -> float:
         """Jobs a second from the first call until the last one is accounted."""
         load = Load(
             Plan(

@@ -21,8 +21,8 @@ from benchmarks.plot import Plot, Series, write
 from benchmarks.processes import Daemon, rss_mb
 from eslurm.ports.door import DoorError
 from eslurm.rpc.methods import BROADCASTS, SUBMIT
+from eslurm.telemetry.vitals import sockets
 from eslurm.v1 import controller_pb2 as pb
-from essatd.vitals import sockets
 
 NODES = 20_480
 SHAPE = Shape(nodes=NODES, cores=1, agents=4, satellites=4)

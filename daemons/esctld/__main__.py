@@ -13,6 +13,7 @@ import click
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
     announce,
+    listening,
     logging_to_stderr,
     read_key,
     run_daemon,
@@ -41,7 +42,14 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 @click.option(
     "--loop", type=click.Choice(["uvloop", "asyncio"]), default="uvloop", help="Event loop to run on."
 )
+@click.option(
+    "--metrics-listen",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve /metrics and /health there; default: the configuration's controller.metrics_listen.",
+)
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
+@click.option("--log-format", default="text", help="text or json.")
 def main(
     config_file: Path,
     state_dir: Path,
@@ -49,7 +57,9 @@ def main(
     listen: str,
     ready_fd: int | None,
     loop: str,
+    metrics_listen: str,
     log_level: str,
+    log_format: str,
 ) -> None:
     """The controller: decides, plans and remembers everything of one cluster.
 
@@ -62,7 +72,7 @@ def main(
     from eslurm.store.engines import shown
     from eslurm.store.sql import SqlStore
 
-    logging_to_stderr(log_level)
+    logging_to_stderr(log_level, log_format)
     if not NAME.fullmatch(name):
         _cannot_start(f"--name: '{name}' is no name: use up to 32 letters, digits, '-' and '_'")
     try:
@@ -71,7 +81,10 @@ def main(
         _cannot_start(str(error))
     state_dir = state_dir.resolve()
     key = read_key(state_dir / config.cluster.key_file)
-    options = ControllerOptions(config, config_file.resolve(), state_dir, key, name, listen)
+    options = ControllerOptions(
+        config, config_file.resolve(), state_dir, key, name, listen, listening(metrics_listen)
+    )
+    listening(options.watched_at)
     url = config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"
 
     async def serve() -> None:

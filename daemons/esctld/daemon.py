@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from prometheus_client import start_http_server
 
 from esctld import housekeeping
 from esctld.cargo import BlobCargo
+from esctld.census import Census
 from esctld.clock import Clock
 from esctld.collector import spare_collector
 from esctld.conductor import Conductor
 from esctld.dispatcher import Dispatcher
 from esctld.doctor import Doctor, Surroundings
+from esctld.feed import Feed
 from esctld.foresight import Foresight
 from esctld.leadership import NAME_FEATURE, Lead, Leadership, Lease, Standbys, give_up
 from esctld.links import ControllerLinks
@@ -34,6 +35,7 @@ from esctld.policies import Policies
 from esctld.satellites import LinkedSatellites
 from esctld.service import ControllerService
 from esctld.shares import Shares
+from esctld.status import CountedCalls, Happenings, LeaderStatus
 from esctld.trees import TreeQueries
 from esctld.views import Queries
 from eslurm import __version__
@@ -57,7 +59,7 @@ from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.limits import LimitSettings, RequestLimits
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
-from eslurm.rpc.options import socket_budget, split_endpoint
+from eslurm.rpc.options import socket_budget
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
@@ -83,7 +85,9 @@ class CannotStart(Exception):
 
 
 class ControllerOptions(msgspec.Struct, frozen=True):
-    """What `esctld` has to be told. `listen` overrides the configuration's; `config` is what `config_file` said last."""
+    """What `esctld` has to be told. `listen` and `metrics_listen` override the configuration's; `config` is what
+    `config_file` said last.
+    """
 
     config: Config
     config_file: Path
@@ -91,6 +95,12 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     key: bytes
     name: str = OWNER
     listen: str = ""
+    metrics_listen: str = ""
+
+    @property
+    def watched_at(self) -> str:
+        """Where /metrics and /health are; empty: nowhere."""
+        return self.metrics_listen or self.config.controller.metrics_listen
 
     @property
     def socket(self) -> Path:
@@ -235,6 +245,8 @@ class Controller:
             options.config.failure, state, self.metrics, herald.set_predicted, self._driver.now_us
         )
         herald.observe(self._foresight)
+        self._happenings = Happenings(state, self.metrics)
+        herald.observe(self._happenings)
         queries = Queries(state, self._dispatcher.view, self._planner, self._store, satellites.infos)
         trees = TreeQueries(state, herald, self._foresight, satellites.name)
         service = ControllerService(
@@ -254,6 +266,9 @@ class Controller:
         service.offer("ExportLog", Logbook(self._store, OWNER, cluster).export)
         self._doctor = Doctor(state, self._dispatcher.view, self._store, self._surroundings(satellites))
         service.offer("Doctor", self._doctor.call)
+        history_jobs = options.config.estimator.history_jobs
+        self._feed = Feed(self._dispatcher, self._store, history_jobs=history_jobs)
+        service.offer("JobFeed", self._feed.call)
         self._log_keeper = LogKeeper(
             self._store, OWNER, self._dispatcher, options.config.controller.log_kept_days
         )
@@ -261,7 +276,13 @@ class Controller:
             msgspec.convert(options.config.controller, LimitSettings, from_attributes=True),
             lambda limit: self.metrics.refused_limits.labels(limit).inc(),
         )
-        self._gate = Gate(service, lambda who: _is_operator(state, who), limits)
+        self._census = Census(
+            state, self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
+        )
+        self.status = LeaderStatus(
+            state, self._dispatcher, herald, self._census, self._table, self._driver.counters
+        )
+        self._gate = Gate(CountedCalls(service, self.metrics), lambda who: _is_operator(state, who), limits)
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate)
         self._rpc = RpcServer(
             [self._link_server.handler(), door_handler(self._gate)],
@@ -286,6 +307,8 @@ class Controller:
     def _on_committed(self, messages: Sequence[Message], batch: Batch) -> None:
         """A batch is durable."""
         self._conductor.on_committed(messages, batch)
+        self._feed.on_committed(batch)
+        self._happenings.on_committed(batch.facts, batch.now_us)
         self._doctor.watch.on_committed(messages, batch.facts, batch.revision_first, batch.now_us)
 
     async def _load_blob(self, digest: bytes, _source: Link | None) -> bytes:
@@ -305,31 +328,21 @@ class Controller:
         stack.push_async_callback(self._foresight.close)
         await self._foresight.start()
         self._conductor.lead()
-        if self._options.config.controller.metrics_listen:
-            try:
-                stack.callback(self._serve_metrics(self._options.config.controller.metrics_listen))
-            except OSError as error:
-                # Another host's address, or a former leader that stands still has the port: no reason not to lead.
-                log.error("no metrics at %s: %s", self._options.config.controller.metrics_listen, error)
         stack.callback(self._gate.stop_admitting, "the controller stops: try again in a moment")
         spare_collector()
         log.info("cluster %s: %s leads at %s", self._local.cluster, self._lead.name, endpoint)
 
     async def _serve(self, serving: Callable[[Gate], None], essential: Sequence[asyncio.Task[None]]) -> None:
         """Until stopped or told to hand over. Raises what ends one of the loops."""
-        tasks = [
-            asyncio.create_task(work, name=name)
-            for name, work in (
-                ("planner", self._planner.run()),
-                ("ticks", self._conductor.tick()),
-                ("pruning", housekeeping.prune(self._store, self._dispatcher.state, self._log_keeper)),
-                ("foresight", self._foresight.run()),
-                (
-                    "gauges",
-                    housekeeping.gauge(self.metrics, self._dispatcher.state, self._conductor.herald),
-                ),
-            )
+        works = [
+            ("planner", self._planner.run()),
+            ("ticks", self._conductor.tick()),
+            ("pruning", housekeeping.prune(self._store, self._dispatcher.state, self._log_keeper)),
+            ("foresight", self._foresight.run()),
         ]
+        if self._options.watched_at:
+            works.append(("census", self._census.run()))
+        tasks = [asyncio.create_task(work, name=name) for name, work in works]
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
         handing_over = asyncio.create_task(self._leadership.handing_over.wait(), name="hand over")
         ends = {stopped, handing_over}
@@ -342,19 +355,6 @@ class Controller:
                 raise RuntimeError(f"{task.get_name()} has ended")
         finally:
             await _end_tasks([*ends, *tasks])
-
-    def _serve_metrics(self, listen: str) -> Callable[[], None]:
-        """Prometheus' own little server on a thread of its own; returns how to end it."""
-        host, port = split_endpoint(listen)
-        server, thread = start_http_server(port, host, self.metrics.registry)
-
-        def end() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-        log.info("metrics at http://%s/metrics", listen)
-        return end
 
     async def _drain(self, dispatch: asyncio.Task[None]) -> bool:
         """Refuse what comes, answer and commit what came. False when the store did not take it in time."""
@@ -377,6 +377,7 @@ class Controller:
 
     async def _end_links(self) -> None:
         await self._doctor.close()
+        await self._feed.close()
         await self._links.close()
         await self._cargo.close()
         await self._driver.close()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from esctld.clock import Clock
-from eslurm.core.messages import Message, PlanMade, Refused, Reports, SubmitJobs, Tick
+from eslurm.core.messages import Message, PlanMade, Refused, Reports, SetForecasts, SubmitJobs, Tick
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.view import View
 from eslurm.ports.store import AnswerRow, BlobRow, RowChange, Store, StoreUnavailable
@@ -106,6 +106,16 @@ class Dispatcher:
         self._interrupted = False
         self._moved = asyncio.Event()
         self._rests = asyncio.Event()
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the store takes commits, as far as is known."""
+        return self._available
+
+    @property
+    def depths(self) -> dict[str, float]:
+        """How many messages wait in each lane of the inbox."""
+        return {"requests": len(self._requests), "events": len(self._events)}
 
     def now_us(self) -> int:
         """The time that a batch would be decided at now."""
@@ -255,7 +265,6 @@ class Dispatcher:
                 entry = lane.popleft()
                 entries.append(entry)
                 weight += _weight(entry.message)
-        self._metrics.inbox.set(len(self._requests) + len(self._events))
         return entries
 
     def _decide(self, entries: list[_Entry]) -> Batch:
@@ -363,6 +372,8 @@ def _weight(message: Message) -> int:
             return len(message.reports)
         case PlanMade():
             return len(message.placements)
+        case SetForecasts():
+            return len(message.forecasts)
         case _:
             return 1
 

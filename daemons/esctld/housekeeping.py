@@ -1,5 +1,4 @@
-"""What a controller throws away in the background: old answers, blobs that no job needs, the beginning of the log; and
-what it shows as gauges.
+"""What a controller throws away in the background: old answers, blobs that no job needs, the beginning of the log.
 
 Bounded work per turn, so that neither the store's writer nor the loop is held.
 """
@@ -8,22 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 
 from esctld.dispatcher import NotNow
 from esctld.logbook import LogKeeper
 from eslurm.core.cluster import SECOND_US, State
-from eslurm.core.satellite.herald import Herald
 from eslurm.ports.store import Prune, Pruned, Store, StoreUnavailable
 from eslurm.telemetry.memory import give_back
-from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger("esctld.housekeeping")
 
 PERIOD_S = 30.0
 PAUSE_S = 0.05
 """Between two rounds of removing rows: 20,000 rows a second can go, more than ever come."""
-GAUGES_S = 5.0
 ANSWERS_KEPT_US = 24 * 3600 * SECOND_US
 """How long a retried request gets its first answer."""
 BLOBS_KEPT_US = 24 * 3600 * SECOND_US
@@ -64,18 +59,3 @@ async def prune_once(store: Store, state: State, logbook: LogKeeper, now_us: int
         if max(pruned.answers, pruned.blobs, pruned.facts) < limits.rows_max:
             return Pruned(answers, blobs, facts)
         await asyncio.sleep(PAUSE_S)
-
-
-async def gauge(metrics: ControllerMetrics, state: State, herald: Herald) -> None:
-    """Keep the gauges near the truth, until cancelled."""
-    while True:
-        for gauge, counts in (
-            (metrics.jobs, Counter(job.state.value for job in state.jobs.values())),
-            (metrics.nodes, Counter(node.state.value for node in state.nodes.values())),
-            (metrics.satellites, Counter(one.state.value for one in herald.satellites.satellites)),
-        ):
-            gauge.clear()
-            for name, count in counts.items():
-                gauge.labels(name).set(count)
-        metrics.broadcasts_waiting.set(herald.waiting)
-        await asyncio.sleep(GAUGES_S)

@@ -121,7 +121,8 @@ class ControllerLinks:
             try:
                 self._take(link, item)
             except (CodecError, EnvelopeError) as error:
-                log.warning("%s sent what cannot be read: %s", link.peer.process, error)
+                trace = {"trace": link.traceparent}
+                log.warning("%s sent what cannot be read: %s", link.peer.process, error, extra=trace)
 
     def _take(self, link: Link, item: link_pb2.Item) -> None:
         match item.WhichOneof("kind"):

@@ -16,14 +16,17 @@ from esctld.daemon import OWNER, Controller, ControllerOptions
 from esctld.leaderlink import NOBODY, LeaderLink
 from esctld.leadership import Lead, give_up
 from esctld.standby import Standby
+from esctld.status import LEADER, STANDBY, STARTING, ControllerStatus
 from eslurm.ports.door import Answered, Answerer, Caller, Status
 from eslurm.ports.store import FenceLost, Store
 from eslurm.rpc.gate import Gate
 from eslurm.rpc.methods import Method
-from eslurm.rpc.options import split_endpoint
+from eslurm.rpc.options import reachable, split_endpoint
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.unix_door import UnixDoor
+from eslurm.telemetry import logs
 from eslurm.telemetry.metrics import ControllerMetrics
+from eslurm.telemetry.status import Health
 
 log = logging.getLogger("esctld")
 
@@ -54,6 +57,7 @@ class ControllerProcess:
         self._stopped = asyncio.Event()
         self._principals = Principals()
         self._metrics = ControllerMetrics()
+        self._status = ControllerStatus(self._metrics)
         self._switch = DoorSwitch()
         self._door = UnixDoor(options.socket, self._switch, self._principals)
 
@@ -73,12 +77,15 @@ class ControllerProcess:
         try:
             # First: two processes of one name would push each other out for ever.
             await self._door.start()
+            if self._options.watched_at:
+                self._status.open(self._options.watched_at)
             while (lead := await self._stand_by(endpoint, announce)) is not None:
                 await self._lead(lead, listen, announce, must_fit=not ready.done())
                 if self._stopped.is_set():
                     return
                 give_back_to_collector()
         finally:
+            await self._status.close()
             await self._door.stop()
             self._principals.close()
 
@@ -95,6 +102,7 @@ class ControllerProcess:
             self._store, OWNER, options.name, endpoint, options.lease_us, link, on_warm=announce
         )
         self._switch.lead_to(standby.door)
+        self._status.becomes(STANDBY, standby.health)
         won = asyncio.create_task(standby.run(), name="standby")
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
         try:
@@ -119,7 +127,11 @@ class ControllerProcess:
             must_fit=must_fit,
         )
 
+        self._status.becomes(LEADER, lambda: Health(False, "takes over the lead, and does not serve yet"))
+        logs.set_always(epoch=lead.epoch)
+
         def serving(gate: Gate) -> None:
+            self._status.becomes(LEADER, controller.status.health, controller.status.families)
             self._switch.lead_to(gate)
             log.info("serving %s", self._options.socket)
             announce()
@@ -133,6 +145,8 @@ class ControllerProcess:
             raise
         finally:
             self._switch.lead_to(None)
+            self._status.becomes(STARTING, lambda: Health(False, "does not lead any more"))
+            logs.set_always(epoch=None)
 
 
 def with_port(endpoint: str) -> str:
@@ -151,9 +165,3 @@ def with_port(endpoint: str) -> str:
             raise OSError(error.errno, f"cannot listen at {endpoint}: {error.strerror}") from None
         port = probe.getsockname()[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def reachable(endpoint: str) -> str:
-    """Where others find who listens there: of an address that stands for all of this host, the host's name."""
-    host, port = split_endpoint(endpoint)
-    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "::") else endpoint

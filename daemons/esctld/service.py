@@ -90,6 +90,7 @@ class ControllerService:
             "UpdateSatellites": self._changing(self._read_update_satellites),
             "FinishStep": self._changing(requests.finish_step),
             "Suspend": self._changing(requests.suspend),
+            "SetForecasts": self._changing(requests.set_forecasts),
             "Jobs": self._jobs,
             "WaitJobs": self._wait_jobs,
             "Nodes": self._nodes,

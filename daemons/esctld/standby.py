@@ -27,10 +27,13 @@ from eslurm.ports.store import (
     StoreFailed,
     StoreUnavailable,
 )
+from eslurm.telemetry.status import Health
 
 log = logging.getLogger("esctld.standby")
 
 FOLLOW_RETRY_S = 0.2
+FOLLOW_AGAIN_S = 1.0
+"""Pause after the store said that it cannot be followed: it answers, so nothing is gained by asking on."""
 
 
 class Standby:
@@ -58,11 +61,23 @@ class Standby:
         self._link = link(self._look_now.set)
         self._on_warm = on_warm
         self._away = False
+        self._is_warm = False
+        self._cannot_follow = ""
 
     @property
     def door(self) -> Answerer:
         """Where calls at this controller's door go meanwhile."""
         return self._link
+
+    def health(self) -> Health:
+        """Whether it could take over at any moment."""
+        if self._away:
+            return Health(False, "the job store cannot be read")
+        if self._cannot_follow:
+            return Health(False, f"stands by, but cannot follow the log: {self._cannot_follow}")
+        if not self._is_warm:
+            return Health(False, "stands by, and has not read the log yet")
+        return Health(True, f"stands by: {self._leader.holder or 'another controller'} leads")
 
     async def run(self) -> Lead:
         """Until it leads. Raises what makes a controller useless: a foreign, a damaged or a newer store."""
@@ -146,10 +161,18 @@ class Standby:
             except SchemaTooNew:
                 raise
             except StoreFailed as error:
-                # As for a database that its leader has not brought forward yet: it is loaded when this one leads.
-                log.warning("the log cannot be followed: %s", error)
+                # As for a database that its leader has not made or brought forward yet.
+                if str(error) != self._cannot_follow:
+                    log.warning("the log cannot be followed: %s; trying again when it grows", error)
+                self._cannot_follow = str(error)
                 self._on_warm()
-                return
+                await asyncio.sleep(FOLLOW_AGAIN_S)
+                await self._grown.wait()
+                continue
+            if self._cannot_follow:
+                log.info("the log can be followed now")
+                self._cannot_follow = ""
+            self._is_warm = True
             self._on_warm()
             await self._grown.wait()
 

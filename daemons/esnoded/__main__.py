@@ -12,6 +12,7 @@ from eslurm.compat.hostlist import expand
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
     announce,
+    listening,
     logging_to_stderr,
     read_key,
     run_daemon,
@@ -28,7 +29,7 @@ STATE_DIR_MODE = 0o711
 def main(argv: list[str] | None = None) -> None:
     """Run an agent until SIGTERM. Steps outlive it."""
     arguments = _parser().parse_args(argv)
-    logging_to_stderr(arguments.log_level)
+    logging_to_stderr(arguments.log_level, arguments.log_format)
     key = read_key(arguments.key_file)
     nodes = _nodes(arguments.nodes)
     state_dir: Path = arguments.state_dir
@@ -54,6 +55,7 @@ def main(argv: list[str] | None = None) -> None:
         listen=arguments.listen,
         controller_socket=arguments.controller_socket,
         allow_chaos=arguments.allow_chaos,
+        metrics_listen=arguments.metrics_listen,
     )
 
     if arguments.each:
@@ -118,8 +120,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cores", required=True, type=int, help="cores that each node offers")
     parser.add_argument("--memory-mib", required=True, type=int, help="memory that each node offers")
+    parser.add_argument(
+        "--metrics-listen",
+        type=listening,
+        default="",
+        metavar="HOST:PORT",
+        help="serve /metrics and /health there (with --each: from this port on, one each)",
+    )
     parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
     parser.add_argument("--log-level", default="info", help="debug, info, warning or error")
+    parser.add_argument("--log-format", default="text", help="text or json")
     parser.add_argument("--ready-fd", type=int, default=None, help="write the ready line to this descriptor")
     return parser
 

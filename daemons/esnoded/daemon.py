@@ -42,11 +42,12 @@ from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
-from eslurm.rpc.options import TableSettings
+from eslurm.rpc.options import TableSettings, reachable
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import BadSignature, Keyring
 from eslurm.rpc.unix_door import UnixDoor
+from eslurm.telemetry.status import StatusDoor
 from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
 from esnoded.clock import AgentClock
@@ -57,6 +58,7 @@ from esnoded.scripts import Scripts
 from esnoded.shell import Shell, step_end
 from esnoded.spool import Spool
 from esnoded.standby import StandbyRunner
+from esnoded.status import AgentStatus
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.procfs import read_boot_id
 from esnoded.uplink import OnDemand, Uplink
@@ -64,6 +66,8 @@ from esnoded.uplink import OnDemand, Uplink
 log = logging.getLogger("esnoded")
 
 BLOB_BYTES_MAX = 32 << 20
+BLOB_WAYS_MAX = 3
+"""Ways up that a blob is asked for over, when one after the other ends."""
 LINKS = TableSettings(cached_max=64, idle_s=2.0)
 """Enough for the children of a node in the widest tree; with one process per node each has few others."""
 COMMANDS_REMEMBERED = 256
@@ -77,6 +81,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
 
     With `controller_socket` (controllers on this host, several as `a:b`) the commands of jobs go there, not through
     this agent.
+    At `metrics_listen` (host:port; empty: nowhere) the process is watched.
     With `allow_chaos` the user may let nodes pretend to fail; with `is_one_of_many` there are many such processes on
     this host, and the step supervisor is started with the first step.
     """
@@ -92,6 +97,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     controller_socket: Path | None = None
     allow_chaos: bool = False
     is_one_of_many: bool = False
+    metrics_listen: str = ""
 
 
 class NodeDaemon:
@@ -156,8 +162,9 @@ class NodeDaemon:
         chaos: ChaosDoor | None = None
         runner.start()
         uplink: asyncio.Task[None] | None = None
+        status: StatusDoor | None = None
         try:
-            self._local.endpoint = await rpc.listen(options.listen)
+            self._local.endpoint = reachable(await rpc.listen(options.listen))
             shell = await self._restore(spool, runner, options.controller_socket or door.path)
             for ended in early:
                 shell.on_runner_ended(ended)
@@ -166,6 +173,7 @@ class NodeDaemon:
             if options.allow_chaos:
                 chaos = ChaosDoor(options.state_dir / CHAOS, Chaos(self._driver, shell.agent.roster).answer)
                 await chaos.start()
+            status = await self._open_status(shell, spool)
             uplink = asyncio.create_task(self._uplink.run(), name="uplink")
             ready(self._local.endpoint)
             log.info("serving %d nodes at %s", len(options.nodes), self._local.endpoint)
@@ -176,9 +184,22 @@ class NodeDaemon:
                 await asyncio.gather(uplink, return_exceptions=True)
             if chaos is not None:
                 await chaos.stop()
+            if status is not None:
+                await status.stop()
             await self._close(rpc, door, runner)
             principals.close()
             spool.close()
+
+    async def _open_status(self, shell: Shell, spool: Spool) -> StatusDoor | None:
+        """Where the agent is watched, if anywhere. Raises OSError, ValueError."""
+        if not self._options.metrics_listen:
+            return None
+        driver = self._driver
+        told = AgentStatus(shell.agent, spool, self._uplink, self._table, driver.relay, driver.counters)
+        told.lag.start()
+        door = StatusDoor(told.page, told.health)
+        await door.start(self._options.metrics_listen)
+        return door
 
     def stop(self) -> None:
         """End `run` in good order. Steps go on under their supervisor."""
@@ -274,7 +295,10 @@ class NodeDaemon:
             try:
                 handle(link, getattr(item, kind))
             except (EnvelopeError, CodecError) as error:
-                log.warning("%s sent a %s that cannot be read: %s", link.peer.process, kind, error)
+                trace = {"trace": link.traceparent}
+                log.warning(
+                    "%s sent a %s that cannot be read: %s", link.peer.process, kind, error, extra=trace
+                )
 
     def _on_uplink(self, link: Link | None) -> None:
         assert self._shell is not None
@@ -365,8 +389,16 @@ class NodeDaemon:
             self._uplink.want()
 
     async def _load_blob(self, digest: bytes, source: Link | None) -> bytes:
-        await self._uplink.get()
-        return await self._loader.load(digest, source)
+        """Over the way up, and over the next one when a satellite dies with the request in its hands."""
+        for _ in range(BLOB_WAYS_MAX):
+            await self._uplink.get()
+            link = source if source is not None and not source.closed.is_set() else self._uplink.link
+            if link is None:
+                break
+            found = await self._loader.load_from(digest, link)
+            if found is not None:
+                return found
+        return await self._loader.load(digest, None)
 
     def on_numbered(self, name: str, number: int) -> None:
         """See `shell.Ways`."""

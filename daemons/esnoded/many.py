@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import uvloop  # noqa: F401
 
 from eslurm.rpc.options import split_endpoint
+from eslurm.telemetry.logs import name_lines
 from eslurm.telemetry.process import EXIT_CANNOT_START, EXIT_FAILED, announce, run_daemon, stop_on_signals
 from esnoded.daemon import AgentOptions, NodeDaemon
 from esnoded.spool import SpoolError
@@ -41,10 +42,10 @@ def one_each(options: AgentOptions) -> list[AgentOptions]:
 
     Raises ValueError when the ports do not suffice.
     """
-    host, port = split_endpoint(options.listen)
-    if port and port + len(options.nodes) > 1 << 16:
-        raise ValueError(f"--listen: {len(options.nodes)} ports from {port} on are more than there are")
-    text = f"[{host}]" if ":" in host else host
+    listens = _addresses("--listen", options.listen, len(options.nodes))
+    watched = [""] * len(options.nodes)
+    if options.metrics_listen:
+        watched = _addresses("--metrics-listen", options.metrics_listen, len(options.nodes))
     return [
         AgentOptions(
             cluster=options.cluster,
@@ -54,13 +55,23 @@ def one_each(options: AgentOptions) -> list[AgentOptions]:
             controllers=options.controllers,
             key=options.key,
             state_dir=options.state_dir / name,
-            listen=f"{text}:{port + at if port else 0}",
+            listen=listens[at],
             controller_socket=options.controller_socket,
             allow_chaos=options.allow_chaos,
             is_one_of_many=True,
+            metrics_listen=watched[at],
         )
         for at, name in enumerate(options.nodes)
     ]
+
+
+def _addresses(option: str, first: str, count: int) -> list[str]:
+    """Consecutive ports from the first one on; port 0 stays what it is."""
+    host, port = split_endpoint(first)
+    if port and port + count > 1 << 16:
+        raise ValueError(f"{option}: {count} ports from {port} on are more than there are")
+    text = f"[{host}]" if ":" in host else host
+    return [f"{text}:{port + at if port else 0}" for at in range(count)]
 
 
 class Nursery:
@@ -132,7 +143,7 @@ class Nursery:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         _end_with_parent(self._parent)
-        _log_as(options.nodes[0])
+        name_lines(options.nodes[0])
 
         async def body() -> None:
             daemon = NodeDaemon(options)
@@ -211,9 +222,3 @@ def _end_with_parent(parent: int) -> None:
         raise OSError(ctypes.get_errno(), "cannot ask for a signal at the parent's end")
     if os.getppid() != parent:
         raise CannotStart("the parent has ended")
-
-
-def _log_as(name: str) -> None:
-    """The agents share one log: each line names its node."""
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-7s %(name)s {name}: %(message)s"))

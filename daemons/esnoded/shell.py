@@ -127,7 +127,11 @@ class Shell:
 
     def on_runner_ended(self, ended: StepEnded) -> None:
         """The runner says how a step ended."""
-        self.perform(self.agent.on_step_ended(step_id(ended.key), step_end(ended), self._now_us()))
+        key = ended.key
+        log.debug(
+            "job %d, attempt %d, step %d: ended on node %d", key.job_id, key.attempt, key.step, key.node
+        )
+        self.perform(self.agent.on_step_ended(step_id(key), step_end(ended), self._now_us()))
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -231,7 +235,15 @@ class Shell:
         self._loop.call_soon(self._tell_refused, action, why)
 
     def _tell_refused(self, action: RunBatch | RunTasks, why: str) -> None:
-        self.perform(self.agent.on_step_refused(action.step, why, self._now_us()))
+        step = action.step
+        log.warning(
+            "job %d, attempt %d, step %d could not be started here: %s",
+            step.job_id,
+            step.attempt,
+            step.step,
+            why,
+        )
+        self.perform(self.agent.on_step_refused(step, why, self._now_us()))
 
     def _terminate(self, action: TerminateStep) -> None:
         grace_us = int(action.grace_s * 1_000_000)

@@ -51,6 +51,11 @@ class Spool:
         self._compact_above = max(COMPACT_BYTES_MIN, 4 * self._size)
 
     @property
+    def size_bytes(self) -> int:
+        """How large the file is."""
+        return self._size
+
+    @property
     def wants_compaction(self) -> bool:
         """Whether the file has grown to several times what it has to hold."""
         return self._size > self._compact_above

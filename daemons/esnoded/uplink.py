@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from eslurm.ports.door import Answered, Answerer, Caller
-from eslurm.ports.link import Link, LinkBusy, LinkError, Links, LinkSilent, is_idle_end
+from eslurm.ports.link import Link, LinkBusy, LinkError, LinkRefused, Links, LinkSilent, is_idle_end
 from eslurm.rpc.links import Rng
 from eslurm.rpc.methods import Method
 
@@ -59,9 +59,10 @@ class Uplink:
         self._next = 0
         self._next_controller = 0
         self._told: dict[str, str] = {}
+        self._away: set[str] = set()
         self._wanted = asyncio.Event()
         self._found = asyncio.Event()
-        self._heard_s = 0.0
+        self._heard_s = asyncio.get_running_loop().time()
         self.link: Link | None = None
 
     # ---- for those who have something to say ----
@@ -74,9 +75,16 @@ class Uplink:
         """Something came down: the cluster knows where we are."""
         self._heard_s = asyncio.get_running_loop().time()
 
+    @property
+    def silence_s(self) -> float:
+        """Seconds since something came down, or since the start."""
+        return max(0.0, asyncio.get_running_loop().time() - self._heard_s)
+
     async def get(self) -> Link | None:
         """The way up, opened if need be; None when none is found for a while."""
         if self.link is None or self.link.closed.is_set():
+            # One that has just ended may not have been noticed yet.
+            self._found.clear()
             self.want()
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_S):
@@ -193,12 +201,30 @@ class Uplink:
             # Only a satellite that is busy itself says when to come back.
             return None, busy.retry_after_s or RETRY_MIN_S * (1.0 + self._rng.random())
         except LinkError as error:
-            if self._told.get(endpoint) != str(error):
-                self._told[endpoint] = str(error)
+            if self._is_news(endpoint, error):
                 log.warning("no link to %s: %s", endpoint, error)
             return None, None
         self._told.pop(endpoint, None)
+        self._away.discard(endpoint)
         return (None if link.closed.is_set() else link), None
+
+    def _is_news(self, endpoint: str, error: LinkError) -> bool:
+        """Whether to tell of it: once for each place; once for all when this process is refused for what it is, and
+        of controllers only when none is there: one that stands by does not listen."""
+        text = str(error)
+        if self._told.get(endpoint) == text:
+            return False
+        is_told = False
+        if isinstance(error, LinkRefused):
+            self._away.discard(endpoint)
+            reason = text.removeprefix(f"{endpoint}: ")
+            is_told = any(told.endswith(reason) for told in self._told.values())
+        else:
+            self._away.add(endpoint)
+            if endpoint in self._controllers and not self._away.issuperset(self._controllers):
+                return False
+        self._told[endpoint] = text
+        return not is_told
 
 
 class OnDemand:

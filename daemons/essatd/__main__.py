@@ -7,7 +7,14 @@ import asyncio
 from pathlib import Path
 
 from eslurm.rpc.options import SOCKETS_MIN
-from eslurm.telemetry.process import announce, logging_to_stderr, read_key, run_daemon, stop_on_signals
+from eslurm.telemetry.process import (
+    announce,
+    listening,
+    logging_to_stderr,
+    read_key,
+    run_daemon,
+    stop_on_signals,
+)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -18,7 +25,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--allow-chaos: needs --state-dir")
     if arguments.sockets_max < SOCKETS_MIN:
         parser.error(f"--sockets-max: {arguments.sockets_max} is too few: at least {SOCKETS_MIN}")
-    logging_to_stderr(arguments.log_level)
+    logging_to_stderr(arguments.log_level, arguments.log_format)
     from eslurm.relay.chaos_door import NAME as CHAOS
     from essatd.daemon import Satellite, SatelliteOptions
 
@@ -35,6 +42,7 @@ def main(argv: list[str] | None = None) -> None:
         key=read_key(arguments.key_file),
         sockets_max=arguments.sockets_max,
         chaos_path=chaos_path,
+        metrics_listen=arguments.metrics_listen,
     )
 
     async def body() -> None:
@@ -66,8 +74,16 @@ def _parser() -> argparse.ArgumentParser:
         default=256,
         help="open connections to aim at, four times the width of its trees; beyond, agents have to wait (default 256)",
     )
+    parser.add_argument(
+        "--metrics-listen",
+        type=listening,
+        default="",
+        metavar="HOST:PORT",
+        help="serve /metrics and /health there",
+    )
     parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
     parser.add_argument("--log-level", default="info", help="debug, info, warning or error")
+    parser.add_argument("--log-format", default="text", help="text or json")
     parser.add_argument("--ready-fd", type=int, default=None, help="write the ready line to this descriptor")
     return parser
 

@@ -32,12 +32,15 @@ from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
-from eslurm.rpc.options import socket_budget
+from eslurm.rpc.options import reachable, socket_budget
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
+from eslurm.telemetry import logs
+from eslurm.telemetry.status import StatusDoor
+from eslurm.telemetry.vitals import LoopLag, rss_bytes, sockets
 from eslurm.v1 import link_pb2
 from essatd.chaos import Gate
-from essatd.vitals import LoopLag, rss_bytes, sockets
+from essatd.status import SatelliteStatus
 
 log = logging.getLogger("essatd")
 
@@ -64,6 +67,8 @@ class SatelliteOptions(msgspec.Struct, frozen=True):
     """Open connections that it aims at, four times the width of its trees; beyond, agents have to wait."""
     chaos_path: Path | None = None
     """Where the user may ask for failures; None: nowhere."""
+    metrics_listen: str = ""
+    """Where it is watched; empty: nowhere."""
 
 
 class Satellite:
@@ -109,7 +114,7 @@ class Satellite:
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Serve until stopped; `ready` gets the endpoint. Raises OSError when it cannot listen."""
         rpc = RpcServer([self._server.handler()], Guard(), connections_max=self._budget.connections_max)
-        endpoint = await rpc.listen(self._options.listen)
+        endpoint = reachable(await rpc.listen(self._options.listen))
         self._local.endpoint = endpoint
         await rpc.start()
         chaos = None
@@ -117,6 +122,7 @@ class Satellite:
             chaos = ChaosDoor(self._options.chaos_path, self._gate.answer)
             await chaos.start()
         self._lag.start()
+        status = await self._open_status()
         ready.set_result(endpoint)
         log.info("satellite %s listens at %s", self._options.name, endpoint)
         dials = [
@@ -131,6 +137,8 @@ class Satellite:
             await asyncio.gather(*dials, return_exceptions=True)
             if chaos is not None:
                 await chaos.stop()
+            if status is not None:
+                await status.stop()
             self._lag.stop()
             await self._driver.close()
             await self._blobs.close()
@@ -141,6 +149,24 @@ class Satellite:
     def stop(self) -> None:
         """End `run` in good order."""
         self._stopped.set()
+
+    async def _open_status(self) -> StatusDoor | None:
+        """Where the satellite is watched, if anywhere. Raises OSError."""
+        if not self._options.metrics_listen:
+            return None
+        # Only for who is watched: it takes some megabytes.
+        from eslurm.telemetry.collected import page_of, registry_of
+
+        driver = self._driver
+        told = SatelliteStatus(
+            *(self._table, driver.relay, driver.counters, self._options.controllers),
+            *(self._controller, lambda: self._book.revision),
+        )
+        told.lag.start()
+        registry = registry_of(told.families)
+        door = StatusDoor(lambda: page_of(registry), told.health)
+        await door.start(self._options.metrics_listen)
+        return door
 
     async def _keep(self, endpoint: str) -> None:
         """Stay linked to one controller. One that sends us away again is asked less and less often.
@@ -205,7 +231,8 @@ class Satellite:
             try:
                 self._take(link, item)
             except EnvelopeError as error:
-                log.warning("%s sent what cannot be read: %s", link.peer.process, error)
+                trace = {"trace": link.traceparent}
+                log.warning("%s sent what cannot be read: %s", link.peer.process, error, extra=trace)
 
     def _find_endpoint(self, number: int) -> str | None:
         return self._book.find_endpoint(number)
@@ -302,16 +329,9 @@ class Satellite:
         """From whoever has said that it has it; when that link ends, from the controller that leads by then."""
         link = source if source is not None and not source.closed.is_set() else self._controller()
         if link is not None:
-            loading = asyncio.create_task(self._loader.load(digest, link))
-            ended = asyncio.create_task(link.closed.wait())
-            try:
-                await asyncio.wait({loading, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if loading.done():
-                    return loading.result()
-            finally:
-                loading.cancel()
-                ended.cancel()
-                await asyncio.gather(loading, ended, return_exceptions=True)
+            found = await self._loader.load_from(digest, link)
+            if found is not None:
+                return found
         with suppress(TimeoutError):
             async with asyncio.timeout(LEADER_WAIT_S):
                 await self._led.wait()
@@ -333,6 +353,7 @@ class Satellite:
         if leader is self._leader:
             return
         self._leader = leader
+        logs.set_always(epoch=leader.peer.epoch if leader is not None else None)
         if leader is None:
             self._led.clear()
         else:

@@ -388,6 +388,10 @@ class StoreReader(Protocol):
         """A script or environment; BlobMissing if it is not there."""
         ...
 
+    async def size_bytes(self) -> int:
+        """What the whole store takes, other owners' parts included; of a store in memory 0."""
+        ...
+
 
 class StoreWriter(Protocol):
     """One owner's only door for writing. Batches are committed one at a time, in order.

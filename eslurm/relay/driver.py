@@ -33,6 +33,7 @@ from eslurm.core.tree.messages import (
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import Outcome
 from eslurm.ports.link import Link, LinkError, Links
+from eslurm.relay.counters import RelayCounters
 from eslurm.relay.envelopes import ack_item, broadcast_item, read_ack, read_broadcast, read_reply, reply_item
 from eslurm.relay.switches import Mode, Switch, Switches
 from eslurm.v1 import link_pb2
@@ -97,6 +98,7 @@ class RelayDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._closed = False
+        self.counters = RelayCounters()
 
     def now_us(self) -> int:
         """The machine's clock: microseconds of the event loop after `origin_us`; it never jumps."""
@@ -119,10 +121,16 @@ class RelayDriver:
 
     def on_ack(self, link: Link, message: link_pb2.BroadcastAck) -> None:
         """Raises `EnvelopeError`."""
-        self.perform(self._machine.on_ack(link.peer.process, read_ack(message), self.now_us()))
+        ack = read_ack(message)
+        if ack.refused:
+            self.counters.refusals += 1
+        else:
+            self.counters.acknowledgements += len(ack.heads)
+        self.perform(self._machine.on_ack(link.peer.process, ack, self.now_us()))
 
     def on_reply(self, link: Link, message: link_pb2.BroadcastReply) -> None:
         """Raises `EnvelopeError`."""
+        self.counters.replies += 1
         self.perform(self._machine.on_reply(link.peer.process, read_reply(message), self.now_us()))
 
     # ---- from this process ----
@@ -163,6 +171,7 @@ class RelayDriver:
                 case RunLocal():
                     self.run_local(action)
                 case Suspect():
+                    self.counters.suspects += 1
                     log.info(
                         "broadcast %s: node %d is suspect: %s", action.broadcast_id, action.node, action.why
                     )
@@ -235,11 +244,14 @@ class RelayDriver:
 
     def _hand_over(self, link: Link, send: SendBroadcast) -> None:
         attachments = self._attached.get(send.broadcast.broadcast_id, ())
-        if not link.send(broadcast_item(send.broadcast, attachments)):
+        if link.send(broadcast_item(send.broadcast, attachments)):
+            self.counters.lists_sent += 1
+        else:
             self._loop.call_soon(self._refuse, send, "the link has just ended")
 
     def _refuse(self, send: SendBroadcast, why: str) -> None:
         if not self._closed:
+            self.counters.refusals += 1
             broadcast = send.broadcast
             heads = broadcast.nodes[:1]
             self.perform(self._machine.on_refused(broadcast.broadcast_id, heads, why, self.now_us()))
@@ -313,6 +325,7 @@ class RelayServer(RelayDriver):
     def on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
         """Raises `EnvelopeError`."""
         broadcast = read_broadcast(message)
+        self.counters.lists_received += 1
         switch = self.switches.find(broadcast.nodes[0]) if self.switches and broadcast.nodes else None
         if switch is not None and switch.mode.is_off:
             if switch.mode is Mode.DEAD:

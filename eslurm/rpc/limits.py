@@ -39,6 +39,9 @@ _SCARCE = 0.5
 
 _LONG_POLLS = (WAIT_JOBS.number, WAIT_STEP.number)
 
+LIMITS = ("calls_user", "waits_user", "changes_user", "read_share", "read_share_user", "read_share_operators")
+"""What a request can be refused for here, as `on_refused` hears it."""
+
 
 class LimitSettings(msgspec.Struct, frozen=True):
     """The keys of the same names in the controller's configuration. 0: no limit."""

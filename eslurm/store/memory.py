@@ -120,6 +120,11 @@ class MemoryStore:
         self._check_open()
         return self._image.get_blob(owner, hash_)
 
+    async def size_bytes(self) -> int:
+        """See `StoreReader.size_bytes`."""
+        self._check_open()
+        return 0
+
     def _check_open(self) -> None:
         if self._closed:
             raise StoreFailed("the store is closed")

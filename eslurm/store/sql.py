@@ -126,6 +126,10 @@ class SqlStore:
         """See `StoreReader.get_blob`."""
         return await self._reads.run(self._reader.get_blob, owner, hash_)
 
+    async def size_bytes(self) -> int:
+        """See `StoreReader.size_bytes`."""
+        return await self._reads.run(self._reader.size_bytes)
+
     @property
     def waiting(self) -> tuple[int, int]:
         """How many calls wait or run now: (writes, reads), each below its bound."""

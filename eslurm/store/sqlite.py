@@ -45,6 +45,15 @@ def reading_engine(url: URL, connections: int) -> Engine:
     return _engine(_path(url), connections, begin="BEGIN", pragmas=(*_PRAGMAS, "PRAGMA query_only=ON"))
 
 
+def size_of_files(url: URL) -> int:
+    """What the file and its log take, as far as they are there."""
+    found = 0
+    for ending in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            found += os.stat(f"{_path(url)}{ending}").st_size
+    return found
+
+
 def _path(url: URL) -> Path:
     if not url.database or url.database == ":memory:":
         raise StoreFailed("the store needs a file: use sqlite:///PATH")

@@ -1,105 +1,145 @@
-"""The controller's metrics, by Prometheus' naming conventions. Labels are bounded: never ids or users' words."""
+"""The controller's metrics, by Prometheus' naming conventions: what is counted as it happens.
+
+What is looked at now and then, such as the queue, is in `esctld.census`. Labels are bounded: never ids or users' words.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from eslurm.telemetry.exposition import Described
+
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+_WAITS = (0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86_400.0, 7 * 86_400.0)
+LEVELS_MAX = 8
+"""Trees are shallow: five levels of width 32 hold more nodes than there are."""
 
 
 class ControllerMetrics:
-    """One instance per controller, on a registry of its own."""
+    """One instance per controller process, on a registry of its own. `described` is what the reference shows."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.inbox = Gauge("eslurm_inbox_messages", "Messages waiting to be decided.", registry=self.registry)
-        self.stall = Histogram(
-            "eslurm_dispatcher_stall_seconds",
-            "How long deciding one batch held the event loop.",
-            buckets=_SECONDS,
-            registry=self.registry,
+        self.described: list[Described] = []
+        self._build_core()
+        self._build_jobs()
+        self._build_broadcasts()
+        self._build_predictions()
+
+    def _build_core(self) -> None:
+        self.stall = self._histogram(
+            "eslurm_dispatcher_stall_seconds", "How long deciding one batch held the event loop.", _SECONDS
         )
-        self.commit = Histogram(
-            "eslurm_commit_seconds",
-            "Time until a batch was durable.",
-            buckets=_SECONDS,
-            registry=self.registry,
+        self.commit = self._histogram("eslurm_commit_seconds", "Time until a batch was durable.", _SECONDS)
+        self.plan = self._histogram("eslurm_plan_seconds", "CPU time of one planning cycle.", _SECONDS)
+        self.facts = self._counter("eslurm_facts_committed", "Facts made durable.")
+        self.refused_full = self._counter(
+            "eslurm_requests_refused_full", "Requests refused because too many waited."
         )
-        self.plan = Histogram(
-            "eslurm_plan_seconds", "CPU time of one planning cycle.", buckets=_SECONDS, registry=self.registry
-        )
-        self.facts = Counter("eslurm_facts_committed", "Facts made durable.", registry=self.registry)
-        self.refused_full = Counter(
-            "eslurm_requests_refused_full",
-            "Requests refused because too many waited.",
-            registry=self.registry,
-        )
-        self.refused_limits = Counter(
+        self.refused_limits = self._counter(
             "eslurm_requests_refused_limits",
             "Requests refused because of a limit on users or on all, by limit.",
             ["limit"],
-            registry=self.registry,
         )
-        self.jobs = Gauge("eslurm_jobs", "Jobs in memory by state.", ["state"], registry=self.registry)
-        self.nodes = Gauge("eslurm_nodes", "Nodes by state.", ["state"], registry=self.registry)
-        self.satellites = Gauge(
-            "eslurm_satellites", "Satellites by state.", ["state"], registry=self.registry
+
+    def _build_jobs(self) -> None:
+        self.submitted = self._counter("eslurm_jobs_submitted", "Jobs accepted; an array is one.")
+        self.refused = self._counter(
+            "eslurm_submissions_refused",
+            "Submissions that were refused, by kind of refusal; those over a limit of requests are not among them.",
+            ["reason"],
         )
-        self.broadcasts_waiting = Gauge(
-            "eslurm_broadcasts_waiting", "Broadcasts that wait for a satellite.", registry=self.registry
+        self.started = self._counter("eslurm_attempts_started", "Attempts whose script began.")
+        self.wait = self._histogram(
+            "eslurm_job_wait_seconds", "Time from a job's submission to the begin of its script.", _WAITS
         )
-        self.suspects = Counter(
+        self.ended = self._counter(
+            "eslurm_attempts_ended", "Attempts that ended, by what became of the job.", ["outcome"]
+        )
+        self.finished_waiting = self._counter(
+            "eslurm_jobs_ended_waiting", "Jobs that ended without a live attempt, by state.", ["state"]
+        )
+        self.node_moves = self._counter(
+            "eslurm_node_transitions", "Changes of nodes' states, by the new one.", ["state"]
+        )
+        self.forecasts = self._counter(
+            "eslurm_forecasts_taken", "Forecasts of the estimator that were taken."
+        )
+        self.forecast_at = self._gauge(
+            "eslurm_forecast_last_timestamp_seconds",
+            "When the last forecast came, since the epoch; 0 when none came since this controller began.",
+        )
+
+    def _build_broadcasts(self) -> None:
+        self.broadcast = self._histogram(
+            "eslurm_broadcast_seconds", "Time until a broadcast's outcome was known.", _SECONDS, ["kind"]
+        )
+        self.level = self._histogram(
+            "eslurm_broadcast_level_seconds",
+            "Of traced broadcasts: time until the slowest list of a level of the tree was done.",
+            _SECONDS,
+            ["kind", "level"],
+        )
+        self.acknowledged = self._histogram(
+            "eslurm_broadcast_acknowledge_seconds",
+            "Of traced broadcasts: mean time until the lists of a level were acknowledged.",
+            _SECONDS,
+            ["level"],
+        )
+        self.adopted = self._counter(
+            "eslurm_broadcast_adopted_lists",
+            "Of traced broadcasts: lists of suspects that their parents took over, by level.",
+            ["level"],
+        )
+        self.suspects = self._counter(
             "eslurm_broadcast_suspects",
             "Children that did not serve their list while the controller watched them.",
-            registry=self.registry,
         )
-        self.unreached = Counter(
-            "eslurm_broadcast_unreached_nodes",
-            "Nodes that a broadcast did not reach.",
-            ["kind"],
-            registry=self.registry,
+        self.unreached = self._counter(
+            "eslurm_broadcast_unreached_nodes", "Nodes that a broadcast did not reach.", ["kind"]
         )
-        self.reallocations = Counter(
-            "eslurm_broadcast_reallocations",
-            "Shares of a failed satellite given to another one.",
-            registry=self.registry,
+        self.reallocations = self._counter(
+            "eslurm_broadcast_reallocations", "Shares of a failed satellite given to another one."
         )
-        self.takeovers = Counter(
-            "eslurm_broadcast_takeovers",
-            "Shares that the controller sent itself for want of a satellite.",
-            registry=self.registry,
+        self.takeovers = self._counter(
+            "eslurm_broadcast_takeovers", "Shares that the controller sent itself for want of a satellite."
         )
-        self.predicted = Gauge(
-            "eslurm_predicted_nodes", "Nodes predicted to fail.", ["predictor"], registry=self.registry
-        )
-        self.precision = Gauge(
+
+    def _build_predictions(self) -> None:
+        self.predicted = self._gauge("eslurm_predicted_nodes", "Nodes predicted to fail.", ["predictor"])
+        self.precision = self._gauge(
             "eslurm_prediction_precision_ratio",
             "Share of the predicted nodes that did fail, over a day.",
             ["predictor"],
-            registry=self.registry,
         )
-        self.recall = Gauge(
+        self.recall = self._gauge(
             "eslurm_prediction_recall_ratio",
             "Share of the failed nodes that were predicted, over a day.",
             ["predictor"],
-            registry=self.registry,
         )
-        self.leaf_share = Gauge(
+        self.leaf_share = self._gauge(
             "eslurm_prediction_leaf_ratio",
             "Share of the failed nodes that were on leaves, over a day.",
             ["predictor"],
-            registry=self.registry,
         )
-        self.lift = Gauge(
+        self.lift = self._gauge(
             "eslurm_prediction_lift_ratio",
             "That share over what random places would have given.",
             ["predictor"],
-            registry=self.registry,
         )
-        self.broadcast = Histogram(
-            "eslurm_broadcast_seconds",
-            "Time until a broadcast's outcome was known.",
-            ["kind"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
+
+    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+        self.described.append(Described(f"{name}_total", "counter", text, tuple(labels)))
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+        self.described.append(Described(name, "gauge", text, tuple(labels)))
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = ()
+    ) -> Histogram:
+        self.described.append(Described(name, "histogram", text, tuple(labels)))
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from eslurm.telemetry import logs
+from eslurm.telemetry.exposition import address
 from eslurm.telemetry.memory import keep_small
 
 EXIT_FAILED = 1
@@ -19,15 +21,16 @@ EXIT_CANNOT_START = 2
 KEY_BYTES_MIN = 16
 
 
-def logging_to_stderr(level: str) -> None:
-    """One readable line per event on stderr. Raises SystemExit for an unknown level."""
+def logging_to_stderr(level: str, form: str = "text") -> None:
+    """One line per event on stderr, readable or as JSON (`logs.FORMS`). Raises SystemExit for an unknown level or form."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         sys.stderr.write(f"--log-level: '{level}' is unknown: use debug, info, warning or error\n")
         raise SystemExit(EXIT_CANNOT_START)
-    logging.basicConfig(
-        stream=sys.stderr, level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
+    if form not in logs.FORMS:
+        sys.stderr.write(f"--log-format: '{form}' is unknown: use {' or '.join(logs.FORMS)}\n")
+        raise SystemExit(EXIT_CANNOT_START)
+    logs.set_up(number, form)
 
 
 def read_key(path: Path) -> bytes:
@@ -44,7 +47,19 @@ def read_key(path: Path) -> bytes:
     if len(key) < KEY_BYTES_MIN:
         sys.stderr.write(f"--key-file: {path} holds {len(key)} bytes, at least {KEY_BYTES_MIN} are needed\n")
         raise SystemExit(EXIT_CANNOT_START)
+    logs.hide(key)
     return key
+
+
+def listening(text: str) -> str:
+    """The value of --metrics-listen, looked at. Exits with one clear line when it is no address."""
+    try:
+        if text:
+            address(text)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(EXIT_CANNOT_START) from None
+    return text
 
 
 def announce(endpoint: str, ready_fd: int | None) -> None:

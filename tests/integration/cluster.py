@@ -109,7 +109,8 @@ class LiveCluster:
 
     `policy` goes into the configuration's [policy], `controller` into its [controller]; `sections` are put after it as
     they are. The first of several `controllers` is called main (its daemon esctld), the others c2, c3 (esctld-c2, ...);
-    they share the store at `store_url`, or the SQLite file in the directory. Daemons are of the release in `source`.
+    they share the store at `store_url`, or the SQLite file in the directory. Daemons are of the release in `source`. With
+    `is_watched` each daemon serves its metrics at `watched[name]`.
     """
 
     def __init__(
@@ -125,8 +126,14 @@ class LiveCluster:
         controller: Mapping[str, object] | None = None,
         sections: str = "",
         source: Path = ROOT,
+        is_watched: bool = False,
+        log_format: str = "text",
+        log_level: str = "info",
     ) -> None:
         self.directory = directory
+        self._is_watched = is_watched
+        self._log_words = ("--log-format", log_format, "--log-level", log_level) if is_watched else ()
+        self.watched: dict[str, str] = {}
         self._source = source
         self.work = directory / "work"
         self.work.mkdir()
@@ -191,6 +198,9 @@ class LiveCluster:
         return ["--cluster", cluster, "--key-file", str(key or self._key)]
 
     def _add(self, name: str, *words: str) -> None:
+        if self._is_watched:
+            self.watched[name] = f"127.0.0.1:{free_port()}"
+            words = (*words, "--metrics-listen", self.watched[name], *self._log_words)
         self.daemons[name] = Daemon(name, words, self.directory / f"{name}.log", self._source)
 
     def add_agent(

@@ -6,6 +6,7 @@ nodes above `LIMIT_CELSIUS`.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,11 +16,13 @@ import tempfile
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +107,12 @@ class Monitor:
         self.endpoint = endpoint
         self.url = f"http://{endpoint}"
 
+    def get(self, path: str, **query: str) -> Any:
+        """What its API answers under /api/v1/."""
+        words = f"?{urllib.parse.urlencode(query)}" if query else ""
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}{words}", timeout=5.0) as answer:
+            return json.load(answer)["data"]
+
     def freeze(self) -> None:
         """Let it accept connections and answer nothing."""
         os.kill(self._process.pid, signal.SIGSTOP)
@@ -152,6 +161,25 @@ def prometheus(thermometers: str, alertmanager: str) -> Iterator[Monitor]:
         config = PROMETHEUS_CONFIG.format(thermometers=thermometers, alertmanager=alertmanager)
         options = (f"--storage.tsdb.path={directory}/data", "--rules.alert.resend-delay=1s")
         with _running("prometheus", directory, config, options) as monitor:
+            yield monitor
+
+
+@contextmanager
+def scraping(jobs: Mapping[str, Sequence[str]], rules: str) -> Iterator[Monitor]:
+    """A Prometheus that scrapes these endpoints by the names of their jobs, and evaluates `rules`."""
+    with _directory() as directory:
+        (directory / "rules.yml").write_text(rules)
+        config = {
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [
+                {"job_name": name, "static_configs": [{"targets": list(endpoints)}]}
+                for name, endpoints in jobs.items()
+            ],
+        }
+        options = (f"--storage.tsdb.path={directory}/data",)
+        # What is JSON is YAML, too.
+        with _running("prometheus", directory, json.dumps(config), options) as monitor:
             yield monitor
 
 

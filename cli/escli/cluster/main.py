@@ -20,15 +20,17 @@ from escli.cluster import settings
 from escli.cluster.chaos import ACTIONS, Chaos, Request
 from escli.cluster.down import take_down
 from escli.cluster.errors import ClusterError
+from escli.cluster.health import health
 from escli.cluster.interrupts import Interrupts
 from escli.cluster.layout import MAIN, Layout, check, choose, locked, supervising
-from escli.cluster.plan import KINDS, PROGRAMS, Programs
+from escli.cluster.plan import KINDS, PROGRAMS, Programs, can_estimate
 from escli.cluster.processes import usage_of
 from escli.cluster.settings import Wishes
 from escli.cluster.status import describe, look
 from escli.cluster.stop import Stopped, stop_all
 from escli.cluster.supervise import Watch
 from escli.cluster.up import TIMEOUT_S, Running, bring_up
+from escli.estimate import estimate
 from escli.simulate import simulate
 from eslurm import __version__
 
@@ -142,6 +144,11 @@ def _count(option: str, short: str, highest: int, lowest: int, text: str) -> Cal
     metavar="S",
     help=f"Patience in seconds (default {TIMEOUT_S:g}; more for many nodes).",
 )
+@click.option(
+    "--estimator/--no-estimator",
+    default=None,
+    help="With a daemon that tells how long jobs will run (default: if scikit-learn is installed).",
+)
 @click.option("--detach", "-d", is_flag=True, help="Return when the cluster is up, instead of watching it.")
 @_common
 @click.pass_obj
@@ -157,6 +164,7 @@ def up(
     store: str | None,
     port_base: int | None,
     timeout: float | None,
+    estimator: bool | None,
     detach: bool,
     state_dir: str | None,
     as_json: bool,
@@ -180,6 +188,8 @@ def up(
         raise click.UsageError(
             "--store: is not a URL of a store: use postgresql://user@host/database or sqlite:///FILE"
         )
+    if estimator and not can_estimate(programs):
+        raise click.UsageError("--estimator: scikit-learn is not installed: pip install scikit-learn")
     wishes = Wishes(
         nodes if emulate is None else emulate,
         cores,
@@ -189,6 +199,7 @@ def up(
         emulated=emulate is not None,
         controllers=controllers,
         store=store,
+        estimator=estimator,
     )
     with Interrupts() as interrupts:
         running = bring_up(layout, wishes, programs, interrupts, tell, timeout)
@@ -360,7 +371,7 @@ def chaos(
 ) -> int:
     """Let agents, satellites and controllers of this cluster fail, to see it survive. Jobs that run on the nodes go on.
 
-    NAME is a controller or a satellite; nodes are named with --nodes.
+    NAME is a controller, a satellite, or esestd; nodes are named with --nodes.
 
     \b
     kill        dead: connections are refused
@@ -474,6 +485,8 @@ def replay(
 
 
 commands.add_command(simulate)
+commands.add_command(estimate)
+commands.add_command(health)
 
 
 if __name__ == "__main__":

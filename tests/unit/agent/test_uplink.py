@@ -16,6 +16,7 @@ from eslurm.ports.link import (
     IDLE,
     Link,
     LinkBusy,
+    LinkRefused,
     LinkSilent,
     LinkUnreachable,
     PeerInfo,
@@ -240,6 +241,18 @@ def test_a_call_waits_for_the_way_up() -> None:
     run(scenario())
 
 
+def test_a_way_that_has_just_ended_is_not_given_out_again() -> None:
+    async def scenario() -> None:
+        async with agent() as a:
+            await until(lambda: a.up() == S1)
+            a.links.answers[S1] = LinkUnreachable("gone")
+            a.links.live[S1].close("the peer is gone")
+            found = await a.uplink.get()
+            assert found is a.links.live[S2]
+
+    run(scenario())
+
+
 def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uplink_module, "WAIT_S", 0.02)
 
@@ -268,3 +281,38 @@ def test_satellites_that_stay_silent_lead_to_the_controller_after_a_while(
             assert len(a.links.dials) > 3, "not before they were asked again"
 
     run(scenario())
+
+
+def test_a_wrong_key_is_one_line_however_many_places_refuse_it(caplog: pytest.LogCaptureFixture) -> None:
+    reason = "refused by the peer: wrong cluster key"
+
+    def prepare(links: FakeLinks) -> None:
+        links.answers = {place: LinkRefused(f"{place}: {reason}") for place in (S1, S2, CONTROLLER)}
+        links.answers["c2:1"] = LinkUnreachable("c2:1: connection refused")
+
+    async def scenario() -> None:
+        async with agent(controllers=(CONTROLLER, "c2:1"), prepare=prepare) as a:
+            await until(lambda: a.links.dials.count("c2:1") >= 1)
+            # As the table says it while it leaves a peer alone.
+            a.links.answers[CONTROLLER] = LinkUnreachable(f"{CONTROLLER}: {reason}")
+            await until(lambda: a.links.dials.count("c2:1") >= 3)
+
+    run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [f"no link to {S1}: {S1}: {reason}"]
+
+
+def test_a_controller_that_does_not_listen_is_told_of_when_none_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    places = ("c1:1", "c2:1")
+
+    def prepare(links: FakeLinks) -> None:
+        links.answers = {place: LinkUnreachable(f"{place}: connection refused") for place in places}
+
+    async def scenario() -> None:
+        async with agent(satellites=(), controllers=places, prepare=prepare) as a:
+            await until(lambda: a.links.dials.count("c1:1") >= 3)
+
+    run(scenario())
+    said = sorted(record.getMessage() for record in caplog.records)
+    assert said == [f"no link to {place}: {place}: connection refused" for place in places]

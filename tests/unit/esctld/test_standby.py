@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import pytest
 
+from esctld import standby as standby_module
 from esctld.leadership import Lead
-from esctld.roles import DoorSwitch, reachable, with_port
+from esctld.roles import DoorSwitch, with_port
 from esctld.standby import Standby
 from eslurm.ports.door import Answered, Caller, Status
-from eslurm.ports.store import Claim, FenceLost, Leader, StoreUnavailable
+from eslurm.ports.store import Claim, FenceLost, Leader, SnapshotRow, StoreFailed, StoreUnavailable
 from eslurm.rpc import methods
+from eslurm.rpc.options import reachable
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from tests.support.loops import run
@@ -105,6 +107,37 @@ def test_a_standby_follows_and_leaves_a_living_leader_alone() -> None:
             assert lead.epoch == leader.epoch + 1
             assert picture(lead.state) == picture(leader.state)
             assert watching.link.closed
+
+    run(main())
+
+
+def test_a_database_that_its_leader_has_yet_to_make_is_followed_once_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class NotMade(MemoryStore):
+        made = False
+
+        async def load_unfinished(
+            self, owner: str, chunk_rows: int = 1_000
+        ) -> AsyncGenerator[Sequence[SnapshotRow], None]:
+            if not self.made:
+                raise StoreFailed("the database is empty")
+            async for rows in super().load_unfinished(owner, chunk_rows):
+                yield rows
+
+    async def main() -> None:
+        monkeypatch.setattr(standby_module, "FOLLOW_AGAIN_S", 0.0)
+        image = StoreImage(CLUSTER)
+        async with LeadingController(image) as leader:
+            store = NotMade(image, CLUSTER)
+            watching = Watching(image, "c2", store)
+            await watching.warm.wait()
+            assert "cannot follow the log" in watching.standby.health().line
+            store.made = True
+            await leader.dispatcher.request(submission("job"))
+            watching.look()
+            await until(lambda: watching.standby.health().is_well)
+            await watching.end()
 
     run(main())
 

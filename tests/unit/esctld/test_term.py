@@ -143,24 +143,6 @@ async def running_a_job(image: StoreImage) -> None:
         assert leader.state.jobs_on
 
 
-def test_metrics_that_cannot_be_served_here_do_not_end_a_term(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The address is another controller's host, as it is in the one configuration of all."""
-
-    async def main() -> None:
-        term = Term(StoreImage(CLUSTER), configured(metrics_listen="192.0.2.1:9100"), tmp_path)
-        with caplog.at_level(logging.ERROR):
-            async with term.serving():
-                assert (await term.ask(methods.PING, pb.PingRequest())).status is Status.OK
-        assert "no metrics at 192.0.2.1:9100: " in caplog.text
-        # The error that was logged still knows of the controller and its sockets.
-        caplog.clear()
-        assert term.image.leader(OWNER).released
-
-    run(main())
-
-
 def test_a_standby_leads_with_the_former_configuration_when_its_own_does_not_fit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

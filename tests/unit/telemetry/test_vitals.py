@@ -6,7 +6,7 @@ import asyncio
 import socket
 from pathlib import Path
 
-from essatd.vitals import LoopLag, rss_bytes, sockets
+from eslurm.telemetry.vitals import LoopLag, rss_bytes, sockets
 
 
 def test_memory_and_sockets_of_this_process() -> None:

@@ -1,13 +1,16 @@
-"""What a satellite says of its own process when pinged: memory, sockets, and how late its event loop runs."""
+"""What a daemon says of its own process: memory, CPU, descriptors, sockets, and how late its event loop runs."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import time
 from pathlib import Path
 
 SAMPLE_S = 0.25
 SELF = Path("/proc/self")
+_STARTED_S = time.time()
 
 
 class LoopLag:
@@ -59,6 +62,29 @@ def sockets(process: Path = SELF) -> int:
     except OSError:
         return 0
     return count
+
+
+def open_files(process: Path = SELF) -> int:
+    """Open descriptors; 0 where the kernel does not say."""
+    try:
+        return len(os.listdir(process / "fd"))
+    except OSError:
+        return 0
+
+
+def open_files_max() -> int:
+    """How many descriptors this process may have open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def cpu_s() -> float:
+    """CPU time of this process so far, without its children's."""
+    return time.process_time()
+
+
+def started_s() -> float:
+    """When this process began, near enough: when it imported this, in seconds since the epoch."""
+    return _STARTED_S
 
 
 def _is_socket(path: str) -> bool:

@@ -1,0 +1,254 @@
+"""What a controller tells those who watch it: its role, whether it does its duty, and its metrics.
+
+One page for the life of the process, whatever its role: a standby is watched as a leader is. Its duty is to lead with a
+store that takes commits, or to be able to take over at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from esctld.census import CENSUS, Census
+from esctld.dispatcher import Dispatcher
+from eslurm import __version__
+from eslurm.core import facts
+from eslurm.core.cluster import State
+from eslurm.core.facts import Fact
+from eslurm.core.messages import RefusalCode, Refused
+from eslurm.core.satellite.flights import Answered
+from eslurm.core.satellite.herald import Herald
+from eslurm.core.satellite.states import SatelliteState
+from eslurm.ports.door import Caller, DoorError
+from eslurm.relay.counters import RelayCounters
+from eslurm.rpc.limits import LIMITS
+from eslurm.rpc.links import LinkTable
+from eslurm.telemetry import logs, parts
+from eslurm.telemetry.collected import Collected, page_of
+from eslurm.telemetry.exposition import Described, Family
+from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
+from eslurm.telemetry.status import Health, StatusDoor
+from eslurm.telemetry.vitals import LoopLag
+
+STARTING = "starting"
+STANDBY = "standby"
+LEADER = "leader"
+ROLES = (STARTING, STANDBY, LEADER)
+
+ROLE = Described("eslurm_controller_role", "gauge", "1 for the role that this controller has now.", ("role",))
+WELL = Described("eslurm_controller_healthy", "gauge", "Whether it does its duty, as /health says.")
+EPOCH = Described("eslurm_controller_epoch", "gauge", "The epoch that it leads under.")
+REVISION = Described("eslurm_revision", "gauge", "Revision of the last committed fact.")
+AVAILABLE = Described("eslurm_store_available", "gauge", "Whether the job store takes commits.")
+INBOX = Described(
+    "eslurm_inbox_messages",
+    "gauge",
+    "Messages that wait to be decided: requests of people, and events of nodes, plans and timers.",
+    ("lane",),
+)
+SATELLITES = Described("eslurm_satellites", "gauge", "Satellites, by state.", ("state",))
+BROADCASTS_WAITING = Described("eslurm_broadcasts_waiting", "gauge", "Broadcasts that wait for a satellite.")
+BROADCASTS = Described(
+    "eslurm_broadcasts_total", "counter", "Broadcasts: sent straight or over satellites.", ("way",)
+)
+PEERS = Described("eslurm_controller_peers", "gauge", "Linked processes, by role.", ("role",))
+CONTROLLER = (ROLE, WELL)
+LEADING = (EPOCH, REVISION, AVAILABLE, INBOX, SATELLITES, BROADCASTS_WAITING, BROADCASTS, PEERS)
+
+Collect = Callable[[], Iterable[Family]]
+
+log = logging.getLogger("esctld.jobs")
+
+
+def described() -> list[Described]:
+    """All metrics of a controller, for the reference."""
+    own = (*CONTROLLER, *LEADING, *ControllerMetrics().described, *CENSUS)
+    return [*own, *parts.RELAY, *parts.LINKS, *parts.PROCESS, *parts.LOG]
+
+
+def _nothing() -> Iterable[Family]:
+    return ()
+
+
+class ControllerStatus:
+    """One per process; roles tell it what they are (`becomes`). Make it inside the running loop."""
+
+    def __init__(self, metrics: ControllerMetrics) -> None:
+        self._metrics = metrics
+        self._role = STARTING
+        self._health: Callable[[], Health] = lambda: Health(False, "starts")
+        self._collect: Collect = _nothing
+        self._lag = LoopLag()
+        self._lag.start()
+        metrics.registry.register(Collected(self._families))
+        self._door = StatusDoor(lambda: page_of(metrics.registry), self.health)
+        self._opening: asyncio.Task[None] | None = None
+
+    def becomes(self, role: str, health: Callable[[], Health], collect: Collect = _nothing) -> None:
+        """From now on it is this, and says so in these words."""
+        self._role, self._health, self._collect = role, health, collect
+        logs.set_always(role=role)
+
+    def health(self) -> Health:
+        """As the present role says."""
+        return self._health()
+
+    def open(self, listen: str) -> None:
+        """Serve there as soon as the address is free: a former leader that stands still may have it."""
+        self._opening = asyncio.create_task(self._door.keep_trying(listen), name="status door")
+
+    async def close(self) -> None:
+        """Serve no more."""
+        self._lag.stop()
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        await self._door.stop()
+
+    def _families(self) -> Iterator[Family]:
+        yield ROLE.by({role: role == self._role for role in ROLES})
+        yield WELL.is_(self.health().is_well)
+        yield from self._collect()
+        yield from parts.process_families(__version__, self._lag.take_us() / 1e6)
+        yield from parts.log_families(logs.counts)
+
+
+class LeaderStatus:
+    """One term as the leader."""
+
+    def __init__(
+        self,
+        state: State,
+        dispatcher: Dispatcher,
+        herald: Herald,
+        census: Census,
+        table: LinkTable,
+        counters: RelayCounters,
+    ) -> None:
+        self._state = state
+        self._dispatcher = dispatcher
+        self._herald = herald
+        self._census = census
+        self._table = table
+        self._counters = counters
+
+    def health(self) -> Health:
+        """Whether it leads with a store that takes commits."""
+        if not self._dispatcher.is_available:
+            return Health(False, "leads, but the job store takes no commits")
+        return Health(True, f"leads, epoch {self._state.epoch}, revision {self._dispatcher.view.revision}")
+
+    def families(self) -> Iterator[Family]:
+        """What only a leader has."""
+        dispatcher, herald = self._dispatcher, self._herald
+        yield EPOCH.is_(self._state.epoch)
+        yield REVISION.is_(dispatcher.view.revision)
+        yield AVAILABLE.is_(dispatcher.is_available)
+        yield INBOX.by(dispatcher.depths)
+        states = dict.fromkeys((state.value for state in SatelliteState), 0.0)
+        for satellite in herald.satellites.satellites:
+            states[satellite.state.value] += 1
+        yield SATELLITES.by(states)
+        yield BROADCASTS_WAITING.is_(herald.waiting)
+        straight = herald.counters.direct
+        yield BROADCASTS.by({"straight": straight, "satellites": herald.counters.broadcasts - straight})
+        peers = dict.fromkeys(("satellite", "agent", "controller"), 0.0)
+        for link in self._table.links:
+            peers[link.peer.role] = peers.get(link.peer.role, 0) + 1
+        yield PEERS.by(peers)
+        yield from self._census.families()
+        yield from parts.relay_families(self._counters, herald.relay)
+        yield from parts.link_families(self._table.counters)
+
+
+class CountedCalls:
+    """Calls of the service, of which refused submissions are counted. A `DoorService`."""
+
+    def __init__(self, service: Any, metrics: ControllerMetrics) -> None:
+        self._service = service
+        self._refused = metrics.refused
+        for code in RefusalCode:
+            metrics.refused.labels(code.value)
+        for limit in LIMITS:
+            metrics.refused_limits.labels(limit)
+
+    async def call(self, method: Any, request: Any, caller: Caller) -> Any:
+        """See `ports.door.DoorService`."""
+        try:
+            return await self._service.call(method, request, caller)
+        except Refused as refusal:
+            if method.name == "Submit":
+                self._refused.labels(refusal.code.value).inc()
+            raise
+        except DoorError as error:
+            if method.name == "Submit":
+                self._refused.labels(error.status.name.lower()).inc()
+            raise
+
+
+def _tell(fact: Fact) -> None:
+    """What happens to single jobs is for whoever asked for every line: there may be hundreds a second."""
+    match fact:
+        case facts.JobSubmitted(job_id):
+            log.debug("job %d is accepted", job_id)
+        case facts.JobPlaced(job_id, attempt, spans):
+            log.debug("job %d, attempt %d: placed, %d spans", job_id, attempt, len(spans))
+        case facts.AttemptStarted(job_id, attempt):
+            log.debug("job %d, attempt %d: began", job_id, attempt)
+        case facts.StopRequested(job_id, attempt, stop):
+            log.debug("job %d, attempt %d: told to end (%s)", job_id, attempt, stop.cause.value)
+        case facts.AttemptEnded(job_id, attempt, outcome):
+            log.debug("job %d, attempt %d: ended, the job is %s", job_id, attempt, outcome.value)
+        case facts.JobFinished(job_id, state):
+            log.debug("job %d: %s", job_id, state.value)
+
+
+class Happenings:
+    """Counts what committed facts and answered broadcasts say. An `Observer` of broadcasts."""
+
+    def __init__(self, state: State, metrics: ControllerMetrics) -> None:
+        self._state = state
+        self._metrics = metrics
+        self._handlers: dict[type, Callable[[Any, int], None]] = {
+            facts.JobSubmitted: lambda _fact, _now_us: metrics.submitted.inc(),
+            facts.AttemptStarted: self._on_started,
+            facts.AttemptEnded: lambda fact, _now_us: metrics.ended.labels(fact.outcome.value).inc(),
+            facts.JobFinished: lambda fact, _now_us: metrics.finished_waiting.labels(fact.state.value).inc(),
+            facts.NodeStateChanged: lambda fact, _now_us: metrics.node_moves.labels(fact.state.value).inc(),
+            facts.NodeRegistered: lambda _fact, _now_us: metrics.node_moves.labels("UP").inc(),
+            facts.JobsForecast: self._on_forecasts,
+        }
+
+    def on_committed(self, batch: Iterable[Fact], now_us: int) -> None:
+        """These facts are durable."""
+        tells = log.isEnabledFor(logging.DEBUG)
+        for fact in batch:
+            if tells:
+                _tell(fact)
+            handle = self._handlers.get(type(fact))
+            if handle is not None:
+                handle(fact, now_us)
+
+    def _on_started(self, fact: facts.AttemptStarted, now_us: int) -> None:
+        self._metrics.started.inc()
+        job = self._state.find_job(fact.job_id)
+        if job is not None:
+            self._metrics.wait.observe(max(0, now_us - job.submitted_us) / 1e6)
+
+    def _on_forecasts(self, fact: facts.JobsForecast, now_us: int) -> None:
+        self._metrics.forecasts.inc(len(fact.forecasts))
+        self._metrics.forecast_at.set(now_us / 1e6)
+
+    def on_answered(self, answered: Answered) -> None:
+        """See `core.satellite.flights.Observer`."""
+        if answered.trace is None:
+            return
+        metrics = self._metrics
+        for level in answered.trace.levels:
+            name = str(min(level.hop, LEVELS_MAX))
+            metrics.level.labels(answered.kind, name).observe(level.done_max_us / 1e6)
+            metrics.acknowledged.labels(name).observe(level.acked_sum_us / max(1, level.sends) / 1e6)
+            if level.adopted:
+                metrics.adopted.labels(name).inc(level.adopted)

@@ -1,0 +1,72 @@
+"""What a satellite tells those who watch it: its metrics, and whether it does its duty.
+
+Its duty is to be linked to a controller that leads: without one, broadcasts and reports go other ways or wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from eslurm import __version__
+from eslurm.core.tree.relay import Relay
+from eslurm.ports.link import Link
+from eslurm.relay.counters import RelayCounters
+from eslurm.rpc.links import LinkTable
+from eslurm.telemetry import logs, parts
+from eslurm.telemetry.exposition import Described, Family
+from eslurm.telemetry.status import Health
+from eslurm.telemetry.vitals import LoopLag
+
+LINKED = Described("eslurm_satellite_leader_linked", "gauge", "Whether a controller that leads is linked.")
+EPOCH = Described("eslurm_satellite_leader_epoch", "gauge", "The leading controller's epoch; 0 without one.")
+AGENTS = Described("eslurm_satellite_agents", "gauge", "Agent processes that are linked.")
+BOOK = Described("eslurm_satellite_book_revision", "gauge", "Revision of the address book.")
+SATELLITE = (LINKED, EPOCH, AGENTS, BOOK)
+
+
+def described() -> list[Described]:
+    """All metrics of a satellite, for the reference."""
+    return [*SATELLITE, *parts.RELAY, *parts.LINKS, *parts.PROCESS, *parts.LOG]
+
+
+class SatelliteStatus:
+    """`leader` and `book_revision` say how the satellite stands now."""
+
+    def __init__(
+        self,
+        table: LinkTable,
+        relay: Relay,
+        counters: RelayCounters,
+        controllers: Sequence[str],
+        leader: Callable[[], Link | None],
+        book_revision: Callable[[], int],
+    ) -> None:
+        self._table = table
+        self._relay = relay
+        self._counters = counters
+        self._controllers = controllers
+        self._leader = leader
+        self._book_revision = book_revision
+        # Its own: the controller's pings take the worst lag of another one.
+        self.lag = LoopLag()
+
+    def families(self) -> Iterator[Family]:
+        """All of its metrics."""
+        leader = self._leader()
+        yield LINKED.is_(leader is not None)
+        yield EPOCH.is_(leader.peer.epoch if leader is not None else 0)
+        yield AGENTS.is_(sum(link.peer.role == "agent" for link in self._table.links))
+        yield BOOK.is_(self._book_revision())
+        yield from parts.relay_families(self._counters, self._relay)
+        yield from parts.link_families(self._table.counters)
+        yield from parts.process_families(__version__, self.lag.take_us() / 1e6)
+        yield from parts.log_families(logs.counts)
+
+    def health(self) -> Health:
+        """Whether a controller that leads is linked."""
+        leader = self._leader()
+        if leader is None:
+            return Health(
+                False, f"no controller that leads is linked: looking for {', '.join(self._controllers)}"
+            )
+        return Health(True, f"linked to the controller at {leader.peer.endpoint}, epoch {leader.peer.epoch}")

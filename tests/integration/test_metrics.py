@@ -1,0 +1,140 @@
+"""Daemons that are watched. Goal: every daemon's page is what Prometheus' own tool accepts and holds what the reference
+says, health tells the truth through a failover, and logs as JSON are JSON, name jobs and hold no secret.
+
+Method: a cluster of two controllers whose daemons all have a door and log JSON; the leader is killed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from escli.health import ask
+from tests.integration.cluster import LiveCluster
+from tests.integration.conftest import running
+from tests.integration.monitoring import program
+
+PAGE_BYTES_MAX = 100_000
+SECRET_WORD = "swordfish-of-ada"
+KINDS = {"esctld": "esctld", "sat": "essatd", "agent": "esnoded"}
+
+
+@pytest.fixture(scope="module")
+def watched_cluster() -> Iterator[LiveCluster]:
+    """Everything is watched, and logs JSON."""
+    with running(nodes=8, controllers=2, is_watched=True, log_format="json", log_level="debug") as cluster:
+        cluster.wait_standbys()
+        yield cluster
+
+
+@pytest.fixture
+def watched(watched_cluster: LiveCluster) -> Iterator[LiveCluster]:
+    """The module's cluster; its connection for calls ends with the test."""
+    yield watched_cluster
+    watched_cluster.hang_up()
+
+
+def page_of(cluster: LiveCluster, name: str) -> bytes:
+    """A daemon's metrics."""
+    with urllib.request.urlopen(f"http://{cluster.watched[name]}/metrics", timeout=5) as answer:
+        page: bytes = answer.read()
+    return page
+
+
+def health_of(cluster: LiveCluster, name: str) -> tuple[bool, str]:
+    """Whether a daemon says that it is well, and its line."""
+    host, _, port = cluster.watched[name].partition(":")
+    return ask(host, int(port), "/health")
+
+
+def value_of(cluster: LiveCluster, name: str, metric: str, **labels: str) -> float | None:
+    """One number of a daemon's page."""
+    for family in text_string_to_metric_families(page_of(cluster, name).decode()):
+        for sample in family.samples:
+            if sample.name == metric and sample.labels == labels:
+                return float(sample.value)
+    return None
+
+
+def kind_of(name: str) -> str:
+    """What kind of daemon has this name."""
+    return next(kind for start, kind in KINDS.items() if name.startswith(start))
+
+
+def test_promtool_accepts_every_page(watched: LiveCluster) -> None:
+    assert watched.end(watched.wrap("true")) == "COMPLETED"
+    for name in watched.watched:
+        page = page_of(watched, name)
+        assert len(page) < PAGE_BYTES_MAX
+        ran = subprocess.run([program("promtool"), "check", "metrics"], input=page, capture_output=True)
+        assert ran.returncode == 0 and not ran.stdout + ran.stderr, (name, ran.stdout + ran.stderr)
+
+
+def test_pages_hold_what_the_reference_says(watched: LiveCluster) -> None:
+    watched.until(lambda: value_of(watched, "esctld", "eslurm_nodes", state="UP") == 8, "the census")
+    for name in watched.watched:
+        described = {one.name.removesuffix("_total"): one for one in _described(kind_of(name))}
+        found = {
+            family.name: family for family in text_string_to_metric_families(page_of(watched, name).decode())
+        }
+        assert found.keys() <= described.keys(), name
+        if name != "esctld-c2":
+            assert found.keys() == described.keys(), name
+        for metric, family in found.items():
+            assert family.type == described[metric].kind, metric
+            assert family.documentation == described[metric].text, metric
+            for sample in family.samples:
+                assert set(sample.labels) - {"le"} == set(described[metric].labels), metric
+
+
+def _described(kind: str) -> list[object]:
+    return importlib.import_module(f"{kind}.status").described()  # type: ignore[no-any-return]
+
+
+def test_health_tells_the_truth_through_a_failover(watched: LiveCluster) -> None:
+    lines = {name: health_of(watched, name) for name in watched.watched}
+    assert all(is_well for is_well, _ in lines.values()), lines
+    assert lines["esctld"][1].startswith("leads, epoch 1, ")
+    assert lines["esctld-c2"][1] == "stands by: main leads"
+    assert lines["agent0"][1] == "serves 4 nodes, all registered"
+    watched.kill("esctld")
+    with pytest.raises(OSError):
+        health_of(watched, "esctld")
+    watched.until(lambda: health_of(watched, "esctld-c2")[1].startswith("leads, epoch 2"), "c2 to lead")
+    watched.until(lambda: health_of(watched, "sat0") == (True, _linked(watched)), "sat0 to follow")
+    assert value_of(watched, "esctld-c2", "eslurm_controller_role", role="leader") == 1
+    watched.launch("esctld")
+    watched.until(lambda: health_of(watched, "esctld") == (True, "stands by: c2 leads"), "main to stand by")
+    watched.kill("sat0", "sat1")
+    watched.until(
+        lambda: value_of(watched, "esctld-c2", "eslurm_satellites", state="RUNNING") == 0, "satellites missed"
+    )
+    watched.start()
+
+
+def _linked(cluster: LiveCluster) -> str:
+    return f"linked to the controller at {cluster.endpoints[1]}, epoch 2"
+
+
+def test_logs_are_json_and_hold_no_secret(watched: LiveCluster) -> None:
+    job = watched.submit("--export", f"PASSWORD={SECRET_WORD}", watched.script("s.sh", "#!/bin/sh\ntrue\n"))
+    assert watched.end(job) == "COMPLETED"
+    key = (watched.directory / "cluster.key").read_text()
+    epochs, ended = [], []
+    for name in watched.watched:
+        text = (watched.directory / f"{name}.log").read_text()
+        assert key not in text and SECRET_WORD not in text
+        for line in filter(lambda line: not line.startswith("ready "), text.splitlines()):
+            told = json.loads(line)
+            assert {"at", "level", "logger", "message"} <= told.keys()
+            epochs.append(told.get("epoch"))
+            if told.get("job") == job and "ended" in told["message"]:
+                ended.append((told["logger"], told["attempt"]))
+    assert {1, 2} <= set(epochs)
+    assert set(ended) == {("esctld.jobs", 1), ("esnoded.shell", 1)}

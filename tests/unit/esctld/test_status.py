@@ -1,0 +1,139 @@
+"""What a controller tells those who watch it. Goal: one page through all roles, truth about its duty, an address that
+cannot be had costs only the page, and what happened is counted once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from esctld.status import LEADER, STANDBY, ControllerStatus, CountedCalls, Happenings, described
+from eslurm.core import facts
+from eslurm.core.cluster import State
+from eslurm.core.estimate.model import Forecast
+from eslurm.core.facts import Fact
+from eslurm.core.job.states import JobState
+from eslurm.core.messages import RefusalCode, Refused
+from eslurm.core.node.states import NodeState
+from eslurm.core.satellite.flights import Answered
+from eslurm.core.tree.results import EMPTY
+from eslurm.core.tree.trace import LevelCost, Trace
+from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.rpc.methods import PING, SUBMIT
+from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
+from eslurm.telemetry.status import Health
+from tests.support.loops import run
+
+NOWHERE = "192.0.2.1:9100"
+"""An address of documentation: no host has it."""
+CALLER: Any = None
+"""Counting does not look at it."""
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    """One number."""
+    return registry.get_sample_value(name, labels)
+
+
+def test_a_role_is_told_and_what_it_says_of_itself() -> None:
+    async def main() -> None:
+        metrics = ControllerMetrics()
+        status = ControllerStatus(metrics)
+        assert status.health() == (False, "starts")
+        assert value(metrics.registry, "eslurm_controller_role", role="starting") == 1
+        status.becomes(STANDBY, lambda: Health(True, "stands by"))
+        assert status.health() == (True, "stands by")
+        assert value(metrics.registry, "eslurm_controller_role", role="starting") == 0
+        assert value(metrics.registry, "eslurm_controller_healthy") == 1
+        status.becomes(LEADER, lambda: Health(False, "takes no commits"))
+        assert value(metrics.registry, "eslurm_controller_role", role="leader") == 1
+        assert value(metrics.registry, "eslurm_controller_healthy") == 0
+        await status.close()
+
+    run(main())
+
+
+def test_an_address_that_cannot_be_had_costs_only_the_page(caplog: pytest.LogCaptureFixture) -> None:
+    """It is another controller's host, as it is in the one configuration of all."""
+
+    async def main() -> None:
+        status = ControllerStatus(ControllerMetrics())
+        status.open(NOWHERE)
+        assert status._opening is not None
+        await asyncio.wait({status._opening}, timeout=0.2)
+        await status.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(main())
+    assert f"no metrics yet: --metrics-listen: cannot listen at {NOWHERE}: " in caplog.text
+
+
+def test_refused_submissions_are_counted_and_nothing_else() -> None:
+    class Service:
+        async def call(self, method: Any, request: Exception, caller: Caller) -> None:
+            raise request
+
+    async def main() -> None:
+        metrics = ControllerMetrics()
+        calls = CountedCalls(Service(), metrics)
+        for method, error in (
+            (SUBMIT, Refused(RefusalCode.INFEASIBLE, "too large")),
+            (SUBMIT, DoorError(Status.UNAVAILABLE, "the store is away")),
+            (PING, DoorError(Status.UNAVAILABLE, "the store is away")),
+        ):
+            with pytest.raises(type(error)):
+                await calls.call(method, error, CALLER)
+        counted = "eslurm_submissions_refused_total"
+        assert value(metrics.registry, counted, reason="infeasible") == 1
+        assert value(metrics.registry, counted, reason="unavailable") == 1
+        assert value(metrics.registry, counted, reason="invalid") == 0
+
+    run(main())
+
+
+def test_what_was_committed_is_counted() -> None:
+    metrics = ControllerMetrics()
+    happenings = Happenings(State("main"), metrics)
+    batch: Sequence[Fact] = (
+        facts.AttemptStarted(17, 1, 5),
+        facts.AttemptEnded(17, 1, JobState.FAILED),
+        facts.JobFinished(18, JobState.CANCELLED),
+        facts.NodeStateChanged(3, NodeState.LOST),
+        facts.JobsForecast(((17, Forecast(1, 2, 3, 2)), (18, Forecast(1, 2, 3, 2)))),
+        facts.JobsForgotten((1,)),
+    )
+    happenings.on_committed(batch, 7_000_000)
+    registry = metrics.registry
+    assert value(registry, "eslurm_attempts_started_total") == 1
+    assert value(registry, "eslurm_attempts_ended_total", outcome="FAILED") == 1
+    assert value(registry, "eslurm_jobs_ended_waiting_total", state="CANCELLED") == 1
+    assert value(registry, "eslurm_node_transitions_total", state="LOST") == 1
+    assert value(registry, "eslurm_forecasts_taken_total") == 2
+    assert value(registry, "eslurm_forecast_last_timestamp_seconds") == 7
+
+
+def test_levels_of_traced_broadcasts_are_counted_and_bounded() -> None:
+    metrics = ControllerMetrics()
+    happenings = Happenings(State("main"), metrics)
+    levels = (LevelCost(1, 2, 4_000, 3_000, 50_000, 0), LevelCost(99, 1, 1_000, 1_000, 2_000, 3))
+    for trace in (None, Trace(levels=levels)):
+        happenings.on_answered(
+            Answered(1, "heartbeat", 0, 0, 9, (1,), (1,), frozenset(), EMPTY, (), 32, 32, "", trace=trace)
+        )
+    registry = metrics.registry
+    slowest = "eslurm_broadcast_level_seconds"
+    assert value(registry, f"{slowest}_sum", kind="heartbeat", level="1") == pytest.approx(0.05)
+    assert value(registry, f"{slowest}_count", kind="heartbeat", level=str(LEVELS_MAX)) == 1
+    assert value(registry, "eslurm_broadcast_acknowledge_seconds_sum", level="1") == pytest.approx(0.002)
+    assert value(registry, "eslurm_broadcast_adopted_lists_total", level=str(LEVELS_MAX)) == 3
+
+
+def test_names_are_told_once() -> None:
+    names = [one.name for one in described()]
+    assert len(set(names)) == len(names)
+    assert all(one.name.endswith("_total") == (one.kind == "counter") for one in described())

@@ -1,0 +1,68 @@
+"""Metrics in Prometheus' text format. Goal: whatever the labels and values, its own parser reads back what was said; a cap
+holds for a process' whole life.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from eslurm.telemetry.collected import page_of, registry_of
+from eslurm.telemetry.exposition import OTHER, CappedLabel, Described, address, text_of
+
+COUNTER = Described(
+    "eslurm_things_total", "counter", 'Things, "quoted" \\ and\nin two lines.', ("kind", "place")
+)
+GAUGE = Described("eslurm_level", "gauge", "How high.")
+
+# Carriage returns end a line for whoever reads the format; names that administrators give have no control characters.
+words = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")) | st.just("\n"), max_size=12)
+values = st.integers(-(1 << 53), 1 << 53) | st.floats()
+
+
+def read(page: bytes) -> dict[tuple[str, ...], float]:
+    """What the parser of Prometheus' client makes of the page."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+    }
+
+
+@given(st.dictionaries(st.tuples(words, words), values, max_size=5), values)
+def test_the_parser_reads_what_was_said(samples: dict[tuple[str, str], float], level: float) -> None:
+    families = [COUNTER.of(list(samples.items())), GAUGE.is_(level)]
+    found = read(text_of(families))
+    expected = {("eslurm_things_total", *labels): value for labels, value in samples.items()}
+    expected["eslurm_level",] = level
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert found[key] == value or (math.isnan(value) and math.isnan(found[key]))
+
+
+def test_both_ways_of_writing_say_the_same() -> None:
+    families = [COUNTER.of([(("a", "b"), 3)]), GAUGE.is_(0.25)]
+    assert read(page_of(registry_of(lambda: families))) == read(text_of(families))
+
+
+def test_a_cap_holds_for_life() -> None:
+    label = CappedLabel(2)
+    assert label.folded({"a": 1, "b": 3, "c": 2}) == {"b": 3, "c": 2, OTHER: 1}
+    # What is gone keeps its place: the series of a process are bounded, not only those of one moment.
+    assert label.folded({"a": 9, "d": 1, "c": 1}) == {OTHER: 10, "c": 1}
+    assert [label.of(name) for name in ("b", "e", "b")] == ["b", OTHER, "b"]
+
+
+@pytest.mark.parametrize("text", ["", "host", ":80", "host:", "host:x", "host:70000", "host:-1"])
+def test_what_is_no_address_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        address(text)
+
+
+def test_addresses() -> None:
+    assert address("127.0.0.1:9464") == ("127.0.0.1", 9464)
+    assert address("[::1]:0") == ("::1", 0)

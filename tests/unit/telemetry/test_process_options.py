@@ -1,0 +1,31 @@
+"""The options that all daemons share. Goal: what cannot be is one clear line and exit status 2, before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from eslurm.telemetry.process import EXIT_CANNOT_START, listening, logging_to_stderr
+
+
+def test_an_address_is_looked_at() -> None:
+    assert listening("127.0.0.1:9464") == "127.0.0.1:9464"
+    assert listening("") == ""
+
+
+def test_what_is_no_address_ends_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        listening("9464")
+    assert ended.value.code == EXIT_CANNOT_START
+    assert capsys.readouterr().err == "--metrics-listen: '9464' is no address: write HOST:PORT\n"
+
+
+@pytest.mark.parametrize(
+    ("level", "form", "option"), [("loud", "text", "--log-level"), ("info", "xml", "--log-format")]
+)
+def test_unknown_words_end_the_start(
+    level: str, form: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        logging_to_stderr(level, form)
+    assert ended.value.code == EXIT_CANNOT_START
+    assert capsys.readouterr().err.startswith(f"{option}: ")

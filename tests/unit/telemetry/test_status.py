@@ -1,0 +1,173 @@
+"""The door for machines that watch a daemon. Goal: pages from memory, health in one line, bounded whoever comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from escli import health as command
+from eslurm.telemetry import status
+from eslurm.telemetry.status import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Health, StatusDoor
+
+GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Watched:
+    """A daemon's part: pages are counted, health is set."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+        self.health = Health(True, "leads")
+
+    def page(self) -> bytes:
+        """The next page."""
+        self.pages += 1
+        return b"page %d\n" % self.pages
+
+
+@contextlib.asynccontextmanager
+async def opened(watched: Watched) -> AsyncIterator[StatusDoor]:
+    """The door, open at some port."""
+    door = StatusDoor(watched.page, lambda: watched.health)
+    await door.start("127.0.0.1:0")
+    try:
+        yield door
+    finally:
+        await door.stop()
+
+
+async def asked(door: StatusDoor, request: bytes) -> bytes:
+    """All that is said until the other end closes."""
+    reader, writer = await asyncio.open_connection(*door.endpoint.split(":"))
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+def run(body: Callable[[Watched, StatusDoor], Coroutine[Any, Any, None]]) -> None:
+    """`body` with an open door."""
+
+    async def main() -> None:
+        watched = Watched()
+        async with opened(watched) as door:
+            await body(watched, door)
+
+    asyncio.run(main())
+
+
+def test_a_page_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(watched: Watched, door: StatusDoor) -> None:
+        first = await asked(door, GET % b"metrics" + b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n")
+        assert first.count(b"200 OK") == 2 and first.count(b"page 1") == 2
+        assert b"Content-Type: text/plain; version=0.0.4" in first
+        monkeypatch.setattr(status, "PAGE_KEPT_S", 0.0)
+        door._page_until_s = 0.0
+        assert b"page 2" in await asked(door, b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert b"page 3" in await asked(door, b"GET /metrics?x=1 HTTP/1.0\r\n\r\n")
+
+    run(body)
+
+
+def test_health_is_a_status_and_a_line() -> None:
+    async def body(watched: Watched, door: StatusDoor) -> None:
+        assert (await asked(door, b"GET /health HTTP/1.0\r\n\r\n")).endswith(b"\r\n\r\nleads\n")
+        watched.health = Health(False, "the job store takes no commits")
+        answer = await asked(door, b"GET /health HTTP/1.0\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ") and answer.endswith(b"takes no commits\n")
+        head = await asked(door, b"HEAD /health HTTP/1.0\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ") and head.endswith(b"\r\n\r\n")
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b"GET / HTTP/1.0\r\n\r\n", b"404"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"405"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x00\r\n\r\n", b"400"),
+        (b"GET /" + b"x" * REQUEST_BYTES_MAX, b"400"),
+    ],
+)
+def test_what_is_no_question_is_told_so(request_: bytes, code: bytes) -> None:
+    async def body(watched: Watched, door: StatusDoor) -> None:
+        assert (await asked(door, request_)).startswith(b"HTTP/1.1 " + code)
+        assert not watched.pages
+
+    run(body)
+
+
+def test_connections_are_bounded_and_idle_ones_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(watched: Watched, door: StatusDoor) -> None:
+        host, port = door.endpoint.split(":")
+        streams = [await asyncio.open_connection(host, port) for _ in range(CONNECTIONS_MAX)]
+        streams[-1][1].write(GET % b"health")
+        await streams[-1][0].readuntil(b"leads\n")
+        reader, writer = await asyncio.open_connection(host, port)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        for _, one in [*streams, (reader, writer)]:
+            one.close()
+            with contextlib.suppress(ConnectionResetError):
+                await one.wait_closed()
+        monkeypatch.setattr(status, "IDLE_S", 0.01)
+        assert await asked(door, GET[:5]) == b""
+
+    run(body)
+
+
+def test_an_address_that_is_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "BIND_AGAIN_S", 0.01)
+
+    async def body(watched: Watched, door: StatusDoor) -> None:
+        other = StatusDoor(watched.page, lambda: watched.health)
+        with pytest.raises(OSError, match="--metrics-listen: cannot listen at"):
+            await other.start(door.endpoint)
+        trying = asyncio.create_task(other.keep_trying(door.endpoint))
+        assert not (await asyncio.wait({trying}, timeout=0.05))[0]
+        await door.stop()
+        await asyncio.wait_for(trying, 5)
+        assert b"leads" in await asked(other, b"GET /health HTTP/1.0\r\n\r\n")
+        await other.stop()
+
+    run(body)
+
+
+def test_the_command_says_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    endpoint = ""
+
+    async def body(watched: Watched, door: StatusDoor) -> None:
+        nonlocal endpoint
+        endpoint = door.endpoint
+        for url in (door.endpoint, f"http://{door.endpoint}/health", f"http://{door.endpoint}"):
+            assert await asyncio.to_thread(command.run, [url]) == 0
+            assert capsys.readouterr().out == "leads\n"
+        watched.health = Health(False, "starts")
+        assert await asyncio.to_thread(command.run, [door.endpoint]) == 1
+        assert capsys.readouterr().out == "starts\n"
+
+    run(body)
+    assert command.run([endpoint]) == 1
+    assert "does not answer: Connection refused" in capsys.readouterr().err
+    for words in ([], ["a", "b"], ["--what"], ["https://x/"], ["http://"], ["http://x:y/"]):
+        assert command.run(words) == 2, words
+    assert command.run(["--help"]) == 0
+    assert "eslurm health URL" in capsys.readouterr().out
+
+
+def test_the_command_imports_next_to_nothing() -> None:
+    code = (
+        "import sys; from escli.eslurm import main; main(['health', '--help'])\n"
+        "heavy = {'click', 'grpc', 'google', 'msgspec', 'asyncio', 'sqlalchemy', 'numpy'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
