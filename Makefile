@@ -26,7 +26,7 @@ STAGE = sh scripts/stage.sh
 SOURCES = .:daemons:cli
 
 .PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench bench-relay \
-	bench-recovery bench-plan curves sim verify-upgrade lock clean
+	bench-recovery bench-plan bench-estimator curves sim verify-upgrade verify-compose secrets lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
@@ -35,14 +35,17 @@ help:
 	@echo 'make format       formats the code and applies safe lint fixes'
 	@echo 'make lint         style and formatting only; also: types, layers'
 	@echo 'make proto        generates eslurm/v1 from proto/; proto-check only compares'
-	@echo 'make docs         generates docs/states.md and docs/reference/configuration.md; docs-check only compares'
+	@echo 'make docs         generates docs/states.md, docs/reference/configuration.md and metrics.md; docs-check only compares'
 	@echo 'make bench        measurements as JSON lines (QUICK=1: within a minute; BENCH="names")'
 	@echo 'make bench-relay  broadcasts over thousands of nodes, some of them dead (QUICK=1: within a minute)'
 	@echo 'make bench-recovery failover, restarts, floods, chaos (QUICK=1: within a minute; RECOVERY="chaos": that part)'
 	@echo 'make bench-plan   planner: operations, replans, memory, submissions meanwhile (QUICK=1; TRACES=dir: a log)'
+	@echo 'make bench-estimator accuracy, underestimates and cost of estimators on public logs (QUICK=1; TRACES=dir)'
 	@echo 'make curves       draws the published curves and ours from a model of the network (docs/results)'
 	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'
 	@echo 'make verify-upgrade upgrades a running cluster from revision FROM, daemon by daemon, while users submit'
+	@echo 'make verify-compose a cluster of 2,050 nodes in containers, and everything it must survive (a container engine)'
+	@echo 'make secrets      draws the secrets of the cluster in containers (docker-compose.yml), unless they are there'
 	@echo 'make venv         the environment in VENV=$(VENV), and nothing else'
 	@echo 'make lock         resolves the dependencies anew and locks them in requirements/'
 	@echo 'make clean        removes what the tools leave behind; the environment stays'
@@ -77,7 +80,7 @@ lint: $(READY)
 
 types: $(READY)
 	@$(BIN)/mypy
-	@$(BIN)/mypy scripts tests/conftest.py tests/support tests/unit/tooling
+	@$(BIN)/mypy scripts tests/conftest.py tests/support tests/compose tests/unit/tooling
 	@MYPYPATH=examples/mandelbrot $(BIN)/mypy examples/mandelbrot
 	@MYPYPATH=examples/predictor $(BIN)/mypy examples/predictor/thermal_predictor.py
 
@@ -108,6 +111,9 @@ bench-recovery: $(READY)
 bench-plan: $(READY)
 	@QUICK="$(QUICK)" TRACES="$(TRACES)" $(BIN)/python -m benchmarks.run plan
 
+bench-estimator: $(READY)
+	@QUICK="$(QUICK)" TRACES="$(TRACES)" $(BIN)/python -m benchmarks.run estimator
+
 curves: $(READY)
 	@$(BIN)/python -m benchmarks.curves
 
@@ -117,6 +123,12 @@ sim: $(READY)
 
 verify-upgrade: $(READY)
 	@sh scripts/verify_upgrade.sh "$(BIN)/python" "$(FROM)"
+
+verify-compose: $(READY)
+	@$(BIN)/python -m tests.compose $(ARGS)
+
+secrets:
+	@sh scripts/secrets.sh
 
 lock: $(READY)
 	@ARGS="$(ARGS)" sh scripts/lock.sh "$(BIN)/python"

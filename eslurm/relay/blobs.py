@@ -152,6 +152,20 @@ class LinkLoader:
             del self._waiting[digest]
             del self._parts[digest]
 
+    async def load_from(self, digest: bytes, link: Link) -> bytes | None:
+        """What this link brings; None when it ended before: whoever is at its other end may die at any moment."""
+        loading = asyncio.create_task(self.load(digest, link))
+        ended = asyncio.create_task(link.closed.wait())
+        try:
+            await asyncio.wait({loading, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if link.closed.is_set() and (not loading.done() or loading.exception() is not None):
+                return None
+            return loading.result()
+        finally:
+            loading.cancel()
+            ended.cancel()
+            await asyncio.gather(loading, ended, return_exceptions=True)
+
     def on_chunk(self, chunk: link_pb2.BlobChunk) -> None:
         """A part has arrived; parts of blobs nobody waits for are dropped."""
         future = self._waiting.get(chunk.sha256)

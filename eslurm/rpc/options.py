@@ -157,6 +157,12 @@ def server_options(message_bytes_max: int = CONTROL_FRAME_BYTES_MAX, connections
     ]
 
 
+def reachable(endpoint: str) -> str:
+    """Where others find who listens there: of an address that stands for all of this host, the host's name."""
+    host, port = split_endpoint(endpoint)
+    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "::") else endpoint
+
+
 def split_endpoint(endpoint: str) -> tuple[str, int]:
     """`host:port` or `[v6]:port` taken apart. Raises ValueError that names the endpoint."""
     host, colon, port = endpoint.rpartition(":")

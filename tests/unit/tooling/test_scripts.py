@@ -171,7 +171,7 @@ def test_a_failing_installation_shows_the_log_and_leaves_no_stamp(tmp_path: Path
 @pytest.mark.parametrize(("body", "code"), [("exit 0", 0), ('[ "$1" = venv ]', 1)])
 def test_ci_ends_as_the_checks_end_and_lists_the_stages(tmp_path: Path, body: str, code: int) -> None:
     executable(tmp_path / "make", body)
-    for name in ("prometheus", "prometheus-alertmanager", "postgres"):
+    for name in ("prometheus", "prometheus-alertmanager", "postgres", "docker"):
         executable(tmp_path / name, "exit 0")
     done = subprocess.run(
         ["bash", ".ci/run"],
@@ -183,7 +183,8 @@ def test_ci_ends_as_the_checks_end_and_lists_the_stages(tmp_path: Path, body: st
     )
     assert done.returncode == code
     table = done.stdout.partition("stages:\n")[2].splitlines()
-    assert [line.split()[2] for line in table] == ["packages", "install", "all,"]
+    stages = ["packages", "install", "containers"] if code == 0 else ["packages", "install"]
+    assert [line.split()[2] for line in table] == [*stages, "all,"]
 
 
 def test_make_alone_lists_every_target_a_person_types() -> None:

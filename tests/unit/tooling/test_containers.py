@@ -1,0 +1,92 @@
+"""What holds of the container files without an engine; `make verify-compose` proves the rest."""
+
+from __future__ import annotations
+
+import re
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.compose import bad_input
+from tests.compose.engine import find_missing
+
+ROOT = Path(__file__).parents[3]
+CONTAINERS = ROOT / "deploy" / "containers"
+COMPOSE = (ROOT / "docker-compose.yml").read_text()
+
+
+def pinned(name: str) -> dict[str, str]:
+    """The versions that a lock file names."""
+    text = (ROOT / "requirements" / name).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
+def test_the_image_holds_the_versions_that_are_tested() -> None:
+    assert pinned("image.txt").items() <= pinned("run.txt").items()
+    tools = pinned("dev.txt") | pinned("run.txt")
+    assert all(tools.get(name, version) == version for name, version in pinned("build.txt").items())
+
+
+def test_every_locked_requirement_has_a_hash() -> None:
+    for name in ("image.txt", "build.txt"):
+        text = (ROOT / "requirements" / name).read_text()
+        assert len(re.findall(r"==\S+ \\\n +--hash=sha256:", text)) == len(pinned(name))
+
+
+def test_the_files_keep_to_what_every_engine_bears() -> None:
+    assert "syntax=" not in (ROOT / "Dockerfile").read_text()
+    limits = [int(number) for number in re.findall(r"nofile: (\d+)", COMPOSE)]
+    assert limits and max(limits) <= 20_000
+
+
+def test_only_what_the_image_needs_is_sent_to_its_build() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert lines[1] == "*", "everything is left out unless it is named"
+    assert not [line for line in lines if "secret" in line]
+    assert "deploy/containers/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    "script", [CONTAINERS / "entry.sh", CONTAINERS / "trim.sh", ROOT / "scripts" / "secrets.sh"]
+)
+def test_the_scripts_are_plain_shell(script: Path) -> None:
+    subprocess.run(["sh", "-n", str(script)], check=True)
+
+
+def test_secrets_are_drawn_once_and_lie_where_only_the_owner_comes(tmp_path: Path) -> None:
+    place = tmp_path / "secrets"
+    command = ["sh", str(ROOT / "scripts" / "secrets.sh"), str(place)]
+    subprocess.run(command, check=True, capture_output=True)
+    first = {path.name: path.read_text() for path in place.iterdir()}
+    subprocess.run(command, check=True, capture_output=True)
+    assert {path.name: path.read_text() for path in place.iterdir()} == first
+    assert set(first) == set(re.findall(r"secrets\}/(\w+)", COMPOSE))
+    assert len(set(first.values())) == len(first) and all(len(text) == 64 for text in first.values())
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE((place / "cluster_key").stat().st_mode) == 0o600
+
+
+def test_the_wrong_configurations_are_wrong_in_one_place_each(tmp_path: Path) -> None:
+    right = (CONTAINERS / "eslurm.toml").read_text().splitlines()
+    bad_input.prepare(tmp_path, CONTAINERS / "eslurm.toml")
+    services = bad_input.SERVICES.read_text()
+    for path in tmp_path.glob("*.toml"):
+        changed = [line for line in path.read_text().splitlines() if line not in right]
+        assert len(changed) == 1, path
+        assert path.name in services
+    assert all(f"\n  {case.service}:\n" in services for case in bad_input.CASES)
+
+
+def test_without_an_engine_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "install Docker Engine" in find_missing()
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
+    docker.chmod(0o755)
+    assert "no container engine is running" in find_missing() and "Cannot connect" in find_missing()
+    docker.write_text(
+        '#!/bin/sh\n[ "$1" != compose ] || { echo "unknown command: docker compose"; exit 1; }\n'
+    )
+    assert "Compose plugin is missing" in find_missing()
