@@ -51,6 +51,8 @@ def test_all_steps_of_a_suspended_job_stand_still(cluster: LiveCluster) -> None:
 def test_a_suspended_job_is_cancelled_like_any_other(cluster: LiveCluster) -> None:
     job_id = cluster.wrap(f"trap 'echo term >> said; exit 0' TERM; {TICKS}")
     cluster.wait_lines("ticks")
+    # The script may be ahead of the report of its start.
+    cluster.until(lambda: cluster.job(job_id).state == "RUNNING", f"job {job_id} runs")
     cluster.do("esctl", "suspend", str(job_id))
     cluster.do("escancel", str(job_id))
     assert cluster.end(job_id) == "CANCELLED"

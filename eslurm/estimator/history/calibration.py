@@ -22,7 +22,7 @@ LEAST_PENALTY: Final = 0.02
 MOST_PENALTY: Final = 20.0
 GAIN: Final = 0.03
 """An underestimate raises the logarithm of the penalty by so much."""
-MARGIN: Final = 0.0005
+MARGIN: Final = 0.0025
 """The share aimed at stays so far below the one wanted."""
 WINDOW: Final = 1_000
 """So many of the last answers say how wide intervals must be."""
