@@ -285,8 +285,9 @@ class EstimatorSection(msgspec.Struct, forbid_unknown_fields=True):
     """Seconds between trainings; 0: the estimator's own choice."""
     refresh_s: Positive = 300.0
     """Seconds after which a waiting job is estimated again; each is at its start, and when it outlives its estimate."""
-    history_jobs: Annotated[int, Meta(ge=0, le=1_000_000)] = 20_000
-    """Jobs that ended last that an `esestd` is told of when it starts."""
+    history_jobs: Annotated[int, Meta(ge=0, le=100_000)] = 20_000
+    """Jobs that ended last that an `esestd` is told of when it starts. The controller then holds them in memory for a minute
+    or so, about a kilobyte each."""
     metrics_listen: str = ""
     """Address for Prometheus to scrape /metrics of `esestd` at; empty: none."""
     settings: dict[str, str | bool | int | float] = msgspec.field(default_factory=dict)

@@ -65,9 +65,25 @@ class Asked(msgspec.Struct, frozen=True):
     as_json: bool
 
 
-@click.group(short_help="How well running times can be told in advance.")
-def estimate() -> None:
-    """Judge estimators of running times: on the log of a real machine, or on this cluster's own accounting."""
+@click.group(
+    short_help="How well running times can be told in advance.",
+    invoke_without_command=True,
+    no_args_is_help=False,
+    subcommand_metavar="COMMAND [ARGS]...",
+)
+@click.pass_context
+def estimate(context: click.Context) -> int:
+    """Judge estimators of running times: on the log of a real machine, or on this cluster's own accounting.
+
+    \b
+    eslurm estimate report                   your jobs here: how good limits and forecasts were
+    eslurm estimate evaluate site.swf.gz     a log of your machine: which estimator would be best
+    eslurm estimate study site.swf.gz        how far limits are off, and how jobs repeat, as pictures
+    """
+    if context.invoked_subcommand is None:
+        sys.stderr.write(context.get_help() + "\n")
+        return exits.USAGE
+    return exits.OK
 
 
 @estimate.command(short_help="Replay a log and score what estimators would have said.")

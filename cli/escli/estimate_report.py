@@ -92,7 +92,12 @@ def report(user: str | None, all_users: bool, name: str, since: str, socket: str
     except CommandFailed as failure:
         raise ClusterError(failure.text, failure.code) from None
     found = reviewed(attempts, since_us, is_cut=is_cut)
-    sys.stdout.write(_as_json(found) if as_json else as_text(found, whose))
+    if as_json:
+        sys.stdout.write(_as_json(found))
+    elif found.groups:
+        sys.stdout.write(as_text(found, whose))
+    else:
+        sys.stdout.write(_nothing(whose, name, since))
     return exits.OK
 
 
@@ -148,11 +153,16 @@ def run_of(attempt: Any) -> Run:
     )
 
 
+def _nothing(whose: str, name: str, since: str) -> str:
+    of = f" of {escaped(whose)}" if whose else ""
+    named = f" named {escaped(name)}" if name else ""
+    return (
+        f"No job{of}{named} has run and ended since {since}: see --since, --user, --all-users and --name.\n"
+    )
+
+
 def as_text(found: Report, whose: str) -> str:
-    """A table, then a sentence for each group."""
-    if not found.groups:
-        of = f" of {escaped(whose)}" if whose else ""
-        return f"No job{of} has run since then: see --since.\n"
+    """A table, then a sentence for each group, of which there is one."""
     heads = ("JOBS", "LIMIT", "LIMIT_AEA", "EST_AEA", "UR", "P10-P90")
     columns = [Column("USER"), Column("NAME"), *(Column(head, right=True) for head in heads)]
     rows = [

@@ -13,14 +13,17 @@ import secrets
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from esctld.dispatcher import NotNow
 from esctld.feed_events import Happening, event_bytes, run_time_s
-from esctld.feed_history import Recorded, beginning, lives
+from esctld.feed_history import LOOKS_PER_SLICE, Recorded, beginning, open_ids
 from esctld.pacing import paced
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import STARTED, JobState
+from eslurm.core.plan.slices import parts
 from eslurm.core.reactor import Batch
 from eslurm.core.view import View
 from eslurm.ports.door import Caller, DoorError, Status
@@ -28,8 +31,6 @@ from eslurm.ports.store import StoreReader
 from eslurm.v1 import controller_pb2 as pb
 
 HISTORY_JOBS: Final = 20_000
-HISTORY_JOBS_MAX: Final = 100_000
-"""Beyond it the beginning would take more memory than all else."""
 RING_EVENTS_MAX: Final = 32_768
 """At least so many of the latest events are kept, and at most twice as many."""
 EVENTS_DEFAULT: Final = 2_000
@@ -107,7 +108,7 @@ class Feed:
     ) -> None:
         self._dispatcher = dispatcher
         self._store = store
-        self._history_jobs = min(history_jobs, HISTORY_JOBS_MAX)
+        self._history_jobs = history_jobs
         self._ring_max = ring_max
         self._gather_s = gather_s
         # Never 0: a cursor of 0 is nobody's.
@@ -117,6 +118,8 @@ class Feed:
         self._first = 0
         self._is_followed = False
         self._running: set[int] = set()
+        # The jobs as they were when the ring began, until it is known which of them ran.
+        self._before: dict[int, Job] = {}
         self._waiting = 0
         self._beginnings: dict[int, _Beginning] = {}
         self._beginnings_made = 0
@@ -137,6 +140,8 @@ class Feed:
                     ring.append(Happening(pb.JobEvent.CHANGED, fact.job_id, now_us, 0, fact.spec))
                 case facts.JobPlaced() if fact.array_job_id:
                     self._on_task(fact, now_us)
+                case facts.TimeChanged():
+                    self._on_limit(fact, now_us)
                 case facts.AttemptStarted():
                     self._running.add(fact.job_id)
                     ring.append(Happening(pb.JobEvent.STARTED, fact.job_id, now_us))
@@ -155,9 +160,17 @@ class Feed:
         if task is not None:
             self._ring.append(Happening(pb.JobEvent.SUBMITTED, fact.job_id, now_us, 0, task.spec))
 
+    def _on_limit(self, fact: facts.TimeChanged, now_us: int) -> None:
+        """What runs has another time limit from now on; what it asked for stays as it was."""
+        job = self._dispatcher.state.find_job(fact.job_id)
+        if job is not None:
+            spec = replace(job.spec, time_limit_s=max(0, fact.time_limit_s))
+            self._ring.append(Happening(pb.JobEvent.CHANGED, fact.job_id, now_us, 0, spec))
+
     def _on_ended(self, job: Job, runtime_s: int, now_us: int, *, was_waiting: bool) -> None:
         ring, job_id = self._ring, job.job_id
-        ran = job_id in self._running
+        before = self._before.pop(job_id, None)
+        ran = job_id in self._running or (before is not None and before.state in STARTED)
         self._running.discard(job_id)
         if job.outcome is JobState.PENDING:
             # A launch that failed was never told of: it still waits.
@@ -253,13 +266,13 @@ class Feed:
         state, view = dispatcher.state, dispatcher.view
         if not self._is_followed:
             self._is_followed = True
-            self._running = {job_id for job_id, job in view.jobs.items() if job.state in STARTED}
+            self._before = dict(view.jobs)
         # The view is what the ring has been told of: until here nothing is awaited.
-        then, now_us, living = self._end, view.now_us, list(view.jobs.values())
+        then, now_us, next_id, living = self._end, view.now_us, state.next_id, list(view.jobs.values())
+        await paced(self._see_who_runs(living))
         recorded = Recorded(self._store, state.owner, self._history_jobs)
-        lived = {job.job_id for job in living if lives(job)}
-        history = await recorded.load(state.next_id, now_us, lived)
-        events = await paced(beginning(history, living, now_us))
+        told = await recorded.load(next_id, now_us, await paced(open_ids(living)))
+        events = await paced(beginning(told, living, now_us))
         self._beginnings_made = self._beginnings_made % ((1 << _BEGINNING_BITS) - 1) + 1
         number = self._beginnings_made
         while len(self._beginnings) >= BEGINNINGS_MAX:
@@ -267,6 +280,15 @@ class Feed:
         self._beginnings[number] = _Beginning(then, events)
         self._keep(number)
         return number
+
+    def _see_who_runs(self, living: Sequence[Job]) -> Generator[None, None, None]:
+        for jobs in parts(living, LOOKS_PER_SLICE):
+            # Who has ended meanwhile is no longer there.
+            self._running.update(
+                job.job_id for job in jobs if job.job_id in self._before and job.state in STARTED
+            )
+            yield
+        self._before = {}
 
     def _keep(self, number: int) -> None:
         """It is read from now: keep it a while longer."""

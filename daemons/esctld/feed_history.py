@@ -1,45 +1,42 @@
 """What an estimator that begins is told first: the jobs that ended last, from accounting, and those that live.
 
 All of it is as of one commit. Invariants: events are in the order of time, at one instant ends come last; a job is in it
-once, as having run and ended or as living; the store is asked in pages, and the rest is done in slices.
+once, as having run and ended or as living; the store is asked in pages, and the rest is done in slices, what it leaves
+behind included: to let go of many objects at once takes as long as to make them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from esctld.feed_events import Happening, event_bytes, whole_s
-from eslurm.core.job.model import Job, JobSpec
+from esctld.pacing import paced
+from eslurm.core.job.holding import limit_s
+from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL, STARTED, JobState
 from eslurm.core.plan.slices import sorting
 from eslurm.core.records import decode_accounted, decode_job
-from eslurm.ports.store import AccountingQuery, AttemptRow, StoreReader
+from eslurm.ports.store import AccountingQuery, AttemptRow, JobRow, StoreReader
 from eslurm.v1 import controller_pb2 as pb
 
 PAGE_ROWS: Final = 500
 LOOKED_AT_TIMES: Final = 5
 """So many job ids are looked at for each job that is wanted: arrays and jobs that never ran are among them."""
 JOBS_PER_SLICE: Final = 50
+LINES_PER_SLICE: Final = 4_096
+LOOKS_PER_SLICE: Final = 2_048
 _REQUEUED: Final = "REQUEUED"
 _ATTEMPT_LAST: Final = 1 << 32
 
 _JOB_BITS: Final = 31
 _KIND_BITS: Final = 3
+_LINES_OF_A_RUN: Final = 3
 
-_Line: TypeAlias = tuple[int, bytes]
+Line: TypeAlias = tuple[int, bytes]
 """An encoded event behind what it is sorted by: when, what (ends last), which job; one number, for there are many."""
-
-
-class Ran(NamedTuple):
-    """A job that has run and ended."""
-
-    job_id: int
-    spec: JobSpec
-    submitted_us: int
-    started_us: int
-    ended_us: int
-    runtime_s: int
 
 
 def lives(job: Job) -> bool:
@@ -56,15 +53,16 @@ class Recorded:
         self._owner = owner
         self._jobs_max = jobs_max
 
-    async def load(self, next_id: int, now_us: int, but: Collection[int]) -> list[Ran]:
-        """Of the jobs before `next_id`, as of `now_us`; `but` are those that had not ended then.
+    async def load(self, next_id: int, now_us: int, but: Collection[int]) -> list[Line]:
+        """Of the jobs before `next_id`, as of `now_us`, the latest first; `but` are those that had not ended then.
 
         Raises `StoreUnavailable`.
         """
-        found: list[Ran] = []
+        found: list[Line] = []
         upper = next_id
+        most = _LINES_OF_A_RUN * self._jobs_max
         lowest = max(1, upper - LOOKED_AT_TIMES * self._jobs_max)
-        while upper > lowest and len(found) < self._jobs_max:
+        while upper > lowest and len(found) < most:
             lower = max(lowest, upper - PAGE_ROWS)
             ended = [
                 row
@@ -72,9 +70,11 @@ class Recorded:
                 # One that came and went meanwhile is told of by what follows.
                 if row.job_id not in but and max(row.submitted_us, row.started_us) <= now_us
             ]
-            found += reversed(await self._described(ended))
+            jobs = await self._store.find_jobs(self._owner, [row.job_id for row in ended])
+            found += await paced(_all_ran(ended, jobs, now_us))
             upper = lower
-        return found[: self._jobs_max]
+        del found[most:]
+        return found
 
     async def _ended(self, lower: int, upper: int) -> list[AttemptRow]:
         """The last attempts of the jobs within [lower, upper) that ran and have ended."""
@@ -89,53 +89,65 @@ class Recorded:
             after = page.next if page.next is not None and page.next[0] < upper else None
         return [row for row in last.values() if row is not None]
 
-    async def _described(self, rows: Sequence[AttemptRow]) -> list[Ran]:
-        """With what was asked for, which the jobs' own records know."""
-        jobs = {
-            row.job_id: row for row in await self._store.find_jobs(self._owner, [row.job_id for row in rows])
-        }
-        found: list[Ran] = []
-        for row in rows:
-            kept = jobs.get(row.job_id)
-            if kept is None:
-                continue
-            runtime_s = whole_s(row.started_us, row.ended_us, decode_accounted(row.blob).paused_us)
-            spec = decode_job(kept.blob).spec
-            found.append(Ran(row.job_id, spec, row.submitted_us, row.started_us, row.ended_us, runtime_s))
-        return found
+
+def open_ids(jobs: Sequence[Job]) -> Generator[None, None, set[int]]:
+    """Which of them `lives`."""
+    found: set[int] = set()
+    for at in range(0, len(jobs), LOOKS_PER_SLICE):
+        found.update(job.job_id for job in jobs[at : at + LOOKS_PER_SLICE] if lives(job))
+        yield
+    return found
 
 
-def beginning(
-    history: Sequence[Ran], living: Sequence[Job], now_us: int
-) -> Generator[None, None, list[bytes]]:
-    """The events of both, encoded; none is later than `now_us`."""
-    lines: list[_Line] = []
-    for at, one in enumerate(history):
-        lines += _ran_lines(one, now_us)
-        if at % JOBS_PER_SLICE == JOBS_PER_SLICE - 1:
-            yield
+def beginning(told: list[Line], living: Sequence[Job], now_us: int) -> Generator[None, None, list[bytes]]:
+    """The events of those that ran, whose lines it takes over, and of those that live; none is later than `now_us`."""
     for at, job in enumerate(living):
         if lives(job):
-            lines += _living_lines(job, now_us)
+            told += _living_lines(job, now_us)
         if at % JOBS_PER_SLICE == JOBS_PER_SLICE - 1:
             yield
-    ordered = yield from sorting(lines)
-    return [line[1] for line in ordered]
+    ordered = yield from sorting(told)
+    told.clear()
+    ordered.reverse()
+    events: list[bytes] = []
+    while ordered:
+        last = ordered[-LINES_PER_SLICE:]
+        del ordered[-LINES_PER_SLICE:]
+        events += [event for _, event in reversed(last)]
+        yield
+    return events
 
 
-def _ran_lines(one: Ran, now_us: int) -> list[_Line]:
+def _all_ran(
+    rows: Sequence[AttemptRow], jobs: Sequence[JobRow], now_us: int
+) -> Generator[None, None, list[Line]]:
+    """The lines of these runs, the last of them first, with what was asked for, which the jobs' own records know."""
+    kept = {row.job_id: row.blob for row in jobs}
+    lines: list[Line] = []
+    for at, row in enumerate(reversed(rows)):
+        blob = kept.get(row.job_id)
+        if blob is not None:
+            lines += _ran_lines(row, blob, now_us)
+        if at % JOBS_PER_SLICE == JOBS_PER_SLICE - 1:
+            yield
+    return lines
+
+
+def _ran_lines(row: AttemptRow, job: bytes, now_us: int) -> list[Line]:
+    job_id, spec = row.job_id, decode_job(job).spec
+    runtime_s = whole_s(row.started_us, row.ended_us, decode_accounted(row.blob).paused_us)
     # Nodes' clocks are not the controller's.
-    submitted_us = min(one.submitted_us, now_us)
-    started_us = min(max(one.started_us, submitted_us), now_us)
-    ended_us = min(max(one.ended_us, started_us), now_us)
+    submitted_us = min(row.submitted_us, now_us)
+    started_us = min(max(row.started_us, submitted_us), now_us)
+    ended_us = min(max(row.ended_us, started_us), now_us)
     return [
-        _line(Happening(pb.JobEvent.SUBMITTED, one.job_id, submitted_us, 0, one.spec)),
-        _line(Happening(pb.JobEvent.STARTED, one.job_id, started_us)),
-        _line(Happening(pb.JobEvent.ENDED, one.job_id, ended_us, one.runtime_s)),
+        _line(Happening(pb.JobEvent.SUBMITTED, job_id, submitted_us, 0, spec)),
+        _line(Happening(pb.JobEvent.STARTED, job_id, started_us)),
+        _line(Happening(pb.JobEvent.ENDED, job_id, ended_us, runtime_s)),
     ]
 
 
-def _living_lines(job: Job, now_us: int) -> list[_Line]:
+def _living_lines(job: Job, now_us: int) -> list[Line]:
     submitted_us, attempt = job.submitted_us, job.attempt
     if job.array_job_id and attempt is not None:
         # A task comes into being when it is placed.
@@ -145,8 +157,13 @@ def _living_lines(job: Job, now_us: int) -> list[_Line]:
     if job.state in STARTED and attempt is not None:
         started_us = min(max(attempt.started_us, submitted_us), now_us)
         lines.append(_line(Happening(pb.JobEvent.STARTED, job.job_id, started_us)))
+        as_it_stands_s = limit_s(job, attempt)
+        if as_it_stands_s != job.spec.time_limit_s:
+            # When it was changed is not kept.
+            spec = replace(job.spec, time_limit_s=as_it_stands_s)
+            lines.append(_line(Happening(pb.JobEvent.CHANGED, job.job_id, started_us, 0, spec)))
     return lines
 
 
-def _line(one: Happening) -> _Line:
+def _line(one: Happening) -> Line:
     return (one.at_us << _KIND_BITS | one.kind) << _JOB_BITS | one.job_id, event_bytes(one)

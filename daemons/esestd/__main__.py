@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from eslurm.telemetry.process import (
     stop_on_signals,
 )
 
+log = logging.getLogger("esestd")
+
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -31,20 +34,24 @@ def main(argv: list[str] | None = None) -> None:
         os.environ.setdefault(name, "1")
     from esestd.daemon import EstimatorDaemon, EstimatorOptions
     from eslurm.config import ConfigError, estimator_settings, read_config
-    from eslurm.estimator.files import ModelError, read_model
+    from eslurm.estimator.files import ModelError, other_settings, read_kept
 
     try:
         config = read_config(arguments.config)
-        warm = read_model(arguments.warm_start, config.estimator.name) if arguments.warm_start else None
+        warm = read_kept(arguments.warm_start, config.estimator.name) if arguments.warm_start else None
     except (ConfigError, ModelError) as error:
         _cannot_start(str(error))
+    settings = estimator_settings(config.estimator)
+    others = other_settings(warm, settings) if warm is not None else ""
+    if warm is not None and others:
+        log.warning("--warm-start: %s was learnt with other settings (%s)", warm.path, others)
     state_dir = arguments.state_dir.resolve()
     sockets = tuple(path for path in arguments.controller_socket.split(":") if path)
     controllers = arguments.controllers or config.controller.listen
     options = EstimatorOptions(
         cluster=config.cluster.name,
         estimator=config.estimator.name,
-        settings=estimator_settings(config.estimator),
+        settings=settings,
         state_dir=state_dir,
         sockets=sockets,
         controllers=tuple(endpoint for endpoint in controllers.split(",") if endpoint),
@@ -53,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
         gid=os.getgid(),
         refresh_s=config.estimator.refresh_s,
         metrics_listen=listening(arguments.metrics_listen or config.estimator.metrics_listen),
-        warm_start=warm,
+        warm_start=warm.model if warm is not None else None,
     )
     is_learning = False
 

@@ -22,7 +22,7 @@ from esestd.forecaster import Forecaster
 from esestd.sender import Sender
 from esestd.status import EstimatorStatus
 from eslurm.core.job.model import Principal
-from eslurm.estimator.files import ModelFiles
+from eslurm.estimator.files import ModelFiles, other_settings
 from eslurm.estimator.registry import make
 from eslurm.ports.estimator import Estimator, Model, Setting
 from eslurm.rpc.unix_calls import UnixCalls
@@ -68,7 +68,7 @@ class EstimatorDaemon:
         if options.warm_start is not None:
             first.adopt(options.warm_start)
         self._stopped = asyncio.Event()
-        self._files = ModelFiles(options.state_dir / "models", options.estimator)
+        self._files = ModelFiles(options.state_dir / "models", options.estimator, options.settings)
         self.metrics = EstimatorMetrics(lambda: wall_us() / 1e6)
         self._door = LeaderDoor(_doors(options))
         self._follower = Follower(self._door, options.poll_s)
@@ -147,16 +147,27 @@ class EstimatorDaemon:
     # ---- models ----
 
     def _make(self) -> Estimator:
-        """A new estimator with the newest model that it can use."""
+        """A new estimator with the newest model that it can use.
+
+        One that was learnt with other settings is better than none, and soon followed by another: after the story the
+        estimator has what it learns from.
+        """
         estimator = self._factory()
-        for path, model in self._files.newest_first():
+        for kept in self._files.newest_first():
             try:
-                estimator.adopt(model)
+                estimator.adopt(kept.model)
             except ValueError as error:
-                log.warning("%s cannot be used: %s", path, error)
-            else:
-                log.info("goes on with %s", path)
-                return estimator
+                log.warning("%s cannot be used: %s", kept.path, error)
+                continue
+            log.info("goes on with %s", kept.path)
+            others = other_settings(kept, self._options.settings)
+            if others:
+                log.warning(
+                    "%s was learnt with other settings (%s): it answers until the next training",
+                    kept.path,
+                    others,
+                )
+            return estimator
         if self._options.warm_start is not None:
             estimator.adopt(self._options.warm_start)
             log.info("begins with the model of --warm-start")

@@ -20,7 +20,7 @@ from esestd.follower import News
 from esestd.sender import Sender
 from esestd.trainer import Learnt, Trainer
 from eslurm.core.estimate.model import LONGEST_S, Forecast, Submitted
-from eslurm.estimator.session import Session
+from eslurm.estimator.session import Session, tell_limit
 from eslurm.ports.estimator import Estimator, Lesson, Model
 from eslurm.telemetry.estimator import EstimatorMetrics
 from eslurm.v1 import controller_pb2 as pb
@@ -183,6 +183,10 @@ class Forecaster:
         """Tell of one event; returns the job when it is worth asking about now. What makes no sense is passed over."""
         at_s = self._told_s = max(self._told_s, event.at_us // 1_000_000)
         known = self._board.find(event.job_id)
+        if event.kind == Kind.CHANGED and known is not None and known.runs_since_s is not None:
+            # Of what runs, nothing else can be changed.
+            _tell_limit(pupil, event.job_id, at_s, event.job.limit_s)
+            return known
         if event.kind in (Kind.SUBMITTED, Kind.CHANGED):
             if known is not None:
                 pupil.ended(event.job_id, at_s, 0)
@@ -315,6 +319,13 @@ class Forecaster:
             log.debug("the estimator failed", exc_info=error)
             self._put_aside()
             self._broken_until_s = self._wall_s() + BROKEN_S
+
+
+def _tell_limit(pupil: Estimator | Session[Known], job_id: int, at_s: int, limit_s: int) -> None:
+    if isinstance(pupil, Session):
+        pupil.limit_changed(job_id, at_s, limit_s)
+    else:
+        tell_limit(pupil, job_id, at_s, limit_s)
 
 
 def described(event: Any, at_s: int) -> Submitted:

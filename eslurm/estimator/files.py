@@ -1,8 +1,9 @@
 """Models as files: `<directory>/<estimator>-<number>.npz`, arrays and JSON, never an object that would have to be trusted.
 
-A file holds the arrays of a `Model` and, as JSON, its facts, the scores of the one before, the estimator's name and the
-version of this form. Invariant: a name that can be read is a whole model: it is written under another one, made durable, and
-then given its own; the last `keep` of an estimator stay, and nothing else in the directory is touched.
+A file holds the arrays of a `Model` and, as JSON, its facts, the settings that its estimator was given, the scores of the
+one before, the estimator's name and the version of this form. Invariant: a name that can be read is a whole model: it is
+written under another one, made durable, and then given its own; the last `keep` of an estimator stay, and nothing else in
+the directory is touched.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eslurm.ports.estimator import Model
+from eslurm.ports.estimator import Model, Setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,16 +39,31 @@ class ModelError(ValueError):
     """A file is no model that can be used. The text names the file and says why."""
 
 
-class ModelFiles:
-    """The models of one estimator in a directory, which is made with the first one."""
+class Kept(NamedTuple):
+    """A model that was read. `settings` are what its estimator was given; None: it does not say."""
 
-    def __init__(self, directory: Path, estimator: str, keep: int = KEPT) -> None:
+    path: Path
+    model: Model
+    settings: Mapping[str, Setting] | None
+
+
+class ModelFiles:
+    """The models of one estimator in a directory, which is made with the first one; `settings` are the estimator's."""
+
+    def __init__(
+        self,
+        directory: Path,
+        estimator: str,
+        settings: Mapping[str, Setting] | None = None,
+        keep: int = KEPT,
+    ) -> None:
         if not NAME.fullmatch(estimator):
             raise ValueError(
                 f"'{estimator}' cannot be part of a file's name: use letters, digits and '-', '_', '.'"
             )
         self._directory = directory
         self._estimator = estimator
+        self._settings = dict(settings or {})
         self._keep = max(1, keep)
         self._name = re.compile(rf"{re.escape(estimator)}-(\d{{1,18}})\.npz")
 
@@ -65,20 +81,20 @@ class ModelFiles:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = self._numbered()
         path = self._directory / f"{self._estimator}-{known[0][0] + 1 if known else 1}.npz"
-        write_model(path, self._estimator, model, scores)
+        write_model(path, self._estimator, model, scores, self._settings)
         for _number, old in known[self._keep - 1 :]:
             old.unlink(missing_ok=True)
         return path
 
-    def newest_first(self) -> Iterator[tuple[Path, Model]]:
+    def newest_first(self) -> Iterator[Kept]:
         """The models that can be read, the newest first; damaged ones are told of and left where they are."""
         for _number, path in self._numbered():
             try:
-                model = read_model(path, self._estimator)
+                kept = read_kept(path, self._estimator)
             except ModelError as error:
                 log.warning("%s; the one before it is looked at", error)
             else:
-                yield path, model
+                yield kept
 
     def _numbered(self) -> list[tuple[int, Path]]:
         """The newest first."""
@@ -92,7 +108,29 @@ class ModelFiles:
             return []
 
 
-def write_model(path: Path, estimator: str, model: Model, scores: Mapping[str, float] | None = None) -> None:
+def other_settings(kept: Kept, own: Mapping[str, Setting]) -> str:
+    """How the settings that a model was learnt with differ from these, in words; empty when they do not."""
+    if kept.settings is None:
+        return "it does not say which"
+    told: list[str] = []
+    for name in sorted({*kept.settings, *own}):
+        was, now = kept.settings.get(name), own.get(name)
+        if was != now:
+            told.append(f"{name}: {_in_words(was)}, now {_in_words(now)}")
+    return "; ".join(told)
+
+
+def _in_words(value: Setting | None) -> str:
+    return "by default" if value is None else repr(value)
+
+
+def write_model(
+    path: Path,
+    estimator: str,
+    model: Model,
+    scores: Mapping[str, float] | None = None,
+    settings: Mapping[str, Setting] | None = None,
+) -> None:
     """Put a whole model in this place at once, durably. Raises as `ModelFiles.save`."""
     import numpy as np
 
@@ -100,6 +138,7 @@ def write_model(path: Path, estimator: str, model: Model, scores: Mapping[str, f
         "format": FORMAT,
         "estimator": estimator,
         "facts": dict(model.facts),
+        "settings": dict(settings or {}),
         "scores": dict(scores or {}),
     }
     try:
@@ -137,7 +176,12 @@ def _make_durable(directory: Path) -> None:
 
 
 def read_model(path: Path, estimator: str = "") -> Model:
-    """The model in a file of `write_model`, from wherever it came. With `estimator` it must be of that one.
+    """The model of `read_kept`."""
+    return read_kept(path, estimator).model
+
+
+def read_kept(path: Path, estimator: str = "") -> Kept:
+    """What is in a file of `write_model`, from wherever it came. With `estimator` it must be of that one.
 
     Raises `ModelError` for anything else; nothing in the file is executed, whatever it holds.
     """
@@ -152,7 +196,7 @@ def read_model(path: Path, estimator: str = "") -> Model:
         raise ModelError(f"{path}: is damaged, or no model ({str(error) or type(error).__name__})") from None
 
 
-def _read(path: Path, estimator: str) -> Model:
+def _read(path: Path, estimator: str) -> Kept:
     import numpy as np
 
     with zipfile.ZipFile(path) as archive:
@@ -169,7 +213,13 @@ def _read(path: Path, estimator: str) -> Model:
         # What has no head of numpy's comes as the bytes that it is.
         if not isinstance(array, np.ndarray):
             raise ModelError(f"{path}: is damaged, or no model ('{name}' is no array)")
-    return Model(arrays, facts)
+    return Kept(path, Model(arrays, facts), _settings(head.get("settings")))
+
+
+def _settings(told: Any) -> dict[str, Setting] | None:
+    if not isinstance(told, dict) or not all(isinstance(value, Setting) for value in told.values()):
+        return None
+    return {ascii(name)[1:-1]: value for name, value in told.items()}
 
 
 def _checked(path: Path, head: Any, estimator: str) -> dict[str, Any]:

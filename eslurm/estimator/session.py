@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from eslurm.core.estimate.model import Forecast, Submitted
-from eslurm.ports.estimator import Estimator, Lesson, Model
+from eslurm.ports.estimator import Estimator, HeedsLimits, Lesson, Model
 
 BATCH_MAX: Final = 1_024
 """Questions that wait for one pass over a model: more would only cost memory."""
@@ -99,6 +99,13 @@ class Session(Generic[Tag]):
         self.tick(at_s)
         self.estimator.started(job_id, at_s)
 
+    def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
+        """A job that runs has another time limit; 0: none."""
+        self.tick(at_s)
+        # What was asked before is answered by the limit that was in force.
+        self.flush()
+        tell_limit(self.estimator, job_id, at_s, limit_s)
+
     def ended(self, job_id: int, at_s: int, runtime_s: int) -> None:
         """A job is over; `runtime_s` is 0 when it never ran."""
         self.tick(at_s)
@@ -177,6 +184,12 @@ class Session(Generic[Tag]):
         self.spent.learn_s += took_s
         self.spent.learn_max_s = max(self.spent.learn_max_s, took_s)
         self.estimator.adopt(model)
+
+
+def tell_limit(estimator: Estimator, job_id: int, at_s: int, limit_s: int) -> None:
+    """Tells an estimator of a running job's new limit, if it wants to know."""
+    if isinstance(estimator, HeedsLimits):
+        estimator.limit_changed(job_id, at_s, limit_s)
 
 
 def _is_sound(answer: Forecast) -> bool:

@@ -12,7 +12,7 @@ Who drives one keeps to this loop:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from eslurm.core.estimate.model import Forecast, Submitted
 
@@ -89,6 +89,15 @@ class Estimator(Protocol):
 
         Raises `ValueError`, and changes nothing, when the model is of another kind or damaged.
         """
+        ...
+
+
+@runtime_checkable
+class HeedsLimits(Protocol):
+    """What an `Estimator` may have besides: who has it not goes by the limit that a job was submitted with."""
+
+    def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
+        """A job that runs has another time limit from now on; 0: none. What can be learnt from it is what it asked for."""
         ...
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from esctld.feed_history import Recorded
+from esctld.feed_history import Line, Recorded
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.messages import Message, SetForecasts
 from eslurm.core.reactor import Batch
 from eslurm.core.records import decode_accounted
 from eslurm.ports import store as port
 from eslurm.store.rows import load, to_store
+from eslurm.v1 import controller_pb2 as pb
 from tests.contract.store_kit import BACKENDS, OWNER, Backend
 from tests.unit.core.world import ROOT, World
 
@@ -34,6 +35,11 @@ class Written(World):
 
     def foretell(self, job_id: int, forecast: Forecast) -> None:
         self.send(SetForecasts(ROOT, ((job_id, forecast),), "history-1"))
+
+
+def read(lines: list[Line]) -> list[pb.JobEvent]:
+    """As a follower reads them."""
+    return list(pb.JobFeedReply.FromString(b"".join(event for _, event in lines)).events)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -72,8 +78,9 @@ def test_forecasts_come_back(backend: Backend) -> None:
         assert (kept.first_estimate_s, kept.forecast) == (250, FIRST)
 
         # Who learns is told of what ran and ended; what was requeued and cancelled was not let to its end.
-        found = await Recorded(store, OWNER, 100).load(state.next_id, world.now_us, {running, waiting})
-        assert [(one.job_id, one.runtime_s, one.spec.name) for one in found] == [(ended, 7, "a")]
+        found = read(await Recorded(store, OWNER, 100).load(state.next_id, world.now_us, {running, waiting}))
+        assert [one.job_id for one in found] == 3 * [ended]
+        assert (found[0].job.name, found[2].runtime_s) == ("a", 7)
         assert not await Recorded(store, OWNER, 100).load(state.next_id, world.now_us, {ended})
 
     backend.run(test())
@@ -98,10 +105,11 @@ def test_the_latest_that_ended_are_found_page_by_page(
         for batch in world.written:
             await store.commit(batch)
         recorded = Recorded(store, OWNER, 4)
-        found = await recorded.load(world.state.next_id, world.now_us, ())
-        assert [one.job_id for one in found] == jobs[:-5:-1]
+        found = read(await recorded.load(world.state.next_id, world.now_us, ()))
+        assert [one.job_id for one in found[::3]] == jobs[:-5:-1]
         # As of an earlier time, others were the latest.
-        found = await recorded.load(world.state.next_id, found[2].started_us, ())
-        assert [one.job_id for one in found] == jobs[7:3:-1]
+        third = next(one for one in found if (one.job_id, one.kind) == (jobs[-3], pb.JobEvent.STARTED))
+        found = read(await recorded.load(world.state.next_id, third.at_us, ()))
+        assert [one.job_id for one in found[::3]] == jobs[7:3:-1]
 
     backend.run(test())

@@ -77,8 +77,11 @@ def test_what_is_submitted_is_told_and_what_is_said_of_it_shows(cluster: LiveClu
     assert found["job"]["forecast"]["p90_s"] == 240
     assert "Expected to run 2 min 30 s" in cluster.run("eswhy", str(second)).out
 
+    cluster.do("esctl", "update", "job", str(first), "time=20")
+    running = (pb.JobEvent.SUBMITTED, pb.JobEvent.STARTED, pb.JobEvent.CHANGED)
+    assert follower.until(first, *running).job.limit_s == 1200
     cluster.do("escancel", str(first))
-    ended = follower.until(first, pb.JobEvent.SUBMITTED, pb.JobEvent.STARTED, pb.JobEvent.ENDED)
+    ended = follower.until(first, *running, pb.JobEvent.ENDED)
     assert ended.runtime_s >= 1
     assert cluster.end(second) == "COMPLETED"
     run = cluster.only_run(second)

@@ -10,7 +10,7 @@ from typing import Final
 
 from eslurm.core import facts
 from eslurm.core.cluster import State
-from eslurm.core.estimate.model import Forecast
+from eslurm.core.estimate.model import LONGEST_S, Forecast
 from eslurm.core.job.admission import is_operator
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL, JobState
@@ -19,8 +19,6 @@ from eslurm.core.messages import Changed, RefusalCode, Refused, SetForecasts
 FORECASTS_MAX: Final = 500
 """In one message: each changes a record and a row, and nobody else is served meanwhile."""
 MODEL_NAME_MAX: Final = 64
-LONGEST_S: Final = 10 * 365 * 86_400
-"""What is said to run longer is nonsense."""
 
 
 def on_forecasts(state: State, message: SetForecasts) -> tuple[list[facts.Fact], Changed]:

@@ -86,6 +86,9 @@ class History:
         if live is not None and at_s - live.submit_s >= START_WAIT_S:
             live.lesson[1:] = [self._memory.question(live, at_s, True)]
 
+    def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
+        self._memory.limit_changed(job_id, limit_s)
+
     def ended(self, job_id: int, at_s: int, runtime_s: int) -> None:
         live = self._memory.ended(job_id, at_s, runtime_s)
         if live is not None:
@@ -126,7 +129,7 @@ class History:
         self._taught_jobs, self._taught_at_s = ended, at_s
         self._next_jobs = ended + min(max(ended, FIRST_LESSON_JOBS), self._settings.retrain_jobs)
         columns, questions, former = self._memory.table.view().copied(), list(self._lessons), self._mind
-        penalty = self._at_submission.penalty
+        target_under, penalty = self._settings.target_under, self._at_submission.penalty
 
         def learnt() -> Model:
             facts = {
@@ -135,6 +138,7 @@ class History:
                 "features": FEATURES,
                 "window_jobs": len(questions),
                 "learnt_at_s": at_s,
+                "target_under": target_under,
                 "penalty": penalty,
             }
             with POOLS.limit(limits=1):
@@ -150,7 +154,9 @@ class History:
             )
         mind = Mind.load(model.arrays)
         penalty = model.facts.get("penalty")
-        if isinstance(penalty, int | float):
+        # What has proved right for another share of underestimates is none to begin with.
+        same_aim = model.facts.get("target_under") == self._settings.target_under
+        if same_aim and isinstance(penalty, int | float):
             self._at_submission.begin(penalty)
             self._at_start.begin(penalty)
         self._mind = mind

@@ -122,6 +122,14 @@ class Memory:
             line.running[live.row] = at_s
         return live
 
+    def limit_changed(self, job_id: int, limit_s: int) -> None:
+        """It runs under another limit: no longer what it asked for, it is no example to learn from."""
+        live = self.live.get(job_id)
+        if live is not None:
+            live.limit_s = max(limit_s, 0)
+            live.lesson = []
+            self.table.change_limit(live.row, live.limit_s)
+
     def ended(self, job_id: int, at_s: int, runtime_s: int) -> Live | None:
         """It is over. Returns it when it has run."""
         live = self.live.pop(job_id, None)

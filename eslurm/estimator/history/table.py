@@ -1,7 +1,8 @@
 """Every job that may still matter, one row each, in columns: what it asked for, when it ran, for how long.
 
-Questions and lessons point at rows. Invariant: what describes a job never changes after its submission, and nothing of a row
-changes after the job's end; rows are only renumbered by `compact`, at a moment when no question is open.
+Questions and lessons point at rows. Invariant: what describes a job never changes after its submission, but for the limit of
+one that runs, and nothing of a row changes after the job's end; rows are only renumbered by `compact`, at a moment when no
+question is open.
 """
 
 from __future__ import annotations
@@ -100,13 +101,11 @@ class Table:
                 name: np.concatenate((column, np.zeros_like(column)))
                 for name, column in self._columns.items()
             }
-        limited = job.limit_s > NO_LIMIT
         values: tuple[Any, ...] = (
             code(job.name),
             code(job.partition),
             np.log2(size(job)),
-            np.log(min(job.limit_s, LONGEST_S)) if limited else UNLIMITED_LOG,
-            limited,
+            *_limit(job.limit_s),
             np.log1p(max(job.memory_mib, 0)),
             job.at_s,
             -1.0,
@@ -118,6 +117,10 @@ class Table:
             column[row] = value
         self._rows += 1
         return row
+
+    def change_limit(self, row: int, limit_s: int) -> None:
+        """It runs, under another limit."""
+        self._columns["limit"][row], self._columns["limited"][row] = _limit(limit_s)
 
     def start(self, row: int, at_s: int) -> None:
         """It runs."""
@@ -147,3 +150,9 @@ class Table:
         }
         self._rows = len(keep)
         return renumbered
+
+
+def _limit(limit_s: int) -> tuple[float, bool]:
+    """As columns."""
+    limited = limit_s > NO_LIMIT
+    return float(np.log(min(limit_s, LONGEST_S))) if limited else UNLIMITED_LOG, limited

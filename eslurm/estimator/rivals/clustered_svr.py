@@ -208,6 +208,9 @@ class ClusteredSvr:
     def started(self, job_id: int, at_s: int) -> None:
         self._jobs.started(job_id, at_s)
 
+    def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
+        self._jobs.limit_changed(job_id, limit_s)
+
     def ended(self, job_id: int, at_s: int, runtime_s: int) -> None:
         said_by = self._said_by.pop(job_id, None)
         ended = self._jobs.ended(job_id, runtime_s)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from eslurm.core.estimate.model import NO_LIMIT, Submitted
 
 DEFAULT_S: Final = 3_600
@@ -26,6 +28,8 @@ class Jobs:
     def __init__(self) -> None:
         self._live: dict[int, Submitted] = {}
         self._began_s: dict[int, int] = {}
+        self._limits_s: dict[int, int] = {}
+        """Limits that were changed while the jobs ran."""
         self._seen = 0
         self._seen_s = 0
 
@@ -33,16 +37,23 @@ class Jobs:
         """A job has come."""
         self._live[job.job_id] = job
         self._began_s.pop(job.job_id, None)
+        self._limits_s.pop(job.job_id, None)
 
     def started(self, job_id: int, at_s: int) -> None:
         """It runs (again)."""
         if job_id in self._live:
             self._began_s[job_id] = at_s
 
+    def limit_changed(self, job_id: int, limit_s: int) -> None:
+        """It has another time limit."""
+        if job_id in self._live:
+            self._limits_s[job_id] = limit_s
+
     def ended(self, job_id: int, runtime_s: int) -> Ended | None:
         """It is over: what can be learnt from it, if it was known and has run."""
         job = self._live.pop(job_id, None)
         self._began_s.pop(job_id, None)
+        self._limits_s.pop(job_id, None)
         if job is None or runtime_s <= 0:
             return None
         self._seen += 1
@@ -50,8 +61,9 @@ class Jobs:
         return Ended(job, runtime_s)
 
     def get(self, job_id: int) -> Submitted:
-        """It must live."""
-        return self._live[job_id]
+        """As it was submitted, but for the limit that it has now. It must live."""
+        job, limit_s = self._live[job_id], self._limits_s.get(job_id)
+        return job if limit_s is None else replace(job, limit_s=limit_s)
 
     def elapsed_s(self, job_id: int, at_s: int) -> int:
         """How long it has run."""

@@ -40,6 +40,10 @@ class Plain:
         """See `Estimator`."""
         self._jobs.started(job_id, at_s)
 
+    def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
+        """See `HeedsLimits`."""
+        self._jobs.limit_changed(job_id, limit_s)
+
     def ended(self, job_id: int, at_s: int, runtime_s: int) -> None:
         """See `Estimator`."""
         ended = self._jobs.ended(job_id, runtime_s)

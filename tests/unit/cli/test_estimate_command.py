@@ -46,6 +46,14 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = exits.OK) 
     return capsys.readouterr()
 
 
+def test_without_a_word_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, code=exits.USAGE)
+    assert not out and err.startswith("Usage: eslurm estimate [OPTIONS] COMMAND")
+    assert "eslurm estimate evaluate site.swf.gz  " in err and err.endswith("\n")
+    helped, _ = said(capsys, "--help")
+    assert helped == err
+
+
 # ---- evaluate ----
 
 

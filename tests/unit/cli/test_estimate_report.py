@@ -102,7 +102,8 @@ def test_of_the_caller(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> N
     code, asked = run(state_dir, "--name", "sim")
     me = pwd.getpwuid(os.getuid()).pw_name
     assert (code, asked[0].user, asked[0].name) == (exits.OK, me, "sim")
-    assert capsys.readouterr().out == f"No job of {me} has run since then: see --since.\n"
+    said = capsys.readouterr().out
+    assert said.startswith(f"No job of {me} named sim has run and ended since now-30days: see --since")
 
 
 def test_what_cannot_be(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

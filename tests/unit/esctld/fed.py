@@ -118,7 +118,7 @@ class Follower:
                 self.running.remove(job_id)
                 self.waiting.add(job_id)
             case pb.JobEvent.CHANGED:
-                assert job_id in self.waiting
+                assert job_id in self.waiting | self.running
             case pb.JobEvent.ENDED:
                 assert job_id in self.waiting | self.running, f"job {job_id} ends unknown"
                 assert event.runtime_s or job_id in self.waiting

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
 from esctld import feed as feed_module
+from esctld import feed_history
 from esctld.feed import WAITING_MAX, Cursor
+from esctld.feed_events import Happening, event_bytes
 from esctld.feed_history import lives
 from eslurm.core.job.model import StepEnd
 from eslurm.core.job.request import Chunk, Request
@@ -132,6 +134,42 @@ def test_time_in_which_a_job_stands_still_is_no_run_time() -> None:
         assert anew.events[-1].runtime_s == 15
 
     scenario(body)
+
+
+def test_a_running_job_that_is_given_another_limit_is_told_of() -> None:
+    async def body(world: FedWorld, follower: Follower) -> None:
+        await follower.read()
+        job, other = world.submit(time_limit_s=600), world.submit(time_limit_s=600)
+        world.start()
+        world.pass_time(10)
+        await follower.read()
+        for limit_s in (900, 900, 0, 300):
+            world.send(UpdateJob(ROOT, JobRef(job), time_limit_s=limit_s))
+        assert await follower.read() == [("CHANGED", job)] * 3
+        assert [event.job.limit_s for event in follower.events[-3:]] == [900, 0, 300]
+        assert follower.events[-1].job.user == "alice"
+        # Who begins hears of it, too; what it asked for stays what it was.
+        anew = Follower(world)
+        assert sorted(await anew.read()) == [
+            ("CHANGED", job),
+            ("STARTED", job),
+            ("STARTED", other),
+            ("SUBMITTED", job),
+            ("SUBMITTED", other),
+        ]
+        told = {(event.job_id, event.kind): event.job.limit_s for event in anew.events}
+        assert (told[job, pb.JobEvent.SUBMITTED], told[job, pb.JobEvent.CHANGED]) == (600, 300)
+        world.pass_time(5)
+        world.end(job)
+        assert await follower.read() == [("ENDED", job)]
+        # What a follower learns of those that ended is what they asked for.
+        world.restart()
+        last = Follower(world)
+        await last.read()
+        (first, *_) = [event.job for event in last.events if event.job_id == job]
+        assert first.limit_s == 600 and ("CHANGED", job) not in last.told
+
+    scenario(body, ring_max=8)
 
 
 def test_an_array_is_told_of_and_each_of_its_tasks() -> None:
@@ -381,6 +419,88 @@ def test_who_gives_up_while_a_beginning_is_made_finds_it_when_asking_again(
         go_on.set()
         assert await follower.read() == [("SUBMITTED", job)]
         assert len(pages) == 1
+
+    scenario(body)
+
+
+@pytest.mark.parametrize("turns", range(2, 10))
+def test_what_ends_while_a_beginning_is_made_is_told_of_once(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slowly(slices: Generator[None, None, Any]) -> Any:
+        while True:
+            try:
+                next(slices)
+            except StopIteration as finished:
+                return finished.value
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(feed_module, "LOOKS_PER_SLICE", 1)
+    monkeypatch.setattr(feed_module, "paced", slowly)
+
+    async def body(world: FedWorld, follower: Follower) -> None:
+        ends, runs_again, waits_again, runs = (world.submit(request=Request(tasks=4)) for _ in range(4))
+        world.start()
+        world.pass_time(5)
+        asking = asyncio.create_task(world.ask())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        world.end(ends)
+        for job in (runs_again, waits_again):
+            world.requeue(job)
+            world.end(job, 15)
+        world.hold(waits_again)
+        world.pass_time(60)
+        assert world.start() == [runs_again]
+        await asking
+        await follower.read()
+        assert (follower.running, follower.waiting) == ({runs, runs_again}, {waits_again})
+        told = [kind for kind, job in follower.told if job == runs_again]
+        assert told == ["SUBMITTED", "STARTED", "REQUEUED", "STARTED"]
+        world.end(runs_again)
+        assert await follower.read() == [("ENDED", runs_again)]
+        assert not world.feed._before and world.feed._running == {runs}
+
+    scenario(body)
+
+
+def test_a_beginning_is_made_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = [0]
+
+    def counted(one: Happening) -> bytes:
+        encoded[0] += 1
+        return event_bytes(one)
+
+    monkeypatch.setattr(feed_history, "event_bytes", counted)
+    monkeypatch.setattr(feed_history, "LINES_PER_SLICE", 8)
+    monkeypatch.setattr(feed_history, "JOBS_PER_SLICE", 5)
+    most = 0
+
+    async def watching(slices: Generator[None, None, Any]) -> Any:
+        nonlocal most
+        while True:
+            before = encoded[0]
+            try:
+                next(slices)
+            except StopIteration as finished:
+                return finished.value
+            finally:
+                most = max(most, encoded[0] - before)
+
+    monkeypatch.setattr(feed_module, "paced", watching)
+    monkeypatch.setattr(feed_history, "paced", watching)
+
+    async def body(world: FedWorld, follower: Follower) -> None:
+        for _ in range(22):
+            world.submit()
+        while started := world.start():
+            world.pass_time(1)
+            for job in started:
+                world.end(job)
+        jobs = [world.submit(held=True) for _ in range(22)]
+        await follower.read()
+        assert len(follower.told) == encoded[0] == 4 * 22 and follower.waiting == set(jobs)
+        assert most == 3 * 5
 
     scenario(body)
 

@@ -82,6 +82,14 @@ def test_a_warm_start_with_a_model_of_another_estimator(tmp_path: Path) -> None:
     assert "is a model of estimator 'svr', not of 'last-2'" in refusal(tmp_path, 'name = "last-2"', *words)
 
 
+def test_a_warm_start_with_a_model_of_other_settings_is_told_of(tmp_path: Path) -> None:
+    write_model(tmp_path / "m.npz", "svr", model_of(1), None, {"window_jobs": 700})
+    # It goes no further, for want of a key.
+    words = ["--controllers", "127.0.0.1:1", "--warm-start", str(tmp_path / "m.npz")]
+    said = refusal(tmp_path, 'name = "svr"\nwindow_jobs = 300', *words)
+    assert "m.npz was learnt with other settings (window_jobs: 700, now 300)" in said
+
+
 def test_a_signal_ends_it_while_it_learns(state_dir: Path) -> None:
     began = state_dir / "began"
     config = state_dir / "eslurm.toml"

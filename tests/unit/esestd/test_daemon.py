@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from esestd import daemon as daemon_module
@@ -478,6 +479,30 @@ def test_a_warm_start_from_another_cluster(state_dir: Path) -> None:
         with pytest.raises(ValueError, match="of another kind"):
             EstimatorDaemon(options(state_dir, socket, warm_start=Model({}, {})), Class())
 
+    run(scenario())
+
+
+def test_a_model_that_was_learnt_with_other_settings_is_used_but_told_of(
+    state_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        controller, socket = Controller(), state_dir / "door"
+        controller.events = [submitted(1, now_s())]
+        files = ModelFiles(state_dir / "esestd" / "models", "pupil", {"k": 15})
+        files.save(model_of(88))
+        for settings, is_told in (({"k": 15}, False), ({"k": 16}, True)):
+            caplog.clear()
+            controller.succeed()
+            told = msgspec.structs.replace(options(state_dir, socket), settings=settings)
+            async with unix_door(controller, socket), living(told, Class()) as one:
+                await until(lambda: estimates(controller) == {1: 88})
+                assert ("with other settings (k: 15, now 16): it answers until" in caplog.text) is is_told
+                one._keep(model_of(99), {})
+                await until(lambda: "kept " in caplog.text)
+            assert next(files.newest_first()).settings == settings
+            next(files.newest_first()).path.unlink()
+
+    caplog.set_level(logging.INFO)
     run(scenario())
 
 

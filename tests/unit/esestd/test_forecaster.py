@@ -11,12 +11,21 @@ import pytest
 from esestd import forecaster as forecaster_module
 from esestd.follower import News
 from esestd.forecaster import Forecaster
-from eslurm.core.estimate.model import Forecast, exactly
-from eslurm.core.job.forecasts import LONGEST_S
+from eslurm.core.estimate.model import LONGEST_S, Forecast, exactly
 from eslurm.ports.estimator import Lesson, Model
 from eslurm.telemetry.estimator import EstimatorMetrics
 from tests.support.loops import run
-from tests.unit.esestd.kit import Pupil, ended, model_of, started, submitted, until, whole_run
+from tests.unit.esestd.kit import (
+    Pupil,
+    changed,
+    ended,
+    model_of,
+    requeued,
+    started,
+    submitted,
+    until,
+    whole_run,
+)
 
 DAY_S = 86_400
 
@@ -222,3 +231,54 @@ def test_a_lesson_that_failed_is_learnt_again_although_the_estimator_has_no_othe
         assert desk.outbox.sent == {1: exactly(7)}
 
     run(scenario())
+
+
+class Heeding(Pupil):
+    def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
+        self.told.append(("limit", job_id, at_s, limit_s))
+
+
+def test_a_new_limit_of_a_running_job_is_told_and_the_job_asked_about_again() -> None:
+    def play() -> None:
+        pupil = Heeding()
+        desk = Desk(pupil)
+        # In the story, too.
+        desk.take(
+            submitted(1, DAY_S - 90), started(1, DAY_S - 80), changed(1, DAY_S - 80, limit_s=60), anew=True
+        )
+        assert pupil.told[1:] == [("started", 1, DAY_S - 80), ("limit", 1, DAY_S - 80, 60)]
+        pupil.seconds = 700
+        desk.take(changed(1, DAY_S + 5, limit_s=7_200))
+        assert pupil.told[-1] == ("limit", 1, DAY_S + 5, 7_200)
+        assert pupil.asked[-1] == (1, DAY_S + 5)
+        assert desk.outbox.sent[1] == exactly(700), "it still runs, and its forecast is sent"
+        desk.take(ended(1, DAY_S + 20, 100))
+        assert pupil.told[-1] == ("ended", 1, DAY_S + 20, 100)
+        # While it waits, what it asks for is another job.
+        desk.take(submitted(2, DAY_S + 30), changed(2, DAY_S + 40, limit_s=9))
+        assert [one[0] for one in pupil.told[-3:]] == ["submitted", "ended", "submitted"]
+
+    scene(play)
+
+
+def test_an_estimator_that_heeds_no_limits_is_not_told_of_them() -> None:
+    def play() -> None:
+        pupil = Pupil()
+        desk = Desk(pupil)
+        desk.take(submitted(1, DAY_S), started(1, DAY_S), anew=True)
+        desk.take(changed(1, DAY_S + 5, limit_s=7_200))
+        assert [one[0] for one in pupil.told] == ["submitted", "started"]
+        assert pupil.asked[-1] == (1, DAY_S + 5) and desk.outbox.sent[1] == exactly(100)
+
+    scene(play)
+
+
+def test_a_job_whose_limit_was_changed_asks_for_what_it_asked_for_when_it_waits_again() -> None:
+    def play() -> None:
+        pupil = Heeding()
+        desk = Desk(pupil)
+        desk.take(submitted(1, DAY_S), started(1, DAY_S), anew=True)
+        desk.take(changed(1, DAY_S + 5, limit_s=7_200), requeued(1, DAY_S + 9))
+        assert pupil.told[-1][1].limit_s == 3_600
+
+    scene(play)
