@@ -22,10 +22,11 @@ from eslurm.core.config import ClusterConfig, Partition
 from eslurm.core.holdings import follow_holdings, fresh_ledger
 from eslurm.core.job import ranges
 from eslurm.core.job.holding import attempts_of, lends
-from eslurm.core.job.model import Attempt, Job, JobSpec
+from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.pending import foreseeable, pending_of, running_of
 from eslurm.core.job.request import Request
-from eslurm.core.job.states import ACTIVE, FINAL, AttemptPhase, JobState
+from eslurm.core.job.standing import began, name_key, owed_revisions, task_slots, waits
+from eslurm.core.job.states import ACTIVE, FINAL, JobState
 from eslurm.core.node.model import Node, is_usable
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.queue import Pending, PendingQueue
@@ -402,7 +403,7 @@ class State:
                 or previous.time_limit_s != attempt.time_limit_s
                 or old.spec is not new.spec
                 or old.forecast != new.forecast
-                or (new.forecast is not None and _began(previous) != _began(attempt))
+                or (new.forecast is not None and began(previous) != began(attempt))
             ):
                 self.live[new.job_id, attempt.number] = self._running(new, attempt)
         for number in before:
@@ -476,46 +477,3 @@ class State:
         job = self.jobs.get(job_id)
         if job is not None and job.state in FINAL:
             self.touched.jobs.add(job_id)
-
-
-def _began(attempt: Attempt) -> tuple[int, ...]:
-    """From when on an attempt's run time counts, as far as its record says."""
-    return (attempt.started_us, attempt.paused_us, attempt.suspended_us)
-
-
-def waits(job: Job) -> bool:
-    """Whether only the planner stands between this record and its start."""
-    return (
-        job.state is JobState.PENDING
-        and job.attempt is None
-        and not job.hold
-        and not job.not_before_us
-        and (not job.open or (job.is_array and all(dep.kind == "aftercorr" for dep in job.open)))
-        and job.tasks_left != ()
-    )
-
-
-def name_key(spec: JobSpec) -> tuple[int, str]:
-    """What `singleton` compares."""
-    return (spec.user.uid, spec.name)
-
-
-def task_slots(array: Job) -> int:
-    """How many more tasks the array's own limit lets run."""
-    limit = array.spec.array.limit if array.spec.array is not None else 0
-    return max(0, limit - array.tasks_running) if limit else 1 << 30
-
-
-def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
-    """Revisions of the effects that this attempt still owes to some node."""
-    if attempt.phase is AttemptPhase.PREPARING:
-        revisions = [attempt.placed_revision]
-    elif attempt.phase in (AttemptPhase.STARTING, AttemptPhase.RELEASING):
-        revisions = [attempt.owed_revision]
-    else:
-        revisions = []
-    if attempt.stop_revision and attempt.phase not in (AttemptPhase.RELEASING, AttemptPhase.ENDED):
-        revisions.append(attempt.stop_revision)
-    if attempt.phase is AttemptPhase.RUNNING and attempt.stop is None:
-        revisions += filter(None, (attempt.suspend_revision, attempt.time_revision))
-    return tuple(revisions)
