@@ -34,6 +34,7 @@ from eslurm.store.reader import logged_facts, read_head
 from eslurm.store.retention import prune_owner
 from eslurm.store.schema import FACTS, LEADER, bring_up_to_date
 from eslurm.store.statements import Statements
+from eslurm.store.stopped import end_stopped_writer
 
 
 class Writer:
@@ -43,6 +44,7 @@ class Writer:
         self._engine = engine
         self._cluster_id = cluster_id
         self._shared = shared
+        self._file = (engine.url.database or "") if engine.dialect.name == "sqlite" else ""
         self._connection: Connection | None = None
         self._owner = ""
         self._epoch = 0
@@ -54,12 +56,13 @@ class Writer:
     def open(self, owner: str, claim: Claim | None) -> int:
         """See `StoreWriter.open`."""
         _ = self._statements  # compiled now rather than under the first commit
+        if claim is not None and self._file:
+            # It was silent for as long as a leader may be: whether that was in a commit makes no difference.
+            end_stopped_writer(self._file)
         try:
             epoch = self._take_lead(owner, claim)
         except StoreUnavailable:
-            with self._transaction() as connection:
-                ended = end_frozen_writers(connection)
-            if not ended:
+            if not self._end_frozen_writers():
                 # What the session was told at its start, read-only for one, need not hold for the next.
                 self._drop_connection()
                 raise
@@ -117,6 +120,12 @@ class Writer:
             if not self._shared:
                 self._refuse_others(connection, owner)
             return take_lead(connection, owner, claim)
+
+    def _end_frozen_writers(self) -> int:
+        if self._file:
+            return 0
+        with self._transaction() as connection:
+            return end_frozen_writers(connection)
 
     def _refuse_others(self, connection: Connection, owner: str) -> None:
         other = connection.scalar(select(LEADER.c.owner).where(LEADER.c.owner != owner).limit(1))

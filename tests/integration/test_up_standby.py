@@ -9,9 +9,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from eslurm.store.stopped import write_lock_holders
 from tests.integration.commands import BIN
 from tests.integration.test_up import COMMAND_TIMEOUT_S, Cluster, cluster, read_from, reap
 from tests.support.postgres import database
@@ -47,6 +49,20 @@ def kill(cluster: Cluster, name: str) -> None:
     pid = cluster.pid_of(name)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def stop_while_it_commits(pid: int, database: Path) -> None:
+    """Stop a child at moments that come as they may, until it holds the database's write lock."""
+    deadline_s = time.monotonic() + COMMAND_TIMEOUT_S
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+        if pid in write_lock_holders(str(database)):
+            return
+        os.kill(pid, signal.SIGCONT)
+        assert time.monotonic() < deadline_s, "it never commits"
+        # It has to get on meanwhile, or it would lose the lead.
+        time.sleep(0.002)
 
 
 @contextmanager
@@ -140,6 +156,27 @@ def test_a_leader_that_was_paused_does_no_harm_and_is_healed(cluster: Cluster) -
     assert cluster("eslurm", "chaos", "hang", "main").code == 0
     cluster.finish("echo 2 >> ran")
     assert leader(cluster) == "c2"
+
+    answer = cluster("eslurm", "chaos", "heal", "main")
+    assert answer.code == 0, answer.err
+    assert "esctld is ready again" in answer.err
+    wait_roles(cluster, main="standby", c2="leader")
+    cluster.finish("echo 3 >> ran")
+    assert (cluster.work / "ran").read_text() == "1\n2\n3\n"
+
+
+@pytest.mark.slow
+def test_a_leader_that_was_paused_in_the_middle_of_a_commit_is_followed_all_the_same(
+    cluster: Cluster,
+) -> None:
+    """It takes the lock of the SQLite file along: whoever follows has to end it."""
+    cluster.up("--controllers", "2")
+    cluster.finish("echo 1 >> ran")
+    pid = cluster.pid_of("esctld")
+    stop_while_it_commits(pid, cluster.directory / "esctld.db")
+    cluster.finish("echo 2 >> ran")
+    assert leader(cluster) == "c2"
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
     answer = cluster("eslurm", "chaos", "heal", "main")
     assert answer.code == 0, answer.err

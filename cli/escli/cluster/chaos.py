@@ -16,6 +16,7 @@ import msgspec
 
 from escli.cluster import processes
 from escli.cluster.chaos_client import ask
+from escli.cluster.controller import ping_and_roles
 from escli.cluster.errors import ClusterError, Interrupted, unusable
 from escli.cluster.interrupts import Interrupts
 from escli.cluster.layout import MAIN, Layout, controller_daemon, is_supervised, locked
@@ -34,6 +35,7 @@ _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
 _STOP_POLL_S = 0.005
 _FENCED_S = 2.0
+_FENCED_MAX_S = 20.0
 _SEEDS = 1_000_000
 _TEXT_MAX = 60
 
@@ -278,7 +280,19 @@ class Chaos:
         """Whether it was a leader that finds, now that it goes on, that another one has taken over: it ends."""
         if daemon.kind != "esctld" or not self._record.standbys:
             return False
-        return not processes.wait_all([daemon.identity], _FENCED_S)
+        deadline_s = time.monotonic() + _FENCED_MAX_S
+        while processes.wait_all([daemon.identity], _FENCED_S):
+            if time.monotonic() > deadline_s or not self._is_led_without(daemon):
+                return False
+        return True
+
+    def _is_led_without(self, daemon: DaemonRecord) -> bool:
+        """Whether the others have a leader who does not count this controller in."""
+        own = str(self._layout.directory / f"{daemon.name}.sock")
+        # Its own word is what it knew before it was stopped.
+        others = [socket for socket in self._layout.sockets(self._record) if socket != own]
+        _, roles = ping_and_roles(others)
+        return bool(roles) and daemon.name not in map(controller_daemon, roles)
 
     def _start(self, names: Collection[str]) -> None:
         with locked(self._layout):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escli.cluster import processes
+from escli.cluster import chaos, processes
 from escli.cluster.chaos_words import parse_duration, parse_share
 from escli.cluster.errors import ClusterError
 from escli.cluster.settings import Wishes
@@ -150,6 +152,44 @@ def test_a_killed_controller_is_started_by_heal(fakes: Fakes) -> None:
     assert state_of(fakes, "esctld") == "dead"
     assert "esctld is ready again" in fakes("chaos", "heal", "main").err
     assert state_of(fakes, "esctld") == "runs"
+
+
+def test_a_leader_that_takes_long_to_find_another_one_leading_is_started_again(
+    fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fakes.up("--controllers", "2")
+    fakes("chaos", "hang", "main")
+    pid = fakes.pids()["esctld"]
+    asked: list[Sequence[str]] = []
+
+    def led_by_c2(sockets: Sequence[str]) -> tuple[None, dict[str, str]]:
+        asked.append(sockets)
+        if len(asked) == 3:
+            os.kill(pid, signal.SIGKILL)
+        return None, {"c2": "leader"}
+
+    monkeypatch.setattr(chaos, "ping_and_roles", led_by_c2)
+    monkeypatch.setattr(chaos, "_FENCED_S", 0.05)
+    assert "esctld is ready again" in fakes("chaos", "heal", "main").err
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    assert asked[0] == [str(fakes.layout.directory / "esctld-c2.sock")], "its own word is old"
+    assert fakes.pids()["esctld"] != pid
+
+
+@pytest.mark.parametrize(
+    "roles", [{}, {"main": "leader", "c2": "standby"}, {"c2": "leader", "main": "standby"}]
+)
+def test_a_controller_that_others_count_in_is_not_waited_for(
+    fakes: Fakes, monkeypatch: pytest.MonkeyPatch, roles: dict[str, str]
+) -> None:
+    fakes.up("--controllers", "2")
+    fakes("chaos", "hang", "main")
+    asked: list[Sequence[str]] = []
+    monkeypatch.setattr(chaos, "ping_and_roles", lambda sockets: (None, asked.append(sockets) or roles))
+    monkeypatch.setattr(chaos, "_FENCED_S", 0.05)
+    assert "ready again" not in fakes("chaos", "heal", "main").err
+    assert len(asked) == 1
 
 
 def test_the_only_node_of_a_process_is_struck_with_it(fakes: Fakes) -> None:
