@@ -333,6 +333,25 @@ def test_a_task_inherits_nothing_but_its_three_streams(site: Site, uid: int) -> 
 
 
 @pytest.mark.parametrize("uid", USERS)
+def test_a_task_ignores_nothing_that_whoever_started_its_supervisor_ignored(
+    state_dir: Path, uid: int
+) -> None:
+    """As a shell has its background jobs ignore SIGINT and SIGQUIT, and `nohup` SIGHUP."""
+    ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1)
+    with supervised(state_dir) as site:
+        before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in ignored}
+        try:
+            site.start()
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+        script = site.script("grep SigIgn /proc/self/status")
+        outcome_of(site, site.spec(key(), script, uid=uid, gid=uid, stdout="out"))
+        _, mask = (site.work / "out").read_text().split()
+        assert int(mask, 16) & ~LIBC_SIGNALS == 0
+
+
+@pytest.mark.parametrize("uid", USERS)
 def test_tasks_know_their_rank_and_the_worst_exit_code_counts(site: Site, uid: int) -> None:
     script = site.script('echo "$ESLURM_PROCID $ESLURM_LOCALID $COLOUR"; exit $((ESLURM_LOCALID * 2))')
     colours = tuple({"COLOUR": colour} for colour in ("red", "green", "blue"))
@@ -365,6 +384,29 @@ def test_what_a_step_leaves_in_the_background_ends_with_it(site: Site) -> None:
         await eventually(lambda: site.step_processes() == [])
 
     play(site, scenario)
+
+
+@pytest.mark.parametrize("hide", ["", "env -i PATH=/usr/bin:/bin"], ids=["marked", "hidden"])
+def test_a_supervisor_that_is_stopped_leaves_nothing_of_its_steps(site: Site, hide: str) -> None:
+    """Daemons of daemons: each is adopted only when its parent has been killed."""
+    nest = site.script(
+        f"trap '' TERM\necho $$ >> pids\ntest $1 -gt 1 && {hide} setsid $0 $(($1 - 1)) &\nsleep 600", "nest"
+    )
+    started = site.work / "pids"
+    script = site.script(f"setsid {nest} 20 &\nuntil test $(wc -l < pids) -eq 20; do sleep 0.01; done")
+    started.touch(0o666)
+
+    async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
+        await client.launch(site.spec(key(1), script))
+        assert (await outcomes.of(key(1))).exit_code == 0
+
+    play(site, scenario)
+    end_process(site.pid(), signal.SIGTERM)
+    found = [procfs.find_process(int(pid)) for pid in started.read_text().split()]
+    left = [process.pid for process in found if process is not None and process.state != "Z"]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
 
 
 def test_a_neighbours_daemon_is_left_alone(site: Site) -> None:

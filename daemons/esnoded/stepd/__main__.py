@@ -14,12 +14,13 @@ import sys
 import time
 
 from eslurm.telemetry.clocks import wall_us
-from esnoded.stepd import procfs
+from esnoded.stepd import procfs, roundup
 from esnoded.stepd.journal import Finished, Journal
+from esnoded.stepd.ledger import complain
 from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.recovery import end_lost_steps
 from esnoded.stepd.server import Server
-from esnoded.stepd.spawn import make_launchpad
+from esnoded.stepd.spawn import IGNORED_BY_PYTHON, make_launchpad
 from esnoded.stepd.table import StepTable
 from esnoded.stepd.timers import Timers
 from esnoded.stepd.wire import PROTOCOL_VERSION, Welcome
@@ -32,7 +33,8 @@ _READY = b"1"
 
 
 def serve(place: Place, idle_exit_us: int, ready_fd: int) -> None:
-    """Be the supervisor: 1. settle the past 2. listen 3. say so 4. serve until stopped or long idle."""
+    """Be the supervisor: 1. settle the past 2. listen 3. say so 4. serve until stopped or long idle
+    5. leave no process behind."""
     boot_id, started_us = procfs.read_boot_id(), wall_us()
     instance = place.instance()
     procfs.become_subreaper()
@@ -57,6 +59,10 @@ def serve(place: Place, idle_exit_us: int, ready_fd: int) -> None:
     os.write(ready_fd, _READY)
     os.close(ready_fd)
     server.run()
+    # A step is over when its tasks are: what they left running elsewhere would be nobody's once we are gone.
+    left = roundup.end_all(instance, adopter=pid)
+    if left:
+        complain(f"processes of steps that did not end: {' '.join(map(str, left))}")
     journal.close()
     place.remove_status()
 
@@ -76,8 +82,12 @@ def _lock_or_yield(place: Place) -> bool:
 def _detach(place: Place) -> None:
     """Leave the session, the directory and the descriptors of whoever started this."""
     os.setsid()
-    # Whoever started this may have been a thread that blocks signals.
+    # Whoever started this may have been a thread that blocks signals, or a shell that has its background jobs ignore some:
+    # every task would inherit it.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for signum in signal.valid_signals() - IGNORED_BY_PYTHON:
+        if signal.getsignal(signum) is signal.SIG_IGN:
+            signal.signal(signum, signal.SIG_DFL)
     os.chdir("/")
     os.umask(0o077)
     null_fd = os.open("/dev/null", os.O_RDWR)

@@ -101,9 +101,9 @@ def kill_process(pid: int, signum: int) -> None:
 
 
 def kill_and_wait(pids: Iterable[int], timeout_us: int) -> list[int]:
-    """SIGKILL processes that are no children of ours and wait until they are gone.
+    """SIGKILL processes and wait until they are gone; those that are children of ours are not reaped.
 
-    Returns the pids that still exist after `timeout_us` (stuck in the kernel).
+    Returns the pids that still run after `timeout_us`: stuck in the kernel, or not ours to kill.
     """
     poller = select.poll()
     watched: dict[int, int] = {}
@@ -116,7 +116,7 @@ def kill_and_wait(pids: Iterable[int], timeout_us: int) -> list[int]:
         poller.register(fd, select.POLLIN)
         try:
             signal.pidfd_send_signal(fd, signal.SIGKILL)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             continue
     deadline_us = boot_us() + timeout_us
     try:

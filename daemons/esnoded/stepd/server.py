@@ -19,8 +19,9 @@ import msgspec
 from eslurm.ports.step_runner import StepEnded, StepState
 from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd import wire
+from esnoded.stepd.ledger import complain
 from esnoded.stepd.spawn import HANDLED_SIGNALS
-from esnoded.stepd.table import LaunchRefused, StepTable, complain
+from esnoded.stepd.table import LaunchRefused, StepTable
 from esnoded.stepd.timers import Timers
 
 _READ_BYTES = 256 * 1024

@@ -31,7 +31,8 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 """What the supervisor has handlers for. Even a signal it does not care about is handled, not ignored: that would be
 inherited by every task."""
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+IGNORED_BY_PYTHON = frozenset((signal.SIGPIPE, signal.SIGXFSZ))
+"""What the supervisor ignores, as any Python program does: tasks do not."""
 _FAILURE_BYTES_MAX = 4096
 
 
@@ -123,7 +124,7 @@ def _posix_spawn(
                 ),
                 setsid=True,
                 setsigmask=(),
-                setsigdef=_IGNORED_BY_PYTHON,
+                setsigdef=IGNORED_BY_PYTHON,
             )
         except OSError as error:
             raise _exec_error(program, error) from None
@@ -168,7 +169,7 @@ def _become_task(
     try:
         try:
             signal.set_wakeup_fd(-1)
-            for signum in (*_IGNORED_BY_PYTHON, *HANDLED_SIGNALS):
+            for signum in (*IGNORED_BY_PYTHON, *HANDLED_SIGNALS):
                 signal.signal(signum, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.setsid()

@@ -1,7 +1,7 @@
 """All steps of one supervisor: starting, ending, limits, outcomes. No sockets here but a step's own output.
 
 Work is done in passes (`advance`), so that what a pass has gathered shares one journal write, one fsync and one
-look at /proc. Invariants: one entry per key, in `_queued`, `_steps` or `_outcomes`; an intent is
+look at /proc. Invariants: one entry per key, in `_queued`, `_steps` or `_ledger`; an intent is
 written before a process is made; an outcome is committed before `advance` returns it or a waiter hears it.
 
 Children are noticed by SIGCHLD and reaped by `waitid`, not through pidfds: an adopted orphan is a child
@@ -22,7 +22,8 @@ from resource import struct_rusage
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.stepd import procfs
-from esnoded.stepd.journal import Acknowledged, Begun, Finished, Intent, Journal, live_records
+from esnoded.stepd.journal import Begun, Intent, Journal
+from esnoded.stepd.ledger import Ledger
 from esnoded.stepd.limits import StepClock
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.reach import Delivery, Reach
@@ -35,13 +36,6 @@ OUTCOMES_MAX = 262_144
 TASKS_MAX = 4_096
 _LAUNCHES_PER_PASS = 16
 _DRAIN_US_MAX = 5_000_000
-_COMMIT_RETRY_US = 1_000_000
-_COMPACT_RETRY_US = 60_000_000
-
-
-def complain(text: str) -> None:
-    """One line in the supervisor's log, which is its stderr."""
-    os.write(2, f"esstepd: {text}\n".encode())
 
 
 class LaunchRefused(Exception):
@@ -67,12 +61,11 @@ class StepTable:
         self._instance = instance
         self._queued: dict[StepKey, Step] = {}
         self._steps: dict[StepKey, Step] = {}
-        self._outcomes: dict[StepKey, StepEnded] = {outcome.key: outcome for outcome in outcomes}
+        self._ledger = Ledger(journal, timers, outcomes)
         self._tasks: dict[int, tuple[Step, Task]] = {}
         self._deliveries: list[Delivery] = []
         self._reported: deque[tuple[Step, Task]] = deque()
         self._touched: dict[StepKey, Step] = {}
-        self._uncommitted: list[tuple[Step, StepEnded]] = []
         self._answers: list[tuple[Waiter, StepState]] = []
         self._contact_us = boot_us()
         self._node_contact_us: dict[int, int] = {}
@@ -82,7 +75,6 @@ class StepTable:
             timers, lambda one: self._deliveries.append(one), self._on_limit, self._on_warning
         )
         self._reap_wanted = True
-        self._compact_not_before_us = 0
         self.is_stopping = False
 
     @property
@@ -100,7 +92,7 @@ class StepTable:
     def launch(self, spec: StepSpec, waiter: Waiter) -> None:
         """Take on a step, or find it; `waiter` hears its state once it runs or is over. Raises `LaunchRefused`."""
         key = spec.key
-        outcome = self._outcomes.get(key)
+        outcome = self._ledger.find(key)
         if outcome is not None:
             self._answers.append((waiter, outcome))
             return
@@ -119,8 +111,8 @@ class StepTable:
             raise LaunchRefused("the step supervisor is stopping")
         if self.live >= LIVE_STEPS_MAX:
             raise LaunchRefused(f"the step supervisor already runs {self.live} steps")
-        if len(self._outcomes) >= OUTCOMES_MAX:
-            raise LaunchRefused(f"{len(self._outcomes)} outcomes wait to be acknowledged")
+        if len(self._ledger) >= OUTCOMES_MAX:
+            raise LaunchRefused(f"{len(self._ledger)} outcomes wait to be acknowledged")
         if not spec.argv or not 1 <= spec.tasks <= TASKS_MAX:
             raise LaunchRefused(f"a step needs a program and between 1 and {TASKS_MAX} tasks")
         if spec.task_env and len(spec.task_env) != spec.tasks:
@@ -183,18 +175,16 @@ class StepTable:
         """Everything known, ordered by key."""
         # An outcome whose commit has failed is still listed as live: nobody may hear of it yet.
         live = {key: step.state() for key, step in (self._queued | self._steps).items()}
-        known: dict[StepKey, StepState] = {**live, **self._outcomes}
+        known: dict[StepKey, StepState] = live | {one.key: one for one in self._ledger.all()}
         return [known[key] for key in sorted(known)]
 
     def outcomes(self) -> list[StepEnded]:
         """What has not been acknowledged."""
-        return list(self._outcomes.values())
+        return self._ledger.all()
 
     def acknowledge(self, keys: Collection[StepKey]) -> None:
         """Forget outcomes."""
-        known = tuple(key for key in keys if self._outcomes.pop(key, None) is not None)
-        if known:
-            self._journal.add(Acknowledged(known))
+        self._ledger.acknowledge(keys)
 
     def contact(self, nodes: Collection[int]) -> None:
         """Restart the silence that orphans are judged by."""
@@ -235,7 +225,9 @@ class StepTable:
         over = [step for step in self._touched.values() if step.is_over]
         self._reach.sweep({step.key for step in over})
         for step in over:
-            self._finish(step)
+            self._ledger.add(step)
+            if step.link is not None:
+                step.link.finish()
         self._touched.clear()
         committed = self._commit()
         answers, self._answers = self._answers, []
@@ -457,50 +449,11 @@ class StepTable:
             step.text = step.text or "some of its processes did not end when they were killed"
             self._touch(step)
 
-    def _finish(self, step: Step) -> None:
-        outcome = step.end(boot_us())
-        self._uncommitted.append((step, outcome))
-        if step.link is not None:
-            step.link.finish()
-
     def _commit(self) -> list[StepEnded]:
-        """Make new outcomes durable; if the disk refuses, keep them to ourselves and try again later."""
-        if not self._uncommitted:
-            self._flush_quietly()
-            return []
-        for _, outcome in self._uncommitted:
-            self._journal.add(Finished(outcome))
-        try:
-            self._journal.commit()
-        except OSError as error:
-            self._journal.drop_queued()
-            complain(f"journal: {error.strerror}; outcomes are held back")
-            self._timers.at(boot_us() + _COMMIT_RETRY_US, lambda: None)
-            return []
-        committed = [outcome for _, outcome in self._uncommitted]
-        for step, outcome in self._uncommitted:
+        committed = self._ledger.commit()
+        for step, outcome in committed:
             del self._steps[step.key]
-            self._outcomes[step.key] = outcome
             self._answers += [(waiter, outcome) for waiter in step.waiters]
-        self._uncommitted.clear()
-        self._compact_if_wanted()
-        return committed
-
-    def _flush_quietly(self) -> None:
-        try:
-            self._journal.flush()
-        except OSError as error:
-            # Acknowledgements and pids only: repeated or found by other means. The next launch tells the agent.
-            self._journal.drop_queued()
-            complain(f"journal: {error.strerror}")
-
-    def _compact_if_wanted(self) -> None:
-        if not self._journal.wants_compaction or boot_us() < self._compact_not_before_us:
-            return
-        running = [(step.key, step.started_us, step.identities()) for step in self._steps.values()]
-        try:
-            self._journal.compact(live_records(self._outcomes.values(), running))
-        except OSError as error:
-            # The old file is still whole; only its size suffers.
-            self._compact_not_before_us = boot_us() + _COMPACT_RETRY_US
-            complain(f"journal cannot be rewritten: {error.strerror}")
+        if committed:
+            self._ledger.compact_if_wanted(self._steps.values())
+        return [outcome for _, outcome in committed]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec
 from eslurm.telemetry.clocks import boot_us
-from esnoded.stepd import procfs, wire
+from esnoded.stepd import procfs, roundup, wire
 from esnoded.stepd.journal import Unfinished
 from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.reach import parse_key
@@ -141,6 +142,42 @@ def test_a_recycled_pid_is_spared(sleeper: subprocess.Popen[bytes]) -> None:
         assert lost[0].cause is StepEndCause.LOST
     assert "rebooted" in lost[0].text
     assert sleeper.poll() is None
+
+
+def test_who_cannot_be_killed_is_named_and_keeps_nobody_waiting(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def refuse(fd: int, signum: int) -> None:
+        tries.append(signum)
+        raise PermissionError
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+    monkeypatch.setattr(roundup, "_KILL_WAIT_US", 1_000)
+    assert roundup.end_all("abc") == [sleeper.pid]
+    assert tries == [signal.SIGKILL]
+    lost = end_lost_steps([Unfinished(key(), "boot", 5)], "abc", "boot", 9)
+    assert lost[0].text.endswith(f"; processes that did not end: {sleeper.pid}")
+
+
+def test_what_forks_while_it_is_looked_for_is_ended_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = [[7], [8, 9], [9], []]
+    found: list[list[int]] = []
+    killed: list[list[int]] = []
+
+    def find(*_arguments: object) -> list[int]:
+        found.append(rounds[len(found)])
+        return found[-1]
+
+    def kill(pids: list[int], _timeout_us: int) -> list[int]:
+        killed.append(pids)
+        return []
+
+    monkeypatch.setattr(roundup, "_find_all", find)
+    monkeypatch.setattr(procfs, "kill_and_wait", kill)
+    assert roundup.end_all("abc") == []
+    assert killed == [[7], [8, 9], [9]]
 
 
 def test_a_supervisor_is_found_only_while_it_lives(tmp_path: Path) -> None:
