@@ -138,15 +138,15 @@ def test_who_never_finishes_a_request_is_told_and_dropped(uvloop: bool) -> None:
 @both_loops
 def test_whole_requests_reset_the_time_and_idle_connections_stay(uvloop: bool) -> None:
     async def scenario() -> None:
-        async with door(Service(), UnixDoorSettings(request_timeout_s=0.15)) as one, raw(one) as connection:
+        async with door(Service(), UnixDoorSettings(request_timeout_s=0.6)) as one, raw(one) as connection:
             whole = request(1)
             for _ in range(4):
                 # Each time the rest of one request and the beginning of the next.
                 connection.writer.write(whole[:20])
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
                 connection.writer.write(whole[20:])
                 assert (await connection.reply())[:2] == (1, Status.OK)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.8)
             connection.ask(2)
             assert (await connection.reply())[:2] == (2, Status.OK)
 

@@ -58,10 +58,10 @@ def test_the_peer_s_own_link_is_used_for_its_endpoint() -> None:
 
 def test_a_failed_endpoint_is_left_alone_for_a_growing_while() -> None:
     async def scenario() -> None:
-        settings = TableSettings(backoff_first_s=0.05, backoff_max_s=30.0)
+        settings = TableSettings(backoff_first_s=0.3, backoff_max_s=30.0)
         async with process("b", table_settings=settings) as b:
             waits_s: list[float] = []
-            for failures in range(1, 5):
+            for failures in range(1, 4):
                 with pytest.raises(LinkUnreachable, match="refused"):
                     await b.table.get(DEAD)
                 assert b.table.counters.dials == failures
@@ -71,8 +71,8 @@ def test_a_failed_endpoint_is_left_alone_for_a_growing_while() -> None:
                 waits_s.append(left_alone.value.retry_after_s)
                 await asyncio.sleep(left_alone.value.retry_after_s)
             for failures, wait_s in enumerate(waits_s):
-                assert wait_s <= 0.05 * 2**failures
-            assert waits_s[3] > waits_s[0]
+                assert wait_s <= 0.3 * 2**failures
+            assert waits_s[2] > waits_s[0]
 
     run(scenario())
 
@@ -103,7 +103,7 @@ def test_idle_links_above_the_cap_are_closed_oldest_first() -> None:
 
 def test_links_in_use_are_kept_and_dials_stop_at_the_hard_cap() -> None:
     async def scenario() -> None:
-        settings = TableSettings(cached_max=1, dialled_max=2, idle_s=3600.0, room_wait_s=0.1)
+        settings = TableSettings(cached_max=1, dialled_max=2, idle_s=3600.0, room_wait_s=1.0)
         async with (
             process("a1", listens=True) as a1,
             process("a2", listens=True) as a2,
@@ -213,7 +213,7 @@ def test_a_link_is_not_parked_while_an_answer_is_owed() -> None:
 
 def test_agents_beyond_the_cap_are_told_when_to_come_back() -> None:
     async def scenario() -> None:
-        bounds = LinkSettings(agents_max=1, line_pace_s=0.1)
+        bounds = LinkSettings(agents_max=1, line_pace_s=0.5)
         async with (
             process("s", listens=True, link_settings=bounds) as s,
             process("a1") as a1,
@@ -226,7 +226,7 @@ def test_agents_beyond_the_cap_are_told_when_to_come_back() -> None:
                 with pytest.raises(LinkBusy, match="all links are in use") as put_off:
                     await peer.table.get(s.endpoint)
                 waits_s.append(put_off.value.retry_after_s)
-            assert 0.05 < waits_s[0] < waits_s[1] <= 0.2
+            assert 0.25 < waits_s[0] < waits_s[1] <= 1.0
             assert s.table.counters.links_put_off == 2
             with pytest.raises(LinkBusy) as still:
                 await a3.table.get(s.endpoint)

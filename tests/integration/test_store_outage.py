@@ -183,7 +183,8 @@ def test_a_server_that_is_gone_and_comes_back(on_postgresql: LiveCluster, server
         before_kib = rss_kib(process.pid)
         over_s = time.monotonic() + LONG_S
         for at in range(BIG_JOBS):
-            assert refusal(cluster, 0.2, f"{at:{BIG_BYTES}}") is not None
+            big = f"{at:{BIG_BYTES}}"
+            cluster.until(lambda big=big: refusal(cluster, 0.2, big), "it is refused")
         time.sleep(max(0.0, over_s - time.monotonic()))
         assert rss_kib(process.pid) - before_kib < GROWTH_MAX_KIB
     assert set(cluster.ended(*jobs)) == {"COMPLETED"}
