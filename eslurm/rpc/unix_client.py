@@ -68,6 +68,7 @@ class Client:
         self._patience_s = patience_s
         self._at = 0
         self._failed = 0
+        self._silent: set[str] = set()
         self._socket: socket.socket | None = None
         self._stream = 0
 
@@ -178,6 +179,11 @@ class Client:
     def _connect(self, deadline_s: float) -> None:
         if self._socket is not None:
             return
+        # A call would be waited for longer than this short question.
+        if self.path in self._silent and _left_s(deadline_s) > _PING_S:
+            if not _answers(self.path):
+                raise _Lost("it does not answer any more")
+            self._silent.discard(self.path)
         try:
             self._socket = _connected(self.path, _left_s(deadline_s))
         except OSError as error:
@@ -227,6 +233,7 @@ class Client:
                 return
             self._look_for_more()
             if len(self._doors) > 1 and not _answers(self.path):
+                self._silent.add(self.path)
                 raise _Lost("it does not answer any more")
 
     def _last_words(self, deadline_s: float) -> tuple[Status, bytes, float] | None:

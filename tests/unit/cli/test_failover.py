@@ -165,6 +165,32 @@ def test_a_paused_daemon_is_left_for_one_that_answers(
         paused.communicate(timeout=20)
 
 
+def test_a_silent_daemon_gets_no_second_call_before_it_answers(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the one that follows it does not lead yet, every turn would else wait for the silent one again."""
+    monkeypatch.setattr(unix_client, "_SILENCE_S", 0.05)
+    monkeypatch.setattr(unix_client, "_PING_S", 0.05)
+    answers = [away, away, accepted]
+    with closing(socket.socket(socket.AF_UNIX)) as silent:
+        silent.bind(str(state_dir / "a"))
+        silent.listen(100)
+        with (
+            FakeDoor(state_dir / "b", Submit=lambda request: answers.pop(0)(request)) as second,
+            Client([str(state_dir / "a"), second.path]) as client,
+        ):
+            assert submit(client).job_ids == [17]
+        silent.setblocking(False)
+        asked = []
+        for _ in range(4):
+            connection, _ = silent.accept()
+            with connection:
+                asked.append(REQUEST_HEADER.unpack(connection.recv(REQUEST_HEADER.size))[3])
+        assert asked == [SUBMIT.number, PING.number, PING.number, PING.number]
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+
+
 def test_a_long_call_is_not_taken_for_a_dead_daemon(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix_client, "_SILENCE_S", 0.02)
     pings: list[Any] = []
