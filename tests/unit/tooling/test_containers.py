@@ -49,7 +49,13 @@ def test_only_what_the_image_needs_is_sent_to_its_build() -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [CONTAINERS / "entry.sh", CONTAINERS / "trim.sh", ROOT / "scripts" / "secrets.sh"]
+    "script",
+    [
+        CONTAINERS / "entry.sh",
+        CONTAINERS / "slim.sh",
+        CONTAINERS / "trim.sh",
+        ROOT / "scripts" / "secrets.sh",
+    ],
 )
 def test_the_scripts_are_plain_shell(script: Path) -> None:
     subprocess.run(["sh", "-n", str(script)], check=True)
