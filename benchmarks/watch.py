@@ -1,101 +1,72 @@
-"""What it costs to be there and to be watched: idle nodes, and the rate of small jobs while every daemon is scraped."""
+"""What it costs to be there and to be watched: idle nodes, a large controller's page, and small jobs while every daemon is
+scraped every second.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.cluster import Cluster, Shape, running
-from benchmarks.figures import Figures, median
-from benchmarks.processes import module
-from benchmarks.throughput import Rounds, Sizes
+from benchmarks.figures import Figures, median, percentile
+from benchmarks.watch_rate import measure_rate, pages_cpu_s
+from benchmarks.watcher import Endpoint, Watcher
 
 IDLE = Shape(nodes=2048, cores=8, agents=4, satellites=2, watched=True)
+LARGE = Shape(nodes=20_480, cores=8, agents=4, satellites=4, watched=True)
 BUSY = Shape(nodes=64, cores=8, watched=True)
-SETTLE_S = 10.0
-EVERY_S = 1.0
+APART_S = 1.05
+"""A page is kept for a second."""
 
 
 def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
-    """idle_cpu_2048_percent of one core, scrape_ms, and by how many percent scraping changes e2e_rate."""
+    """idle_cpu_2048_percent of one core, scrape_20k_ms, and by how many percent scraping changes e2e_rate and the CPU
+    time of a job.
+    """
+    settle_s = 4.0 if quick else 10.0
     with running(parent, IDLE) as cluster:
-        time.sleep(SETTLE_S)
-        _idle(cluster, figures, 10.0 if quick else 60.0)
+        time.sleep(settle_s)
+        _idle(cluster, figures, 6.0 if quick else 60.0)
+    with running(parent, LARGE) as cluster:
+        time.sleep(settle_s)
+        _large(cluster, figures, 6 if quick else 50)
     with running(parent, BUSY) as cluster:
-        _busy(cluster, figures, *((500, 10) if quick else (2_000, 16)))
+        measure_rate(cluster, figures, *((400, 10.0) if quick else (800, 300.0)))
 
 
 def _idle(cluster: Cluster, figures: Figures, seconds: float) -> None:
-    for name, watch in (("idle_cpu_2048", False), ("idle_cpu_2048_scraped", True)):
-        with _scraped(cluster if watch else None):
-            before, began = cluster.cpu_s(), time.perf_counter()
-            time.sleep(seconds)
-            after, took_s = cluster.cpu_s(), time.perf_counter() - began
+    watcher = Watcher(cluster.watched)
+    for name, looking in (("idle_cpu_2048", False), ("idle_cpu_2048_scraped", True)):
+        watcher.look(looking)
+        before, began = cluster.cpu_s(), time.perf_counter()
+        time.sleep(seconds)
+        after, took_s = cluster.cpu_s(), time.perf_counter() - began
         spent = {kind: 100 * (after[kind] - before[kind]) / took_s for kind in after}
         figures.add(f"{name}_percent", sum(spent.values()), "%", IDLE.nodes)
         for kind, percent in spent.items():
             figures.add(f"{name}_{kind}_percent", percent, "%", IDLE.nodes)
-    times_ms = [1_000 * _look(endpoint)[0] for endpoint in cluster.watched for _ in range(5)]
+    times_ms = [took for times in watcher.result().took_ms.values() for took in times]
     figures.add("scrape_ms_median", median(times_ms), "ms", len(times_ms))
     figures.add("scrape_ms_max", max(times_ms), "ms", len(times_ms))
 
 
-def _busy(cluster: Cluster, figures: Figures, jobs: int, turns: int) -> None:
-    """Turns with and without, in the order ABBA, so that what drifts hits both alike."""
-    rounds = Rounds(cluster, Sizes(jobs=jobs, parts=1, spawned=0))
-    rounds.single_jobs(500)
-    rates: dict[bool, list[float]] = {False: [], True: []}
-    cpu_s = {False: 0.0, True: 0.0}
-    for turn in range(turns):
-        for watch in (False, True) if turn % 2 == 0 else (True, False):
-            with _scraped(cluster if watch else None):
-                before = sum(cluster.cpu_s().values())
-                rates[watch].append(rounds.single_jobs(jobs))
-                cpu_s[watch] += sum(cluster.cpu_s().values()) - before
-    count = jobs * turns
-    for name, watch in (("e2e_unwatched_rate", False), ("e2e_scraped_rate", True)):
-        figures.add(name, median(rates[watch]), "1/s", count)
-    pairs = zip(rates[True], rates[False], strict=True)
-    change = 100 * (median(scraped / unwatched for scraped, unwatched in pairs) - 1)
-    figures.add("scrape_e2e_rate_change_percent", change, "%", count)
-    figures.add("scrape_e2e_cpu_change_percent", 100 * (cpu_s[True] / cpu_s[False] - 1), "%", count)
-
-
-@contextmanager
-def _scraped(cluster: Cluster | None) -> Iterator[None]:
-    """While the block runs, another process looks at every daemon of the cluster every second; None: nobody looks."""
-    if cluster is None:
-        yield
-        return
-    process = subprocess.Popen(module("benchmarks.watch", *cluster.watched), stdin=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _look(endpoint: str) -> tuple[float, int]:
-    """How long one page took, and its size."""
-    began_s = time.perf_counter()
-    with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=5) as answer:
-        size = len(answer.read())
-    return time.perf_counter() - began_s, size
-
-
-def main(endpoints: list[str]) -> None:
-    """Look at them every second, until ended."""
-    while True:
-        began_s = time.monotonic()
-        for endpoint in endpoints:
-            _look(endpoint)
-        time.sleep(max(0.0, EVERY_S - (time.monotonic() - began_s)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def _large(cluster: Cluster, figures: Figures, looks: int) -> None:
+    """Pairs of looks at the controller: the page is made for the first one, the second one gets the same page again."""
+    made, kept = (Endpoint(cluster.watched[0]) for _ in range(2))
+    for endpoint in (made, kept):
+        endpoint.connect()
+    before_s = pages_cpu_s(cluster.watched[:1])
+    for _ in range(looks):
+        time.sleep(APART_S)
+        made.look()
+        kept.look()
+    time.sleep(APART_S)
+    spent_s = pages_cpu_s(cluster.watched[:1]) - before_s
+    for endpoint in (made, kept):
+        endpoint.close()
+    figures.add("scrape_20k_ms", median(made.took_ms), "ms", looks)
+    figures.add("scrape_20k_ms_p99", percentile(made.took_ms, 0.99), "ms", looks)
+    figures.add("scrape_20k_kept_ms", median(kept.took_ms), "ms", looks)
+    figures.add("scrape_20k_cpu_ms", 1_000 * spent_s / (looks + 1), "ms", looks + 1)
+    figures.add("scrape_20k_kb", made.bytes / 1e3, "kB", 1)
+    figures.add("esctld_rss_mb_20k_watched", cluster.controller.rss_mb(), "MB", LARGE.nodes)

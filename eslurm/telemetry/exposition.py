@@ -80,19 +80,22 @@ def text_of(families: Iterable[Family]) -> bytes:
     lines: list[str] = []
     for described, samples in families:
         name = described.name
-        lines.append(f"# HELP {name} {_help(described.text)}")
-        lines.append(f"# TYPE {name} {described.kind}")
+        lines += heading(name, described.kind, described.text)
         for values, value in samples:
-            lines.append(f"{name}{_labels(described.labels, values)} {_number(value)}")
+            lines.append(f"{name}{labels_text(described.labels, values)} {number_text(value)}")
     lines.append("")
     return "\n".join(lines).encode()
 
 
-def _labels(names: Sequence[str], values: Sequence[str]) -> str:
-    if not names:
-        return ""
-    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
-    return "{" + ",".join(pairs) + "}"
+def heading(name: str, kind: str, text: str) -> tuple[str, str]:
+    """The lines above a metric's samples."""
+    return f"# HELP {name} {_help(text)}", f"# TYPE {name} {kind}"
+
+
+def labels_text(names: Iterable[str], values: Iterable[str]) -> str:
+    """A sample's labels; empty without any."""
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _help(text: str) -> str:
@@ -103,7 +106,8 @@ def _escaped(value: str) -> str:
     return _help(value).replace('"', '\\"')
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """A sample's value."""
     if math.isfinite(value):
         return str(int(value)) if value == int(value) else repr(float(value))
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from eslurm.telemetry import vitals
+from eslurm.telemetry import status, vitals
 from eslurm.telemetry.exposition import Described, Family
 from eslurm.telemetry.logs import LogCounts
 
@@ -71,7 +71,10 @@ LAG = Described(
     "gauge",
     "How late the event loop ran at worst since the last look at this.",
 )
-PROCESS = (BUILD, CPU, RESIDENT, FILES, FILES_MAX, STARTED, LAG)
+WATCHING = Described(
+    "eslurm_watch_cpu_seconds_total", "counter", "CPU time spent on those who look at /metrics and /health."
+)
+PROCESS = (BUILD, CPU, RESIDENT, FILES, FILES_MAX, STARTED, LAG, WATCHING)
 
 LOGGED = Described(
     "eslurm_log_messages_total", "counter", "Messages logged, by level; those left out included.", ("level",)
@@ -143,6 +146,7 @@ def process_families(version: str, lag_s: float) -> Iterator[Family]:
     yield FILES_MAX.is_(vitals.open_files_max())
     yield STARTED.is_(vitals.started_s())
     yield LAG.is_(lag_s)
+    yield WATCHING.is_(status.counts.cpu_s)
 
 
 def log_families(counts: LogCounts) -> Iterator[Family]:

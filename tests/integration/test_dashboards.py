@@ -1,5 +1,5 @@
-"""A real Prometheus scrapes a real cluster at work. Goal: every panel of every dashboard shows data, and the alert rules
-that are delivered can be evaluated and are silent where nothing is wrong.
+"""A real Prometheus scrapes a real cluster at work. Goal: every panel of every dashboard shows data, the alert rules that
+are delivered can be evaluated and are silent where nothing is wrong, and Prometheus' own tool accepts every daemon's page.
 
 Method: all kinds of daemons with their own endpoints; jobs of two accounts come and go until each query has a number.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 
 from tests.integration.cluster import ROOT, Daemon, LiveCluster, free_port
 from tests.integration.conftest import running
-from tests.integration.monitoring import Monitor, scraping
+from tests.integration.monitoring import Monitor, program, scraping
 
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
@@ -23,6 +25,7 @@ ESTIMATOR = "esestd"
 ROUNDS_MAX = 12
 RATE_INTERVAL = "15s"
 """What Grafana puts in the place of $__rate_interval: several scrapes."""
+PAGE_BYTES_MAX = 100_000
 
 
 def queries(path: Path) -> dict[str, str]:
@@ -37,7 +40,8 @@ def queries(path: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LiveCluster]:
-    with running(nodes=8, sections='[estimator]\nname = "last-2"', is_watched=True) as cluster:
+    sections = '[estimator]\nname = "last-2"'
+    with running(nodes=8, controllers=2, sections=sections, is_watched=True) as cluster:
         endpoint = f"127.0.0.1:{free_port()}"
         words = [ESTIMATOR, "--config", str(cluster.directory / "eslurm.toml")]
         words += ["--state-dir", str(cluster.directory / ESTIMATOR)]
@@ -45,6 +49,7 @@ def cluster() -> Iterator[LiveCluster]:
         cluster.daemons[ESTIMATOR] = Daemon(ESTIMATOR, words, cluster.directory / f"{ESTIMATOR}.log")
         cluster.watched[ESTIMATOR] = endpoint
         cluster.launch(ESTIMATOR)
+        cluster.wait_standbys()
         yield cluster
 
 
@@ -85,4 +90,23 @@ def test_every_panel_has_data_and_no_alert_is_wrong(cluster: LiveCluster) -> Non
         assert rules
         assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] == "err"} == {}
         assert [rule["name"] for rule in rules if rule["state"] == "firing"] == []
+    cluster.hang_up()
+
+
+def test_promtool_accepts_every_page(cluster: LiveCluster) -> None:
+    assert cluster.end(cluster.wrap("true")) == "COMPLETED"
+    pages = jobs_of(cluster)
+    assert {kind: len(endpoints) for kind, endpoints in pages.items()} == {
+        "esctld": 2,
+        "essatd": 2,
+        "esnoded": 2,
+        "esestd": 1,
+    }
+    for kind, endpoints in pages.items():
+        for endpoint in endpoints:
+            with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=5) as answer:
+                page = answer.read()
+            assert len(page) < PAGE_BYTES_MAX
+            ran = subprocess.run([program("promtool"), "check", "metrics"], input=page, capture_output=True)
+            assert ran.returncode == 0 and not ran.stdout + ran.stderr, (kind, ran.stdout + ran.stderr)
     cluster.hang_up()

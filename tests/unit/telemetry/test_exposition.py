@@ -9,6 +9,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eslurm.telemetry.collected import page_of, registry_of
@@ -47,6 +48,17 @@ def test_the_parser_reads_what_was_said(samples: dict[tuple[str, str], float], l
 def test_both_ways_of_writing_say_the_same() -> None:
     families = [COUNTER.of([(("a", "b"), 3)]), GAUGE.is_(0.25)]
     assert read(page_of(registry_of(lambda: families))) == read(text_of(families))
+
+
+def test_a_registry_is_written_as_its_own_client_does() -> None:
+    registry = registry_of(lambda: [COUNTER.of([(("a", 'b"\\\n'), 3.5)]), GAUGE.is_(float("inf"))])
+    waits = Histogram("eslurm_wait_seconds", "A wait.", ["kind"], buckets=(0.5, 1), registry=registry)
+    for wait_s in (0.1, 0.7, 30):
+        waits.labels("long").observe(wait_s)
+    Gauge("eslurm_speed", "Nobody\nknows \\.", registry=registry).set(-2.5e-7)
+    assert read(page_of(registry)) == read(generate_latest(registry))
+    heads = [line for line in generate_latest(registry).splitlines() if line.startswith(b"#")]
+    assert [line for line in page_of(registry).splitlines() if line.startswith(b"#")] == heads
 
 
 def test_a_cap_holds_for_life() -> None:

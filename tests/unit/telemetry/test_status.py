@@ -76,6 +76,23 @@ def test_a_page_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     run(body)
 
 
+def test_what_watching_costs_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = iter((1.0, 1.25, 2.0, 2.5))
+    monkeypatch.setattr(status, "counts", status.DoorCounts())
+
+    async def body(watched: Watched, door: StatusDoor) -> None:
+        connection = status._Connection(door)
+        monkeypatch.setattr(status.time, "thread_time", lambda: next(spent))
+        connection.data_received(b"GET /metrics HTTP/1.1\r\n")
+        connection.data_received(b"Host: x\r\n\r\n")
+        monkeypatch.undo()
+        connection.connection_lost(None)
+
+    counted = status.counts
+    run(body)
+    assert counted.cpu_s == 0.75
+
+
 def test_health_is_a_status_and_a_line() -> None:
     async def body(watched: Watched, door: StatusDoor) -> None:
         assert (await asked(door, b"GET /health HTTP/1.0\r\n\r\n")).endswith(b"\r\n\r\nleads\n")
