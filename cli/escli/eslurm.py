@@ -16,6 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from escli.health import run
 
         return run(words[1:])
-    from escli.cluster.main import main as cluster_main
+    from eslurm.telemetry.modules import importing
+
+    with importing():
+        from escli.cluster.main import main as cluster_main
 
     return cluster_main(words)

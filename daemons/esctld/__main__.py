@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
     announce,
@@ -65,12 +66,13 @@ def main(
 
     Of several on one store one leads; the others stand by and follow it.
     """
-    from esctld.daemon import CannotStart, ControllerOptions
-    from esctld.roles import ControllerProcess
-    from eslurm.config import ConfigError, read_config
-    from eslurm.ports.store import FenceLost, StoreError
-    from eslurm.store.engines import shown
-    from eslurm.store.sql import SqlStore
+    with importing():
+        from esctld.daemon import CannotStart, ControllerOptions
+        from esctld.roles import ControllerProcess
+        from eslurm.config import ConfigError, read_config
+        from eslurm.ports.store import FenceLost, StoreError
+        from eslurm.store.engines import shown
+        from eslurm.store.sql import SqlStore
 
     logging_to_stderr(log_level, log_format)
     if not NAME.fullmatch(name):

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
     announce,
@@ -32,9 +33,10 @@ def main(argv: list[str] | None = None) -> None:
     # Before numpy is imported: one core is enough, and the host is the controller's.
     for name in _ONE_THREAD:
         os.environ.setdefault(name, "1")
-    from esestd.daemon import EstimatorDaemon, EstimatorOptions
-    from eslurm.config import ConfigError, estimator_settings, read_config
-    from eslurm.estimator.files import ModelError, other_settings, read_kept
+    with importing():
+        from esestd.daemon import EstimatorDaemon, EstimatorOptions
+        from eslurm.config import ConfigError, estimator_settings, read_config
+        from eslurm.estimator.files import ModelError, other_settings, read_kept
 
     try:
         config = read_config(arguments.config)

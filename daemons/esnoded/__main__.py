@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
+from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
     announce,
@@ -41,8 +42,9 @@ def main(argv: list[str] | None = None) -> None:
     except (OSError, SupervisorUnavailable) as error:
         _give_up(f"--state-dir: {error}")
 
-    from esnoded.daemon import AgentOptions, NodeDaemon
-    from esnoded.spool import SpoolError
+    with importing():
+        from esnoded.daemon import AgentOptions, NodeDaemon
+        from esnoded.spool import SpoolError
 
     options = AgentOptions(
         cluster=arguments.cluster,

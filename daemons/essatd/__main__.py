@@ -7,6 +7,7 @@ import asyncio
 from pathlib import Path
 
 from eslurm.rpc.options import SOCKETS_MIN
+from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     announce,
     listening,
@@ -26,8 +27,9 @@ def main(argv: list[str] | None = None) -> None:
     if arguments.sockets_max < SOCKETS_MIN:
         parser.error(f"--sockets-max: {arguments.sockets_max} is too few: at least {SOCKETS_MIN}")
     logging_to_stderr(arguments.log_level, arguments.log_format)
-    from eslurm.relay.chaos_door import NAME as CHAOS
-    from essatd.daemon import Satellite, SatelliteOptions
+    with importing():
+        from eslurm.relay.chaos_door import NAME as CHAOS
+        from essatd.daemon import Satellite, SatelliteOptions
 
     chaos_path = None
     if arguments.allow_chaos:

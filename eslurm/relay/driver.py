@@ -10,11 +10,10 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from eslurm.core.satellite.herald import Deliver
 from eslurm.core.tree.messages import (
     Ack,
     Action,
@@ -37,6 +36,10 @@ from eslurm.relay.counters import RelayCounters
 from eslurm.relay.envelopes import ack_item, broadcast_item, read_ack, read_broadcast, read_reply, reply_item
 from eslurm.relay.switches import Mode, Switch, Switches
 from eslurm.v1 import link_pb2
+
+if TYPE_CHECKING:
+    # Not in satellites and agents: with it comes all that a controller decides by.
+    from eslurm.core.satellite.herald import Deliver
 
 log = logging.getLogger(__name__)
 
@@ -165,9 +168,6 @@ class RelayDriver:
                         # A late copy brings its own; keeping them would cost more than they weigh.
                         self.detach(reply.broadcast_id)
                     self._tell(source, reply_item(reply))
-                case Deliver():
-                    assert self._deliver is not None, "only the controller's machine has messages for a core"
-                    self._deliver(action)
                 case RunLocal():
                     self.run_local(action)
                 case Suspect():
@@ -190,6 +190,9 @@ class RelayDriver:
                         nodes,
                         from_node,
                     )
+                case message:
+                    assert self._deliver is not None, "only the controller's machine has messages for a core"
+                    self._deliver(message)
         self._set_timer()
 
     def _tell(self, source: Peer, item: link_pb2.Item) -> None:
