@@ -173,12 +173,12 @@ class Satellite:
 
         One that does not answer while another leads is looked for a little less often, and told of once.
         """
-        told = ""
+        told = process = ""
         wait_s = look_s = REDIAL_S
         loop = asyncio.get_running_loop()
         while True:
             try:
-                link = await self._table.get(endpoint)
+                link = await self._table.get(endpoint, REDIAL_STANDBY_S if self._leader else REDIAL_S)
             except LinkError as error:
                 is_led = self._leader is not None
                 if not told if is_led else str(error) != told:
@@ -189,6 +189,9 @@ class Satellite:
                 continue
             told = ""
             look_s = REDIAL_S
+            if link.peer.process != process:
+                # That was not this one: it has just been started, or leads anew.
+                process, wait_s = link.peer.process, REDIAL_S
             linked_s = loop.time()
             await link.closed.wait()
             if loop.time() - linked_s >= SHORT_LINK_S:

@@ -105,11 +105,12 @@ class LinkTable:
         """One live link per peer process."""
         return [link for links in self._by_process.values() if (link := _newest_live(links)) is not None]
 
-    async def get(self, endpoint: str) -> GrpcLink:
+    async def get(self, endpoint: str, backoff_max_s: float | None = None) -> GrpcLink:
         """The live link to `endpoint`, dialled if need be; concurrent callers share one dial.
 
-        Raises `LinkUnreachable` (at once, with `retry_after_s`, during the back-off after a failure) or
-        `LinkRefused`. Cancelling a caller does not end the dial that others may wait for.
+        Raises `LinkUnreachable` (at once, with `retry_after_s`, during the back-off after a failure, which is at most
+        `backoff_max_s` where the table's own bound is too long) or `LinkRefused`. Cancelling a caller does not end the
+        dial that others may wait for.
         """
         link = self.find(endpoint)
         if link is not None:
@@ -120,7 +121,7 @@ class LinkTable:
             self._admit(endpoint)
             task = asyncio.create_task(self._dial(endpoint), name=f"dial {endpoint}")
             self._dialling[endpoint] = task
-            task.add_done_callback(lambda done: self._on_dialled(endpoint, done))
+            task.add_done_callback(lambda done: self._on_dialled(endpoint, done, backoff_max_s))
         return await asyncio.shield(task)
 
     # ---- dialling ----
@@ -182,7 +183,7 @@ class LinkTable:
             self._holds_grpc = True
             grpc.aio.init_grpc_aio()
 
-    def _on_dialled(self, endpoint: str, task: asyncio.Task[GrpcLink]) -> None:
+    def _on_dialled(self, endpoint: str, task: asyncio.Task[GrpcLink], backoff_max_s: float | None) -> None:
         del self._dialling[endpoint]
         if task.cancelled():
             return
@@ -194,14 +195,15 @@ class LinkTable:
             until_s = asyncio.get_running_loop().time() + error.retry_after_s
             self._leave_alone(endpoint, _Backoff(0, until_s, str(error), LinkBusy))
         elif isinstance(error, LinkError) and not isinstance(error, _NoRoom):
-            self._back_off(endpoint, error)
+            self._back_off(endpoint, error, backoff_max_s)
 
-    def _back_off(self, endpoint: str, error: LinkError) -> None:
+    def _back_off(self, endpoint: str, error: LinkError, max_s: float | None) -> None:
         earlier = self._backoff.get(endpoint)
         failures = earlier.failures + 1 if earlier else 1
         kind = type(error) if isinstance(error, LinkUnreachable) else LinkUnreachable
         settings = self._settings
-        wait_s = min(settings.backoff_max_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 16))
+        wait_s = settings.backoff_first_s * 2.0 ** min(failures - 1, 16)
+        wait_s = min(wait_s, settings.backoff_max_s, settings.backoff_max_s if max_s is None else max_s)
         wait_s *= 0.5 + self._rng.random() / 2
         until_s = asyncio.get_running_loop().time() + wait_s
         self._leave_alone(endpoint, _Backoff(failures, until_s, str(error), kind))

@@ -77,6 +77,22 @@ def test_a_failed_endpoint_is_left_alone_for_a_growing_while() -> None:
     run(scenario())
 
 
+def test_who_is_needed_soon_is_left_alone_for_less() -> None:
+    async def scenario() -> None:
+        settings = TableSettings(backoff_first_s=30.0, backoff_max_s=30.0)
+        async with process("b", table_settings=settings) as b:
+            for dials in range(1, 4):
+                with pytest.raises(LinkUnreachable, match="refused"):
+                    await b.table.get(DEAD, 0.02)
+                assert b.table.counters.dials == dials
+                with pytest.raises(LinkUnreachable, match="refused") as left_alone:
+                    await b.table.get(DEAD)
+                assert left_alone.value.retry_after_s <= 0.02
+                await asyncio.sleep(left_alone.value.retry_after_s)
+
+    run(scenario())
+
+
 def test_idle_links_above_the_cap_are_closed_oldest_first() -> None:
     async def scenario() -> None:
         settings = TableSettings(cached_max=2, idle_s=0.0)

@@ -148,9 +148,9 @@ def test_one_that_does_not_answer_is_told_of_once_and_found_when_it_leads(
     looked: list[str] = []
     get = LinkTable.get
 
-    async def counted(table: LinkTable, endpoint: str) -> GrpcLink:
+    async def counted(table: LinkTable, endpoint: str, backoff_max_s: float) -> GrpcLink:
         looked.append(endpoint)
-        return await get(table, endpoint)
+        return await get(table, endpoint, backoff_max_s)
 
     monkeypatch.setattr(LinkTable, "get", counted)
 
@@ -164,6 +164,23 @@ def test_one_that_does_not_answer_is_told_of_once_and_found_when_it_leads(
                     await linked(second)
                     await until(lambda: f"controller {c2} leads, epoch 4" in caplog.text)
         assert caplog.text.count(f"no link to controller {c2}") == 1
+
+    run(scenario())
+
+
+def test_one_that_is_started_again_and_again_is_found_each_time_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the one that sends us away again is asked less often: after so many of them the pause would be a minute."""
+    monkeypatch.setattr(daemon, "REDIAL_S", 0.01)
+    monkeypatch.setattr(daemon, "REDIAL_MAX_S", 600.0)
+
+    async def scenario() -> None:
+        endpoint = f"127.0.0.1:{free_port()}"
+        async with satellite(endpoint):
+            for start in range(13):
+                async with controller(f"main.{start}", endpoint, start + 1) as leader:
+                    await linked(leader)
 
     run(scenario())
 
