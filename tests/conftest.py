@@ -5,6 +5,8 @@ Invariant: a test that hangs, leaks or depends on the machine's speed fails; see
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -32,6 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
             "tests need a time limit: install pytest-timeout and set `timeout` in pyproject.toml"
         )
     profiles.load()
+    _keep_bytecode()
+
+
+def _keep_bytecode() -> None:
+    # Tests start Python hundreds of times: where bytecode is not kept, each of them compiles all of eslurm anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 @pytest.fixture

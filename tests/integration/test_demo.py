@@ -14,6 +14,7 @@ import pytest
 from tests.support import process
 
 DEMO = (sys.executable, "-u", "-m", "escli.cluster.demo", "--output")
+WIDTH_PX = 240
 PICTURE_BYTES_MIN = 10_000
 
 
@@ -33,7 +34,12 @@ def environment(state_dir: Path, adopt_orphans: None) -> Iterator[dict[str, str]
 def test_the_demo_makes_a_picture(state_dir: Path, environment: dict[str, str]) -> None:
     output = state_dir / "out"
     done = subprocess.run(
-        [*DEMO, str(output)], env=environment, capture_output=True, text=True, timeout=200, check=False
+        [*DEMO, str(output), "--width", str(WIDTH_PX)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -42,6 +48,7 @@ def test_the_demo_makes_a_picture(state_dir: Path, environment: dict[str, str]) 
         "tiles: 16 done",
         "join:  completed",
         "mandel-join",
+        f"({WIDTH_PX} x {WIDTH_PX * 2 // 3}, ",
         "nothing is left",
     ):
         assert words in done.stdout

@@ -23,9 +23,15 @@ def stands_still(cluster: LiveCluster) -> bool:
     return len(cluster.lines("ticks")) == before
 
 
+def ticking(cluster: LiveCluster, job_id: int, count: int = 1) -> None:
+    """Wait until the job has ticked, and the controller knows it: a script may be ahead of the report of its start."""
+    cluster.wait_lines("ticks", count)
+    cluster.reaches(job_id, "RUNNING")
+
+
 def test_a_suspended_job_stands_still_and_uses_none_of_its_time(cluster: LiveCluster) -> None:
     job_id = cluster.wrap(TICKS, "-t", "0:02")
-    cluster.wait_lines("ticks", 3)
+    ticking(cluster, job_id, 3)
     cluster.do("esctl", "suspend", str(job_id))
     assert cluster.run("esqueue", "-h", "-o", "%i %t").out.split() == [str(job_id), "S"]
     cluster.until(lambda: True if stands_still(cluster) else None, "the job stands still")
@@ -39,7 +45,7 @@ def test_a_suspended_job_stands_still_and_uses_none_of_its_time(cluster: LiveClu
 
 def test_all_steps_of_a_suspended_job_stand_still(cluster: LiveCluster) -> None:
     job_id = cluster.wrap(f"{door(cluster)}esrun sh -c '{TICKS}'", "-N", "2", "-n", "2")
-    cluster.wait_lines("ticks", 6)
+    ticking(cluster, job_id, 6)
     cluster.do("esctl", "suspend", str(job_id))
     cluster.until(lambda: True if stands_still(cluster) else None, "both tasks stand still")
     cluster.do("esctl", "resume", str(job_id))
@@ -50,9 +56,7 @@ def test_all_steps_of_a_suspended_job_stand_still(cluster: LiveCluster) -> None:
 
 def test_a_suspended_job_is_cancelled_like_any_other(cluster: LiveCluster) -> None:
     job_id = cluster.wrap(f"trap 'echo term >> said; exit 0' TERM; {TICKS}")
-    cluster.wait_lines("ticks")
-    # The script may be ahead of the report of its start.
-    cluster.until(lambda: cluster.job(job_id).state == "RUNNING", f"job {job_id} runs")
+    ticking(cluster, job_id)
     cluster.do("esctl", "suspend", str(job_id))
     cluster.do("escancel", str(job_id))
     assert cluster.end(job_id) == "CANCELLED"
@@ -61,7 +65,7 @@ def test_a_suspended_job_is_cancelled_like_any_other(cluster: LiveCluster) -> No
 
 def test_a_running_job_is_given_more_time(cluster: LiveCluster) -> None:
     job_id = cluster.wrap(TICKS, "-t", "0:01")
-    cluster.wait_lines("ticks")
+    ticking(cluster, job_id)
     cluster.do("esctl", "update", "job", str(job_id), "time=0:03")
     assert cluster.job(job_id).time_limit_s == 3
     run = cluster.only_run(job_id)
@@ -71,7 +75,7 @@ def test_a_running_job_is_given_more_time(cluster: LiveCluster) -> None:
 
 def test_a_running_job_is_cut_short(cluster: LiveCluster) -> None:
     job_id = cluster.wrap(TICKS, "-t", "60")
-    cluster.wait_lines("ticks")
+    ticking(cluster, job_id)
     cluster.do("esctl", "update", "job", str(job_id), "time=0:02")
     assert cluster.only_run(job_id).state == "TIMEOUT"
 

@@ -54,6 +54,9 @@ def traced(site: LiveCluster, predicted: int) -> Any:
         newest = reply.broadcasts[0] if reply.broadcasts else None
         if newest is None or newest.predicted != predicted or newest.nodes != NODES:
             return None
+        if newest.ok != NODES:
+            # The first of all may come before the last node has a link.
+            return None
         return newest if len(newest.satellites) == 2 else None
 
     return site.until(look, f"a traced heartbeat with {predicted} predicted nodes")

@@ -44,6 +44,16 @@ def _loops_warmed_up() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _collector_as_it_was() -> Iterator[None]:
+    """A daemon tunes the collector of its process, which is not a daemon's here: garbage of later tests has to go."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    if gc.get_freeze_count():
+        gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
 def _leaves_nothing_behind(_loops_warmed_up: None) -> Iterator[None]:
     """Compares what the process holds before and after each test."""
     descriptors, children = process.descriptors(), process.children()

@@ -36,6 +36,7 @@ from eslurm.compat.states import FINAL_STATES, reason_name
 WISHES = Wishes(nodes=16, cores=1, satellites=2, agents=2, estimator=False)
 TIMEOUT_S = 300.0
 PICTURE = "mandelbrot.png"
+WIDTH_PX_MIN, WIDTH_PX_MAX = 32, 8_192
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _POLL_S = 0.2
 _COMMAND_TIMEOUT_S = 60.0
@@ -54,7 +55,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Demo:
-    """One run. `say` gets the lines of the story."""
+    """One run. `say` gets the lines of the story; without `width_px` the picture is as wide as the example makes it."""
 
     def __init__(
         self,
@@ -63,8 +64,12 @@ class Demo:
         interrupts: Interrupts,
         say: Callable[[str], None],
         timeout_s: float = TIMEOUT_S,
+        width_px: int | None = None,
     ) -> None:
         self._output = output
+        self._size = (
+            () if width_px is None else ("--width", f"{width_px}", "--height", f"{width_px * 2 // 3}")
+        )
         self._programs = programs
         self._interrupts = interrupts
         self._say = say
@@ -106,7 +111,8 @@ class Demo:
     def _submit(self) -> tuple[int, int]:
         self._prepare_output()
         self._say("== Work: sixteen tasks compute a band of a picture each, one more job joins them")
-        tiles = self._submitted("--parsable", str(self._example / "tiles.sbatch"))
+        words = ("tiles", *self._size) if self._size else ()
+        tiles = self._submitted("--parsable", str(self._example / "tiles.sbatch"), *words)
         dependency = f"--dependency=afterok:{tiles}"
         join = self._submitted("--parsable", dependency, str(self._example / "join.sbatch"))
         return tiles, join
@@ -318,7 +324,12 @@ def _short_directory() -> str:
     return tempfile.mkdtemp(prefix="eslurm-demo-", dir=base)
 
 
-def run_demo(output: str | None, programs: Programs = PROGRAMS, timeout_s: float = TIMEOUT_S) -> int:
+def run_demo(
+    output: str | None,
+    programs: Programs = PROGRAMS,
+    timeout_s: float = TIMEOUT_S,
+    width_px: int | None = None,
+) -> int:
     """Run the demo, its story on standard output; returns the exit code."""
     place = Path(output).absolute() if output else find_example().parent.parent / "build" / "demo"
 
@@ -327,15 +338,31 @@ def run_demo(output: str | None, programs: Programs = PROGRAMS, timeout_s: float
         sys.stdout.flush()
 
     with Interrupts() as interrupts:
-        return Demo(place, programs, interrupts, say, timeout_s).run()
+        return Demo(place, programs, interrupts, say, timeout_s, width_px).run()
+
+
+def _width(text: str) -> int:
+    width_px = int(text) if text.isdecimal() else 0
+    if not WIDTH_PX_MIN <= width_px <= WIDTH_PX_MAX:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no width of a picture: write {WIDTH_PX_MIN} to {WIDTH_PX_MAX}"
+        )
+    return width_px
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`python -m escli.cluster.demo [--output DIR]`."""
+    """`python -m escli.cluster.demo [--output DIR] [--width PX]`."""
     parser = argparse.ArgumentParser(prog="eslurm demo", description="A whole cluster for a minute.")
     parser.add_argument("--output", metavar="DIR", help="where the picture goes (default: build/demo)")
+    parser.add_argument(
+        "--width",
+        type=_width,
+        metavar="PX",
+        help=f"of the picture, {WIDTH_PX_MIN} to {WIDTH_PX_MAX}; half of it is done in a quarter of the time (default: 960)",
+    )
+    words = parser.parse_args(argv)
     try:
-        return run_demo(parser.parse_args(argv).output)
+        return run_demo(words.output, width_px=words.width)
     except ClusterError as error:
         sys.stderr.write(f"eslurm demo: {error.text}\n")
         return error.code

@@ -1,4 +1,4 @@
-"""What the demo reads from the queue."""
+"""What the demo takes on its command line, and reads from the queue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escli.cluster.demo import Progress, progress_of
+from escli.cluster.demo import Progress, main, progress_of
 from eslurm.v1 import controller_pb2 as pb
 
 
@@ -43,3 +43,11 @@ def test_where_tasks_run() -> None:
 def test_half_an_answer_is_none() -> None:
     assert progress_of([array()], 1, 2) is None
     assert progress_of([JOIN], 1, 2) is None
+
+
+@pytest.mark.parametrize("width", ["31", "8193", "-5", "wide"])
+def test_a_width_that_is_none_is_refused(width: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([f"--width={width}"])
+    assert ended.value.code == 2
+    assert f"--width: '{width}' is no width of a picture: write 32 to 8192" in capsys.readouterr().err

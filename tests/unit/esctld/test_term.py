@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,16 +41,7 @@ from tests.unit.esctld.leading import CLUSTER, OWNER, LeadingController
 from tests.unit.esctld.test_dispatcher import submission
 from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID
 
-pytestmark = pytest.mark.usefixtures("collector_as_it_was")
 ROOT = Caller(Principal("root", 0, 0), REQUEST_ID, False, 90_000_000, "socket")
-
-
-@pytest.fixture
-def collector_as_it_was() -> Iterator[None]:
-    """A leader tunes the collector of its process."""
-    thresholds = gc.get_threshold()
-    yield
-    gc.set_threshold(*thresholds)
 
 
 def configured(cores: int = 4, metrics_listen: str = "") -> Config:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,6 +109,10 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     program.symlink_to("/bin/sleep")
     env = {procfs.STEP_MARKER: "abc/1.1.-1.0"}
     with subprocess.Popen([program, "600"], env=env, start_new_session=True) as process:
+        # That a program was started is known a moment before its environment can be read.
+        deadline_s = time.monotonic() + 10
+        while not procfs.marker_of(process.pid) and time.monotonic() < deadline_s:
+            time.sleep(0.001)
         yield process
         process.kill()
 
