@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.plan.policies import LOGS
+from eslurm.core.estimate.model import Forecast
 from eslurm.estimator.evaluate import replay as evaluated
 from eslurm.estimator.registry import make, parse, slug
 from eslurm.estimator.report import At, rows_of, write_predictions
@@ -38,11 +39,13 @@ HEAD: Final = (
     "| log | policy | estimates | slowdown | mean wait | wait by work | longest wait | gap closed | CPU |\n"
     "|---|---|---|---|---|---|---|---|---|"
 )
+GAP_MIN: Final = 0.03
+"""A replay scatters by about as much as that."""
 SPARE_JOBS: Final = 1_000
 """So many more jobs are predicted than replayed: a replay may leave out some that an estimator counts, or the other way."""
 
 
-def simulated(path: Path, policy: str, estimates: str | Mapping[int, int], jobs_max: int) -> Metrics:
+def simulated(path: Path, policy: str, estimates: str | Mapping[int, Forecast], jobs_max: int) -> Metrics:
     """The figures of one replay."""
     with SwfFile(path) as log:
         machine = from_header(log.header)
@@ -50,7 +53,7 @@ def simulated(path: Path, policy: str, estimates: str | Mapping[int, int], jobs_
     return measure(replay(workload, machine, policy))
 
 
-def predicted(path: Path, name: str, jobs_max: int, table: Path) -> dict[int, int]:
+def predicted(path: Path, name: str, jobs_max: int, table: Path) -> dict[int, Forecast]:
     """Estimates by job number, as an estimator would have made them at each submission; kept in `table`."""
     if not table.exists():
         jobs = read_log(path, jobs_max + SPARE_JOBS if jobs_max else 0).jobs
@@ -79,7 +82,9 @@ def _told(text: str, *, is_worse: bool) -> str:
 
 def _share_closed(found: Metrics, user: Metrics, perfect: Metrics) -> str:
     gap = user.slowdown_mean - perfect.slowdown_mean
-    return f"{(user.slowdown_mean - found.slowdown_mean) / gap:.0%}" if gap > 0 else "no gap"
+    if gap < GAP_MIN * user.slowdown_mean:
+        return "no gap"
+    return f"{(user.slowdown_mean - found.slowdown_mean) / gap:.0%}"
 
 
 def table(log: str, policy: str, names: tuple[str, ...], tables: Path) -> None:
@@ -88,7 +93,7 @@ def table(log: str, policy: str, names: tuple[str, ...], tables: Path) -> None:
     jobs_max = int(os.environ.get("JOBS", "0"))
     known: dict[str, Metrics] = {}
     for name in (USER, PERFECT, *names):
-        estimates: str | Mapping[int, int] = name
+        estimates: str | Mapping[int, Forecast] = name
         if name not in (USER, PERFECT):
             estimates = predicted(path, name, jobs_max, tables / f"{log}-{jobs_max}-{slug(name)}.csv")
         began = time.process_time()

@@ -21,6 +21,7 @@ from eslurm.compat.durations import format_duration, parse_time_limit
 from eslurm.compat.errors import OptionError
 
 if TYPE_CHECKING:
+    from eslurm.core.estimate.model import Forecast
     from eslurm.simulate.loop import Result, Step
     from eslurm.simulate.machine import Machine
     from eslurm.simulate.metrics import Metrics
@@ -69,7 +70,8 @@ class Asked(msgspec.Struct, frozen=True):
     "--estimates",
     metavar="KIND",
     default="user",
-    help="How long jobs are thought to run: user (as they asked), perfect, or a CSV file with columns job,estimate.",
+    help="How long jobs are thought to run: user (as they asked), perfect, or a CSV file with columns job,estimate and "
+    "perhaps p50,p90, as eslurm estimate evaluate --predictions writes it.",
 )
 @click.option(
     "--kill-at-limit", is_flag=True, help="End jobs at the time they asked for, whatever the log says."
@@ -214,14 +216,15 @@ def _workload(asked: Asked, machine: Machine | None) -> tuple[Machine, Workload,
         raise unusable(f"{asked.trace}: {error}") from None
 
 
-def _estimates(text: str) -> str | dict[int, int]:
+def _estimates(text: str) -> str | dict[int, Forecast]:
     from eslurm.simulate.workload import WorkloadError, read_estimates
 
     if text in ("user", "perfect"):
         return text
     if not text.endswith(".csv"):
         raise unusable(
-            f"--estimates: '{text}' is unknown: use user, perfect or a FILE.csv with columns job,estimate"
+            f"--estimates: '{text}' is unknown: use user, perfect or a FILE.csv with columns job,estimate (as eslurm"
+            " estimate evaluate --predictions writes it)"
         )
     try:
         return read_estimates(Path(text))

@@ -138,7 +138,7 @@ class _Case:
         found = yield from plan_reasons(whatif, self._pending, quest, self._sources.port())
         reasons = [*self._own, *found]
         start_us, nodes, is_estimate = yield from self._start(quest)
-        reasons = self._completed(reasons, said, start_us)
+        reasons = self._completed(reasons, said, start_us) + self._overrun()
         others: list[Alternative] = []
         if with_alternatives and self._job.job_id and not self._own:
             others = yield from self._others(start_us)
@@ -213,6 +213,16 @@ class _Case:
         else:
             return found
         return [Reason(why.kind.value, why.text, start_us), *found]
+
+    def _overrun(self) -> list[Reason]:
+        """Who took its place by running longer than was expected."""
+        late_id = self._schedule.slips.by.get(self._job.job_id)
+        job = self._state.find_job(late_id) if late_id is not None else None
+        if job is None or job.attempt is None:
+            return []
+        holder = _job_holder(self._state, self._schedule, job.job_id)
+        text = f"its planned start moved: job {job.job_id} runs longer than expected"
+        return [Reason("overrun", text, holder.until_us, holders=(holder,))]
 
     def _never(self) -> str:
         """Why it would be refused now: nodes and rules may have changed since it was accepted."""

@@ -59,13 +59,15 @@ Attempted = tuple[int, int]
 class _Promises:
     """The planned starts of one leader's last plan, and whether nothing has happened since that takes anything.
 
-    `ends` are when it expected what runs to end, `starting` what it had just placed.
+    `ends` are when it expected what runs to end, `starting` what it had just placed, and `returns` are when what stands
+    still to make room was to go on.
     """
 
     def __init__(self) -> None:
         self.starts: dict[int, tuple[int, ...]] = {}
         self.ends: dict[RunningKey, int] = {}
         self.starting: list[int] = []
+        self.returns: list[int] = []
         self.is_calm = False
 
 
@@ -187,14 +189,11 @@ class PlanChecks:
         before, now_us = promises.starts, plan.made_us
         starts = {job_id: _starts(plan, job_id) for job_id in plan.bookings}
         overdue = any((one.expected_us or one.until_us) <= now_us for one in state.live.values())
-        # What was planned before it was seen to begin is planned a moment too short.
-        overdue |= any(
-            key in state.live and stop_us < max(now_us + 1, state.live[key].expected_us)
-            for key, stop_us in promises.ends.items()
-        )
+        # It was booked for less long than is expected of it now, and goes on.
+        overdue |= any(key in state.live and stop_us <= now_us for key, stop_us in promises.ends.items())
         overdue |= any(stop_us <= now_us for stop_us in promises.starting)
-        # What stands still to make room goes on later with every moment, and so do those behind it.
-        overdue |= bool(state.lending)
+        # What stands still to make room was to go on by now: it goes on later with every moment, and so do those behind it.
+        overdue |= any(start_us <= now_us for start_us in promises.returns)
         missed = any(start_us <= now_us for all_of_it in before.values() for start_us in all_of_it)
         if promises.is_calm and not overdue and not missed and state.config.policy in KEEPS_PROMISES:
             placed = {placement.job_id for placement in plan.placements}
@@ -212,6 +211,7 @@ class PlanChecks:
         promises.starts = starts
         promises.ends = {key: held.booking.stop_us for key, held in schedule.held.items()}
         promises.starting = [booking.stop_us for _, booking in schedule.starting]
+        promises.returns = [booking.start_us for booking in schedule.returns]
         promises.is_calm = True
 
     def _check_reasons(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:

@@ -134,7 +134,7 @@ class _Loop:
         while self._arrived < len(self._jobs) and self._jobs[self._arrived].submit_us <= now_us:
             job = self._jobs[self._arrived]
             self._arrived += 1
-            self._seat.arrive(job.pending)
+            self._seat.arrive(job.pending, job.expected_us)
             self._promises.expect(job)
             self._idle.wait(job.processors)
 

@@ -11,7 +11,7 @@ from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.mapping import Placement
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.queue import Pending, PendingQueue
-from eslurm.core.plan.schedule import Schedule, ends_of
+from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.timeline import INFINITY_US
@@ -35,6 +35,7 @@ class Seat:
         self._running: dict[RunningKey, Running] = {}
         self._schedule = Schedule()
         self._generation = 0
+        self._lengths_us: dict[int, int] = {}
         # When work that is past its estimate is thought to come back, as the schedule has it.
         self._expected_us: dict[RunningKey, int] = {}
 
@@ -43,9 +44,11 @@ class Seat:
         """How many jobs wait."""
         return len(self._queue)
 
-    def arrive(self, job: Pending) -> None:
-        """A job is submitted."""
+    def arrive(self, job: Pending, expected_us: int = 0) -> None:
+        """A job is submitted. Once it runs it is expected to take so long (0: its limit)."""
         self._queue.add(job)
+        if expected_us:
+            self._lengths_us[job.job_id] = expected_us
         self._generation += 1
 
     def leave(self, placement: Placement) -> None:
@@ -109,14 +112,15 @@ class Seat:
             self._ledger.hold(span.node, span.amounts, placement.until_us)
         key = (placement.job_id, 1)
         pairs = tuple((span.node, span.amounts) for span in placement.spans)
-        expected_us, until_us = ends_of(job, now_us)
+        length_us = self._lengths_us.pop(job.job_id, 0)
+        expected_us = min(now_us + length_us, placement.until_us) if length_us else 0
         self._running[key] = Running(
             placement.job_id,
             pairs,
-            until_us,
+            placement.until_us,
             placement.wide,
             job,
             expected_us=expected_us,
             since_us=now_us,
         )
-        self._expected_us[key] = expected_us
+        self._expected_us[key] = expected_us or placement.until_us

@@ -16,8 +16,9 @@ import msgspec
 
 from eslurm.compat.errors import quoted
 from eslurm.core.cluster import SECOND_US
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.request import Request
-from eslurm.core.plan.expected import planned_us
+from eslurm.core.plan.expected import running_us, waiting_us
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.queue import Pending
 from eslurm.simulate.machine import Machine
@@ -38,6 +39,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     submit_us: int
     run_us: int
     processors: int
+    expected_us: int = 0
+    """How long it is expected to take once it runs; 0: its limit."""
 
     @property
     def name(self) -> str:
@@ -46,9 +49,9 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """How a log is read. `estimates`: user, perfect, or seconds by the log's job number."""
+    """How a log is read. `estimates`: user, perfect, or forecasts by the log's job number."""
 
-    estimates: str | Mapping[int, int] = "user"
+    estimates: str | Mapping[int, Forecast] = "user"
     kill_at_limit: bool = False
     memory: bool = False
     partition_from: str = ""
@@ -68,23 +71,22 @@ class Workload(msgspec.Struct, frozen=True):
         return all(job.run_us <= job.pending.stay_us for job in self.jobs)
 
 
-def read_estimates(path: Path) -> dict[int, int]:
-    """Seconds by job from a table with columns `job` and `estimate`. Raises `WorkloadError`, and `OSError`."""
-    found: dict[int, int] = {}
+def read_estimates(path: Path) -> dict[int, Forecast]:
+    """Forecasts by job from a table with columns `job` and `estimate` (seconds), and perhaps `p10`, `p50` and `p90`.
+
+    Raises `WorkloadError`, and `OSError`.
+    """
+    found: dict[int, Forecast] = {}
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         rows = csv.DictReader(file)
         try:
             if not {"job", "estimate"} <= set(rows.fieldnames or ()):
                 raise WorkloadError(f"--estimates: {path}: line 1: has no columns job and estimate")
             for row in rows:
-                job, seconds = _whole(row["job"]), _seconds(row["estimate"])
-                if job is None or seconds is None:
-                    bad = row["job"] if job is None else row["estimate"]
-                    raise WorkloadError(
-                        f"--estimates: {path}: line {rows.line_num}: {quoted(bad or '')} is no "
-                        + ("job number" if job is None else "time in seconds above 0")
-                    )
-                found[job] = seconds
+                try:
+                    found[_job_number(row["job"])] = _forecast(row)
+                except ValueError as error:
+                    raise WorkloadError(f"--estimates: {path}: line {rows.line_num}: {error}") from None
         except csv.Error as error:
             raise WorkloadError(f"--estimates: {path}: line {rows.line_num}: {error}") from None
     return found
@@ -122,7 +124,7 @@ class _Draft(msgspec.Struct, frozen=True, gc=False):
     partition: str
     run_s: int
     limit_s: int
-    estimate_s: int
+    forecast: Forecast | None
 
 
 class _Builder:
@@ -175,30 +177,32 @@ class _Builder:
         if not self._fits(request, partition, limit_s):
             self.count("that no nodes of the machine can hold: left out")
             return None
-        return _Draft(record, request, partition, run_s, limit_s, self._estimate(record))
+        return _Draft(record, request, partition, run_s, limit_s, self._forecast(record))
 
     def job(self, number: int, draft: _Draft, begins_us: int) -> Job:
         """With the number and the instants it has in virtual time."""
         submit_us = begins_us + draft.record.submit_s * SECOND_US
+        limit_us = draft.limit_s * SECOND_US
         pending = Pending(
             job_id=number,
             request=draft.request,
             partition=draft.partition,
-            time_limit_us=draft.limit_s * SECOND_US,
+            time_limit_us=limit_us,
             submitted_us=submit_us,
-            estimate_us=planned_us(draft.estimate_s, draft.limit_s * SECOND_US),
+            estimate_us=waiting_us(draft.forecast, limit_us),
         )
-        return Job(pending, draft.record, submit_us, draft.run_s * SECOND_US, draft.request.tasks)
+        run_us, expected_us = draft.run_s * SECOND_US, running_us(draft.forecast, limit_us)
+        return Job(pending, draft.record, submit_us, run_us, draft.request.tasks, expected_us)
 
-    def _estimate(self, record: Record) -> int:
-        """How long it is expected to run besides its limit; 0: nobody said."""
+    def _forecast(self, record: Record) -> Forecast | None:
+        """How long it is expected to run; None: nobody said."""
         estimates = self._choices.estimates
         if isinstance(estimates, str):
-            return 0
-        estimate_s = estimates.get(record.job_id, 0)
-        if not estimate_s:
+            return None
+        found = estimates.get(record.job_id)
+        if found is None:
             self.count("without an estimate: planned with the time they asked for")
-        return estimate_s
+        return found
 
     def _memory_mib(self, record: Record) -> int:
         if not self._choices.memory:
@@ -239,9 +243,27 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 12 else None
 
 
-def _seconds(text: str | None) -> int | None:
+def _job_number(text: str | None) -> int:
+    number = _whole(text)
+    if number is None:
+        raise ValueError(f"{quoted(text or '')} is no job number")
+    return number
+
+
+def _forecast(row: Mapping[str, str | None]) -> Forecast:
+    """What a line says. Raises `ValueError`."""
+    estimate_s = _seconds(row["estimate"])
+    p10_s, p50_s, p90_s = [
+        _seconds(row[name]) if row.get(name) else estimate_s for name in ("p10", "p50", "p90")
+    ]
+    return Forecast(p10_s, p50_s, p90_s, estimate_s)
+
+
+def _seconds(text: str | None) -> int:
     try:
         seconds = math.ceil(float(text or ""))
     except (ValueError, OverflowError):
-        return None
-    return seconds if 0 < seconds < 10**11 else None
+        seconds = 0
+    if not 0 < seconds < 10**11:
+        raise ValueError(f"{quoted(text or '')} is no time in seconds above 0")
+    return seconds

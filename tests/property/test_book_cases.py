@@ -54,6 +54,20 @@ def test_only_what_was_booked_is_revoked() -> None:
     assert book.slots == 1
 
 
+def test_how_long_nodes_stay_free() -> None:
+    book = Book(topology(), now_us=0)
+    book.book([(10, (2, 0)), (11, (2, 0))], 10, 20)
+    book.book([(11, (2, 0))], 15, 30)
+    spans = [(10, (3, 0)), (11, (2, 0)), (12, (4, 64))]
+    assert book.free_until_us(spans, 0, 100) == 10
+    assert book.free_until_us(spans, 0, 8) == 8
+    assert book.free_until_us(spans, 12, 100) == 12
+    assert book.free_until_us(spans, 20, 100) == 100
+    assert book.free_until_us(spans[1:], 0, 100) == 15
+    assert book.free_until_us(spans[2:], 0, INFINITY_US) == INFINITY_US
+    assert book.free_until_us([], 5, 50) == 50
+
+
 def test_licences_that_are_not_free_are_not_booked() -> None:
     book = Book(topology(), (2,), now_us=0)
     book.book([(10, (1, 0))], 0, 20, (2,))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from eslurm.core.job.holding import elapsed_us, held_amounts, lends, limit_s
 from eslurm.core.job.model import Attempt, Job, Vector
 from eslurm.core.job.states import JobState
-from eslurm.core.plan.expected import planned_us
+from eslurm.core.plan.expected import running_us, waiting_us
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
@@ -51,19 +51,14 @@ def pending_of(
         nice=spec.nice,
         after=() if is_ready else tuple([dependency.job_id for dependency in job.open]),
         not_before_us=0 if is_ready else job.not_before_us,
-        estimate_us=_estimate_us(job, spec.time_limit_s) if use_forecasts else 0,
+        estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US) if use_forecasts else 0,
     )
-
-
-def _estimate_us(job: Job, time_limit_s: int) -> int:
-    """The length that plans count on under this limit; 0: the limit itself."""
-    return planned_us(job.forecast.estimate_s, time_limit_s * SECOND_US) if job.forecast is not None else 0
 
 
 def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Running:
     """What an attempt holds now, until when at the latest, and until when by what is expected of it."""
     expected_us = since_us = 0
-    estimate_us = _estimate_us(job, limit_s(job, attempt)) if use_forecasts else 0
+    estimate_us = running_us(job.forecast, limit_s(job, attempt) * SECOND_US) if use_forecasts else 0
     # What stands still goes on when people say so: nothing is expected of it.
     if estimate_us and not attempt.suspended_us:
         since_us = (attempt.started_us or attempt.placed_us) + attempt.paused_us

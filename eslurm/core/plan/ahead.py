@@ -8,7 +8,7 @@ does, when there is a loss to be shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
@@ -81,7 +81,7 @@ class Ahead:
         self.cycle.hints = Hints()
         self._never.clear()
 
-    def improve(self, order: Callable[[], Iterable[int]]) -> Generator[None, None, bool]:
+    def improve(self, order: Callable[[], Generator[None, None, list[int]]]) -> Generator[None, None, bool]:
         """What was given back early goes to those who can start earlier there: unbook, plan, keep the earlier (C-37).
 
         They are gone through in this order of job ids.
@@ -91,7 +91,7 @@ class Ahead:
         cycle, schedule = self.cycle, self.schedule
         if not schedule.to_improve and schedule.freed:
             schedule.improving, schedule.freed = schedule.freed, 0
-            schedule.to_improve = list(order())
+            schedule.to_improve = yield from order()
             schedule.to_improve.reverse()
             # More is free than when they were refused.
             schedule.stuck.clear()
@@ -190,8 +190,8 @@ class Ahead:
             next_us = min(booking.start_us for booking in schedule.bookings[job_id])
             moves = schedule.moves[job_id]
             plain = self._quest(entry)
-            why = self.cycle.why_waiting(quest if isinstance(plain, Why) else plain, moves, next_us)
-            schedule.whys[job_id] = Why(why.kind, self.cycle.with_late(job_id, why.text), next_us)
+            why = self.cycle.reasons.why_waiting(quest if isinstance(plain, Why) else plain, moves, next_us)
+            schedule.whys[job_id] = Why(why.kind, self.cycle.reasons.with_late(job_id, why.text), next_us)
         elif never is not None:
             self._stick(entry, never)
 
@@ -199,7 +199,7 @@ class Ahead:
         """A place that does not begin before then; why there is none, if so."""
         job = entry[4]
         if job.start_at_us:
-            return explain.not_then(job.start_at_us, self.cycle.why_waiting(quest, (), None))
+            return explain.not_then(job.start_at_us, self.cycle.reasons.why_waiting(quest, (), None))
         from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
         return (yield from self._find_places(entry, quest, from_us, self._lacking(job)))
 
@@ -457,7 +457,7 @@ class Ahead:
         yield from schedule.book.preparing(quest.need)
         found = start_exactly(schedule.book, quest, at_us)
         if isinstance(found, Never):
-            why = cycle.why_waiting(quest, found.moves, None)
+            why = cycle.reasons.why_waiting(quest, found.moves, None)
             self._stick(entry, explain.not_then(at_us, why))
             return
         yield from schedule.adding(entry, (self._booking(entry, quest, found, 1),), found.moves)

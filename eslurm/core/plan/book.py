@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from eslurm.core.plan.book_check import check_views
-from eslurm.core.plan.book_nodes import BookError, Part, Profile, Spans, least_free, shifted_all
+from eslurm.core.plan.book_nodes import BookError, Part, Profile, Spans, least_free, shifted_all, taken_us
 from eslurm.core.plan.book_room import BookRoom
 from eslurm.core.plan.book_search import Lookup, Search
 from eslurm.core.plan.book_slots import Slots
@@ -31,9 +31,6 @@ from eslurm.core.resources.vector import Vector
 __all__ = ["INFINITY_US", "Book", "BookError"]
 
 SLOTS_MAX: Final = 1024
-GRAIN_MIN_US: Final = 1 << 20
-"""About a second."""
-
 NODES_PER_SLICE: Final = 1_024
 SLOTS_PER_US: Final = 4
 WORK_PER_PROFILE: Final = 4
@@ -120,7 +117,7 @@ class Book:
         if stop_us <= begin_us:
             return
         if len(slots.at) >= self.slots_max:
-            begin_us, end_us = self._coarse(begin_us, stop_us)
+            begin_us, end_us = slots.coarse(begin_us, stop_us)
         if len(spans) <= NODES_PER_SLICE:
             self._take(spans, begin_us, end_us, wide, is_held=is_held)
         else:
@@ -218,6 +215,16 @@ class Book:
         """The amounts free on node number `node` all through a stay."""
         start_us = max(start_us, self.now_us)
         return least_free(self._profiles[self._position(node)], start_us, max(stop_us, start_us + 1))
+
+    def free_until_us(self, spans: Pairs, from_us: int, until_us: int) -> int:
+        """Up to when, until then at the most, the amounts are all free from an instant on; that instant: not at all."""
+        # Nodes of one past share their future, and are looked at once.
+        asked = {
+            (id(profile := self._profiles[self._position(node)]), amounts): profile for node, amounts in spans
+        }
+        for (_, amounts), profile in asked.items():
+            until_us = taken_us(profile, amounts, from_us, until_us)
+        return until_us
 
     def room(self, start_us: int, stop_us: int, closed: Sequence[Closure] = ()) -> BookRoom:
         """What is free all through a stay that begins now or later; a view until the book changes."""
@@ -472,18 +479,6 @@ class Book:
             for position in positions:
                 profiles[position] = profile
         self._slots.flip(parts, self.topology.size)
-
-    def _coarse(self, start_us: int, stop_us: int) -> _Stay:
-        """A stay that begins and ends where slots do, or on the grid; it fits wherever the exact one does."""
-        at = self._slots.at
-        index = bisect_right(at, start_us) - 1
-        start_us = at[index]
-        index = bisect_left(at, stop_us)
-        if stop_us >= INFINITY_US or (index < len(at) and at[index] == stop_us):
-            return start_us, stop_us
-        grain_us = max(GRAIN_MIN_US, 1 << max(0, (stop_us - at[0]).bit_length() - 6))
-        rounded_us = -(-stop_us // grain_us) * grain_us
-        return start_us, min(rounded_us, at[index]) if index < len(at) else rounded_us
 
     def _drop_rounded(self, stop_us: int, key: _Key, stays: list[_Stay]) -> None:
         if not stays:

@@ -163,6 +163,16 @@ def least_free(profile: Profile, start_us: int, stop_us: int) -> Vector:
     return found
 
 
+def taken_us(profile: Profile, amounts: Vector, from_us: int, until_us: int) -> int:
+    """The first instant from `from_us` on at which less than that is free; `until_us` when there is none before."""
+    when, free, _ = profile
+    first = bisect_right(when, from_us) - 1
+    for index in range(first, bisect_left(when, until_us, first + 1)):
+        if not fits(amounts, free[index]):
+            return max(from_us, when[index])
+    return until_us
+
+
 def steps(profile: Profile, now_us: int) -> Iterator[tuple[int, Vector]]:
     """(instant, what is free from it on), from `now_us`."""
     when, free, _ = profile

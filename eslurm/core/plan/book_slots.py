@@ -35,6 +35,9 @@ ROW_IDLE_ASKS: Final = 2000
 
 ROW_ASKS: Final = 3
 
+GRAIN_MIN_US: Final = 1 << 20
+"""About a second."""
+
 MISSES_MAX: Final = 1000
 CROSSED_MAX: Final = 20_000
 
@@ -115,6 +118,18 @@ class Slots:
         """The slot that begins at an instant."""
         index = bisect_left(self.at, at_us)
         return index if index < len(self.at) and self.at[index] == at_us else None
+
+    def coarse(self, start_us: int, stop_us: int) -> tuple[int, int]:
+        """A stay that begins and ends where slots do, or on the grid; it fits wherever the exact one does."""
+        at = self.at
+        index = bisect_right(at, start_us) - 1
+        start_us = at[index]
+        index = bisect_left(at, stop_us)
+        if stop_us >= INFINITY_US or (index < len(at) and at[index] == stop_us):
+            return start_us, stop_us
+        grain_us = max(GRAIN_MIN_US, 1 << max(0, (stop_us - at[0]).bit_length() - 6))
+        rounded_us = -(-stop_us // grain_us) * grain_us
+        return start_us, min(rounded_us, at[index]) if index < len(at) else rounded_us
 
     def begin(self, at_us: int) -> int:
         """The slot that begins at an instant; the one there is split."""

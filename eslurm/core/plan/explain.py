@@ -50,6 +50,7 @@ class Why(msgspec.Struct, frozen=True, gc=False):
 
 NOT_EXAMINED = Why(WhyKind.NOT_EXAMINED, "the planner has not reached this job yet")
 WAITS = Why(WhyKind.DEPENDENCY, "waits for something whose end cannot be foreseen")
+NO_HOLE = Why(WhyKind.PRIORITY, "waits behind others: nothing is free that they leave to it")
 NOTHING_IN_SERVICE = Why(WhyKind.NODES_UNAVAILABLE, "no node of any partition that is up is in service")
 
 

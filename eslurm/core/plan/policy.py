@@ -7,24 +7,25 @@ policy can give the same thing away twice, and no placement delays anything that
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from eslurm.core.plan import explain
 from eslurm.core.plan.book import BookError
+from eslurm.core.plan.expected import shortest_first
 from eslurm.core.plan.explain import NOT_EXAMINED, Why
-from eslurm.core.plan.mapping import Placement, Span, choose, spans_of
+from eslurm.core.plan.mapping import Placement, Span, spans_of
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.preempt import Victim
 from eslurm.core.plan.quests import quest_of
 from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.reasons import Reasons
 from eslurm.core.plan.schedule import Booking, Schedule, ends_of
-from eslurm.core.plan.search import RESOURCES, Hints, Move, Never, Quest, first_start, start_exactly
+from eslurm.core.plan.search import Hints, Move, Never, Quest, first_start, start_exactly
 from eslurm.core.plan.slips import Shield
 from eslurm.core.plan.snapshot import Snapshot
-from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.timeline import INFINITY_US
 
 
@@ -104,14 +105,12 @@ class Cycle:
     """One run of a policy over one snapshot, on the schedule that the last one left."""
 
     __slots__ = (
-        "_emptied",
         "_entries",
         "_failed",
         "_interns",
         "_quests",
         "_searches",
         "_shield",
-        "_short",
         "_steps",
         "_withdrawn",
         "_work",
@@ -125,6 +124,7 @@ class Cycle:
         "placed",
         "placements",
         "reach",
+        "reasons",
         "rest",
         "schedule",
         "snapshot",
@@ -146,15 +146,14 @@ class Cycle:
         self.has_failed = False
         self.is_unfinished = False
         self.hints = Hints()
+        self.reasons = Reasons(self.ledger, schedule, self.now_us)
         self.reach = self._reachable()
         self._entries: dict[int, Entry] = {}
         self._quests: dict[int, Quest | Why] = {}
         self._shield = Shield(schedule)
         self._failed: dict[int, Why] = {}
         self._interns: dict[tuple[int, ...], Quest] = {}
-        self._short: dict[tuple[int, int, int], Why] = {}
         self._withdrawn: dict[int, tuple[Entry, Booking]] = {}
-        self._emptied: Ledger | None = None
         self._searches = 0
         self._steps = 0
         self._work = schedule.book.work
@@ -196,6 +195,15 @@ class Cycle:
     def is_exhausted(self) -> bool:
         """Whether the cycle has placed or examined as much as it may."""
         return self.is_full or self.examined >= self.limits.examined_max
+
+    def to_fill(self, jobs: Sequence[Pending]) -> Generator[None, None, Sequence[Pending]]:
+        """Jobs that `jobs` has told, in the order in which they are to be let in front of others: the shortest of a priority
+        first where running times are forecast.
+        """
+        if len(jobs) < 2 or not self.snapshot.has_estimates:
+            return jobs
+        found = yield from shortest_first([self._entries[job.job_id] for job in jobs], self.now_us)
+        return [entry[4] for entry in found]
 
     def members(self, job: Pending) -> int:
         """The positions of the job's partition."""
@@ -275,7 +283,7 @@ class Cycle:
             if isinstance(found, Never):
                 self.has_failed = True
                 plain = self.quest(entry)
-                why = self._why_not_now(quest if isinstance(plain, Why) else plain, found.moves)
+                why = self.reasons.why_not_now(quest if isinstance(plain, Why) else plain, found.moves)
                 self._failed[entry[3]] = self.waiting[job.job_id] = why
                 break
             booking = self.booking(
@@ -317,6 +325,7 @@ class Cycle:
         Those that nothing was said about by the end of the cycle are put back.
         """
         schedule = self.schedule
+        schedule.renews = True
         for job_id in list(schedule.bookings):
             entry = schedule.entries[job_id]
             if entry[4].start_at_us or job_id in schedule.claimants:
@@ -375,62 +384,7 @@ class Cycle:
     def _say_when(self, job_id: int, start_us: int) -> None:
         why = self.waiting.get(job_id)
         if why is not None:
-            self.waiting[job_id] = Why(why.kind, self.with_late(job_id, why.text), start_us)
-
-    # Reasons
-
-    def with_late(self, job_id: int, text: str) -> str:
-        """A reason, and who took longer than expected if the job's planned start moved for that."""
-        late_id = self.schedule.slips.by.get(job_id)
-        return text if late_id is None else f"{text}; job {late_id} runs longer than expected"
-
-    def why_waiting(self, quest: Quest, moves: tuple[Move, ...], start_us: int | None) -> Why:
-        """Why a job that is planned ahead does not start now: the rule that moved it last, or what is short."""
-        last = moves[-1] if moves else None
-        if last is not None and last.kind != RESOURCES:
-            return Why(explain.kind_of(last.kind), last.text, start_us)
-        key = (id(quest.need), id(quest.closed), quest.duration_us if quest.closed else 0)
-        known = self._short.get(key)
-        if known is None:
-            known = self._short[key] = self._short_now(quest)
-        return Why(known.kind, known.text, start_us)
-
-    def _why_not_now(self, quest: Quest, moves: tuple[Move, ...]) -> Why:
-        for move in moves:
-            if move.kind != RESOURCES:
-                return Why(explain.kind_of(move.kind), move.text)
-        if not moves:
-            return explain.too_late(quest, self.now_us)
-        return self._short_now(quest)
-
-    def _short_now(self, quest: Quest) -> Why:
-        """Nodes are closed to it, somebody else was promised them, they are out of service, or too little is free."""
-        need = quest.need
-        book = self.schedule.book
-        if quest.closed and book.fits_at(need, self.now_us, quest.duration_us) is not None:
-            return explain.closed(quest, self.now_us)
-        if choose(self.ledger, need) is not None:
-            return explain.would_delay(self._in_the_way(need))
-        if choose(self.emptied(), need) is None:
-            return explain.nodes_unavailable(need, self.ledger)
-        return explain.short_of_resources(need, self.ledger)
-
-    def _in_the_way(self, need: Need) -> int:
-        """The job with the next planned start that shares nodes with these; 0: too many to tell."""
-        if len(self.schedule.bookings) > NAMED_MAX:
-            return 0
-        positions = self.ledger.topology.positions
-        planned = [booking for bookings in self.schedule.bookings.values() for booking in bookings]
-        for booking in sorted(planned, key=lambda one: (one.start_us, one.job_id)):
-            if any(need.allowed >> positions[span.node] & 1 for span in booking.spans):
-                return booking.job_id
-        return 0
-
-    def emptied(self) -> Ledger:
-        """The usable nodes with nothing held: what could be free at the very best."""
-        if self._emptied is None:
-            self._emptied = self.ledger.emptied()
-        return self._emptied
+            self.waiting[job_id] = Why(why.kind, self.reasons.with_late(job_id, why.text), start_us)
 
     # The end
 
@@ -470,7 +424,7 @@ class Cycle:
             why = self.rest
         if why is None:
             quest = self.quest(entry)
-            why = quest if isinstance(quest, Why) else self._short_now(quest)
+            why = quest if isinstance(quest, Why) else self.reasons.short_now(quest)
         self.waiting.setdefault(job.job_id, why)
         if not self.ledger.usable & self.reach:
             self.rest = explain.NOTHING_IN_SERVICE
@@ -498,7 +452,3 @@ class Cycle:
             if partition.up:
                 reach |= self.ledger.topology.partitions.get(name, 0)
         return reach
-
-
-NAMED_MAX: Final = 64
-"""Among how many planned jobs the one in somebody's way is looked for."""

@@ -109,13 +109,14 @@ class Shapes:
     """Numbers for what jobs ask for: equal jobs share one, and a number is never used for anything else.
 
     Several queues may share the numbers, so that a job that moves from one to another keeps its own; `journal` tells what
-    changed in any of them.
+    changed in any of them, and `estimated` how many of the jobs are expected to take less than their limit.
     """
 
-    __slots__ = ("_known", "_next", "journal")
+    __slots__ = ("_known", "_next", "estimated", "journal")
 
     def __init__(self) -> None:
         self.journal = Journal()
+        self.estimated = 0
         # shape -> [number, how many jobs have it]; forgotten with its last job.
         self._known: dict[_Shape, list[int]] = {}
         self._next = 0
@@ -129,6 +130,7 @@ class Shapes:
         if known[1] == 0:
             self._next += 1
         known[1] += 1
+        self.estimated += job.estimate_us > 0
         return known[0]
 
     def give_back(self, job: Pending) -> None:
@@ -136,6 +138,7 @@ class Shapes:
         shape = _shape_of(job)
         known = self._known[shape]
         known[1] -= 1
+        self.estimated -= job.estimate_us > 0
         if known[1] == 0:
             del self._known[shape]
 

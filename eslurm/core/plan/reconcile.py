@@ -254,7 +254,10 @@ class _Following:
                 schedule.charge(one.job, held.booking)
                 held = schedule.held[key] = Held(one, held.booking)
             if one is not held.running:
-                yield from self._end(key, held, one)
+                if one is not None and held.booking.stop_us > self.now_us and self._lasts_alike(one, held):
+                    yield from self._keep_rest(key, held, one)
+                else:
+                    yield from self._end(key, held, one)
                 work += 1 + len(held.running.spans) // NODES_PER_SLICE
             elif held.booking.stop_us <= self.now_us:
                 overdue.append(key)
@@ -267,7 +270,7 @@ class _Following:
             late = schedule.held.pop(key)
             # The book has left it behind; rules that count until the latest end have not.
             schedule.discharge(late.running.job, late.booking)
-            yield from self._hold(key, late.running)
+            yield from self._hold(key, late.running, is_late=True)
             yield
         for key, one in new:
             yield from self._hold(key, one)
@@ -290,11 +293,12 @@ class _Following:
             if key in schedule.held:
                 continue
             same = placed.get((one.until_us, one.wide, one.spans))
-            if same and self._is_as_booked(one, same[-1][1]):
+            if same and same[-1][1].stop_us > self.now_us:
                 job, booking = same.pop()
                 schedule.held[key] = Held(one, booking)
                 schedule.discharge(job, booking)
                 schedule.charge(one.job, booking)
+                yield from self._lengthen(key)
             else:
                 new.append((key, one))
             schedule.changed_ends.update((key[0], one.array_job_id))
@@ -304,16 +308,54 @@ class _Following:
                 schedule.free_early(booking.spans)
         return new
 
-    def _is_as_booked(self, one: Running, booking: Booking) -> bool:
-        """Whether what runs is expected to end when the plan that placed it thought, give or take the time of a start."""
-        stop_us = one.expected_us or one.until_us
-        return booking.stop_us > self.now_us and abs(stop_us - booking.stop_us) <= self.grace_us
+    def _lengthen(self, key: RunningKey) -> Generator[None, None, None]:
+        """What has begun is expected to stay longer than the room that was found for it: as long as nobody is planned there.
+
+        Nobody gets later for who was let in front (C-59). Promises that are made anew in each cycle are just made later.
+        """
+        schedule = self.schedule
+        held = schedule.held[key]
+        old, job = held.booking, held.running.job
+        stop_us = end_us(held.running, self.now_us, self.grace_us)
+        if abs(stop_us - old.stop_us) <= self.grace_us:
+            return
+        is_free = schedule.renews and not self.snapshot.fixed and not schedule.claimants
+        if stop_us > old.stop_us and not is_free:
+            stop_us = schedule.book.free_until_us(old.pairs, old.stop_us, stop_us)
+            if stop_us == old.stop_us:
+                return
+        new = replace(old, start_us=self.now_us, stop_us=stop_us, until_us=max(stop_us, old.until_us))
+        yield from schedule.giving(job, old)
+        try:
+            yield from schedule.claiming(job, new) if is_free else schedule.taking(job, new)
+        except BookError:
+            # What belongs to no node is promised to somebody else.
+            new = replace(old, start_us=self.now_us)
+            yield from schedule.taking(job, new, is_held=True)
+        if new.stop_us < old.stop_us:
+            schedule.free_early(new.spans)
+        schedule.held[key] = Held(held.running, new)
+
+    def _keep_rest(self, key: RunningKey, held: Held, one: Running) -> Generator[None, None, None]:
+        """It gave something back and keeps the rest as long as was thought: nobody is planned on that."""
+        schedule, old = self.schedule, held.booking
+        spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
+        new = replace(old, start_us=self.now_us, spans=spans, wide=one.wide)
+        yield from schedule.giving(held.running.job, old)
+        yield from schedule.claiming(one.job, new, is_held=True)
+        schedule.held[key] = Held(one, new)
+        schedule.free_early(old.spans)
 
     def _holds_alike(self, one: Running, held: Held) -> bool:
-        """Whether it still holds the same for as long: less than the grace is no reason to move others."""
+        """Whether it still holds the same for as long."""
+        other = held.running
+        return (one.wide, one.spans) == (other.wide, other.spans) and self._lasts_alike(one, held)
+
+    def _lasts_alike(self, one: Running, held: Held) -> bool:
+        """Whether it is expected to end when it was: less than the grace is no reason to move others."""
         other = held.running
         return (
-            (one.until_us, one.wide, one.spans) == (other.until_us, other.wide, other.spans)
+            one.until_us == other.until_us
             and bool(one.expected_us) == bool(other.expected_us)
             and abs(one.expected_us - other.expected_us) <= self.grace_us
         )
@@ -335,14 +377,15 @@ class _Following:
             and end_us(now, self.now_us, self.grace_us) >= held.booking.stop_us
         )
 
-    def _hold(self, key: RunningKey, one: Running) -> Generator[None, None, None]:
+    def _hold(self, key: RunningKey, one: Running, *, is_late: bool = False) -> Generator[None, None, None]:
+        """Books what runs; `is_late`: it has outlived what was booked for it."""
         stop_us = end_us(one, self.now_us, self.grace_us)
         spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
         until_us = max(stop_us, one.until_us)
         booking = Booking(one.job_id, self.now_us, stop_us, spans, one.wide, self.now_us, until_us=until_us)
         before = len(self.schedule.displaced)
         yield from self.schedule.claiming(one.job, booking, is_held=True)
-        if one.expected_us and one.expected_us <= self.now_us:
+        if (is_late and self.now_us < one.until_us) or 0 < one.expected_us <= self.now_us:
             for job_id in islice(self.schedule.displaced, before, None):
                 self.schedule.slips.by[job_id] = one.job_id
         self.schedule.held[key] = Held(one, booking)

@@ -8,7 +8,7 @@ name share a `JobRules`. Invariant: a consumer's use is the sum of what was book
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -41,6 +41,7 @@ from eslurm.core.plan.pools import (
     nodes_of,
 )
 from eslurm.core.plan.room import Chosen, Closure, Constraint
+from eslurm.core.plan.ruled import Booked, Future, Job
 from eslurm.core.plan.usage import Steps, Used, amount_words, steps_of
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
@@ -51,45 +52,7 @@ REMEMBERED_MAX: Final = 20_000
 EXPECTED_MAX: Final = 1_024
 
 
-class Job(Who, Protocol):
-    """What the rules look at in a job. `Pending` is one."""
-
-    @property
-    def time_limit_us(self) -> int: ...
-    @property
-    def beyond_us(self) -> int: ...
-    @property
-    def reservation(self) -> str: ...
-
-
-class Booked(Protocol):
-    """What a job holds for a time, at the latest until `until_us`; `spans` are (node number, amounts)."""
-
-    @property
-    def start_us(self) -> int: ...
-    @property
-    def stop_us(self) -> int: ...
-    @property
-    def until_us(self) -> int: ...
-    @property
-    def spans(self) -> Sequence[tuple[int, Vector]]: ...
-    @property
-    def wide(self) -> Vector: ...
-
-
-class Future(Protocol):
-    """What the rules ask the book of the future."""
-
-    def steps(self, resource: int) -> Steps:
-        """The use of a resource of nodes, on all nodes together (sRS); to be read only, until a booking changes."""
-        ...
-
-    def wide_used(self, index: int) -> Timeline:
-        """The use of a resource that belongs to no node."""
-        ...
-
-
-class JobRules(msgspec.Struct, frozen=True, gc=False):
+class JobRules(msgspec.Struct, frozen=True):
     """What binds a job, and all jobs like it.
 
     `closed` are nodes that it cannot have for a time, `within` the positions it must keep to (-1: all). It must lie

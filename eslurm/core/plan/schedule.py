@@ -23,7 +23,7 @@ from eslurm.core.plan.queue import Entry, Mark, Pending
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.search import Move
 from eslurm.core.plan.slices import exhaust
-from eslurm.core.plan.slips import Slips
+from eslurm.core.plan.slips import SLIP_HEAD_US, Slips, slack_us
 from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
@@ -98,6 +98,7 @@ class Schedule:
         "moves",
         "needs",
         "policies_changed",
+        "renews",
         "returns",
         "rules",
         "slips",
@@ -126,6 +127,8 @@ class Schedule:
         # The cores that were lent, from when they are to be given back (`returning`).
         self.returns: list[Booking] = []
         self.slips = Slips()
+        # Whether the policy makes its promises anew in each cycle: they are in nobody's way.
+        self.renews = False
         # Jobs whose planned end is not what it was.
         self.changed_ends: set[int] = set()
         # Positions on which something was given back before it was expected: others may now start earlier.
@@ -270,7 +273,9 @@ class Schedule:
         self.entries[job_id] = entry
         self.moves[job_id] = moves
         self.stuck.pop(job_id, None)
-        self.slips.note(entry, min([booking.start_us for booking in bookings]), self.book.now_us)
+        start_us = min([booking.start_us for booking in bookings])
+        may_slip_us = SLIP_HEAD_US if self.renews else slack_us(start_us - self.book.now_us)
+        self.slips.note(entry, start_us, may_slip_us)
         self.changed_ends.add(job_id)
         for start_us in {booking.start_us for booking in bookings}:
             heapq.heappush(self._starts, (start_us, job_id))

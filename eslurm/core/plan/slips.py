@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 
     _Place = tuple[Entry, Booking, int]
 
+SLIP_HEAD_US: Final = 600_000_000
+"""By how much the one promise of a policy that makes no others may slip: all that is let in front is let in front of it."""
 SLIP_MIN_US: Final = 3_600_000_000
-SLIP_MAX_US: Final = 12 * SLIP_MIN_US
-"""A start is late when it has slipped by as much as it was foretold ahead, by these bounds."""
+SLIP_MAX_US: Final = 4 * SLIP_MIN_US
+"""Where everybody has a planned start, it may slip by as much as it was foretold ahead, within these bounds."""
 SHIELDED_MAX: Final = 16
 """Late jobs whose places are shut to others at a time: those that come first."""
+
+
+def slack_us(ahead_us: int) -> int:
+    """How far a start may slip that is foretold so long ahead."""
+    return min(max(ahead_us, SLIP_MIN_US), SLIP_MAX_US)
 
 
 class Slips:
@@ -51,15 +58,17 @@ class Slips:
         """All jobs of which something is remembered."""
         return list(self._latest_us)
 
-    def note(self, entry: Entry, start_us: int, now_us: int) -> None:
-        """A start is planned for the job. Tasks of an array begin one after the other: their next start says nothing."""
+    def note(self, entry: Entry, start_us: int, slack_us: int) -> None:
+        """A start is planned for the job; the first one may slip by so much.
+
+        Tasks of an array begin one after the other: their next start says nothing.
+        """
         if entry[4].startable > 1:
             return
         job_id = entry[2]
         known = self._latest_us.get(job_id)
         if known is None:
-            ahead_us = min(max(start_us - now_us, SLIP_MIN_US), SLIP_MAX_US)
-            known = self._latest_us[job_id] = start_us, start_us + ahead_us
+            known = self._latest_us[job_id] = start_us, start_us + slack_us
         first_us, latest_us = known
         if start_us <= first_us:
             self.by.pop(job_id, None)

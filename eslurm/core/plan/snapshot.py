@@ -75,7 +75,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     another job's end, a begin time. `fixed` are those of both with a fixed start, `known` those that were asked for by id.
     `policies_changed` is the generation since which the policies are as they are. `changes` are the waiting jobs that may
     differ from what they were at `since` (None: any), `mark` says when this was. `lenders` are those of `running` that have
-    lent something.
+    lent something. `has_estimates`: some waiting job is expected to take less than its limit.
     """
 
     ledger: Ledger
@@ -94,6 +94,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     since: Mark | None = None
     mark: Mark | None = None
     lenders: Sequence[Running] = ()
+    has_estimates: bool = False
 
     @classmethod
     def take(
@@ -137,6 +138,7 @@ class Snapshot(msgspec.Struct, frozen=True):
             since,
             queue.shapes.journal.mark,
             lenders,
+            queue.shapes.estimated > 0,
         )
 
     @classmethod

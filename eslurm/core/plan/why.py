@@ -150,7 +150,7 @@ def _blocking(whatif: WhatIf, quest: Quest) -> list[Reason]:
     """What about nodes keeps the job from starting now; each thing by itself."""
     now_us, need, ledger = whatif.now_us, quest.need, whatif.snapshot.ledger
     book, duration_us = whatif.schedule.book, quest.duration_us
-    if choose(whatif.cycle.emptied(), need) is None:
+    if choose(whatif.cycle.reasons.emptied(), need) is None:
         return [_as_reason(explain.nodes_unavailable(need, ledger))]
     start = book.earliest(need, duration_us, now_us)
     open_us = start[0] if start is not None else INFINITY_US
@@ -245,7 +245,7 @@ def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Rea
         sources.out_of_service,
     )
     for why, closures in _by_why(_met(quest, now_us)).items():
-        _drop_closed(funnel, why, closures, now_us)
+        _drop_closed(funnel, why, closures, now_us - quest.beyond_us)
     yield
     free = _roomy(whatif.snapshot.ledger, need, funnel.left)
     busy = funnel.left & ~free
@@ -279,6 +279,7 @@ def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Rea
 
 
 def _drop_closed(funnel: _Funnel, why: str, closures: Sequence[Closure], now_us: int) -> None:
+    """`now_us` is as much earlier as the beginnings of the closures are (`Quest.beyond_us`)."""
     mask = 0
     for closure in closures:
         mask |= closure.mask

@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.core.account.model import Limit, Policy, Reservation, Validity
+from eslurm.core.estimate.model import Forecast, exactly
 from eslurm.core.plan.cycle import plan_at_once
-from eslurm.core.plan.expected import end_us, planned_us
+from eslurm.core.plan.expected import AGED_US, end_us, running_us, waiting_us
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.queue import Pending, PendingQueue, differs_in_estimate
-from eslurm.core.plan.slips import SHIELDED_MAX, SLIP_MAX_US, SLIP_MIN_US, Slips
+from eslurm.core.plan.slips import SHIELDED_MAX, SLIP_MAX_US, SLIP_MIN_US, Slips, slack_us
 from eslurm.core.plan.snapshot import PartitionView, Running, Snapshot
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.plan.building import NOW, started
@@ -73,7 +74,6 @@ def expected(job_id: int, estimate_us: int, *, limit_us: int = 100, user: str = 
 @pytest.mark.parametrize(
     ("estimate_s", "limit_s", "planned_s"),
     [
-        (0, 100, 0),
         (1, 100, 1),
         (31, 100, 31),
         (33, 100, 34),
@@ -89,9 +89,38 @@ def expected(job_id: int, estimate_us: int, *, limit_us: int = 100, user: str = 
 def test_estimates_are_planned_with_in_steps_and_never_beyond_the_limit(
     estimate_s: int, limit_s: int, planned_s: int
 ) -> None:
-    found = planned_us(estimate_s, limit_s * SECOND)
-    assert found == planned_s * SECOND
+    found = running_us(exactly(estimate_s), limit_s * SECOND)
+    assert found == waiting_us(exactly(estimate_s), limit_s * SECOND) == planned_s * SECOND
     assert not found or estimate_s * SECOND <= found <= estimate_s * SECOND * 17 // 16
+
+
+def test_room_is_looked_for_between_p50_and_p90_and_what_runs_is_expected_until_p90() -> None:
+    unsure = Forecast(10, 30, 480, 300)
+    assert (waiting_us(unsure, 0), running_us(unsure, 0)) == (120 * SECOND, 480 * SECOND)
+    assert (waiting_us(unsure, 250 * SECOND), running_us(unsure, 250 * SECOND)) == (120 * SECOND, 0)
+    # An estimate may be beyond the interval.
+    careful = Forecast(10, 30, 40, 120)
+    assert (waiting_us(careful, 0), running_us(careful, 0)) == (60 * SECOND, 120 * SECOND)
+    assert (waiting_us(None, 0), running_us(None, 0)) == (0, 0)
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned", "easy"])
+def test_what_has_begun_stays_as_long_as_estimated_where_nobody_is_planned(policy: str) -> None:
+    minute = 60 * SECOND
+    site = Site(policy)
+    first = expected(1, 10 * minute, limit_us=100 * minute)
+    waiting = replace(job(9, limit_us=5 * minute), request=replace(first.request, nodes_min=3))
+    site.plan(first)
+    site.forecast(1, 40 * minute)
+    plan = site.plan(waiting, at_us=NOW + 1)
+    assert starts(plan) == [(9, 40 * minute)]
+    # Let in front by less than it may well take, it is in nobody's way: the promise of EASY alone is made again.
+    other = expected(2, 20 * minute, limit_us=100 * minute)
+    assert started(site.plan(waiting, other, at_us=NOW + 2).placements) == [2]
+    site.forecast(2, 60 * minute)
+    plan = site.plan(waiting, at_us=NOW + 2 * SECOND)
+    when = 60 * minute + 2 if policy == "easy" else 40 * minute
+    assert starts(plan) == [(9, when)]
 
 
 @pytest.mark.parametrize(
@@ -129,6 +158,10 @@ def test_only_jobs_expected_to_take_as_long_share_what_is_known() -> None:
     assert differs_in_estimate(expected(1, 40), expected(1, 50))
     assert not differs_in_estimate(expected(1, 40), expected(1, 40))
     assert not differs_in_estimate(expected(1, 40), expected(1, 50, limit_us=90))
+    assert queue.shapes.estimated == 3
+    queue.replace(expected(1, 0))
+    queue.remove(3)
+    assert queue.shapes.estimated == 1
 
 
 @pytest.mark.parametrize("policy", ["conservative", "planned"])
@@ -188,7 +221,7 @@ def test_another_forecast_of_a_waiting_job_keeps_its_place_if_that_is_long_enoug
     assert starts(site.plan(*waiting, at_us=NOW + 2)) == [(4, 30), (5, 30), (6, 30), (7, 35), (8, 40)]
     # Longer than there is room: it is planned anew, and those behind it are the better for it.
     waiting[1] = expected(5, 50)
-    assert starts(site.plan(*waiting, at_us=NOW + 3)) == [(4, 30), (6, 30), (8, 30), (7, 35), (5, 55)]
+    assert starts(site.plan(*waiting, at_us=NOW + 3)) == [(4, 30), (6, 30), (8, 30), (7, 35), (5, 50)]
 
 
 def test_what_must_not_be_overrun_looks_at_the_limit() -> None:
@@ -219,17 +252,22 @@ def test_a_start_is_late_when_it_has_slipped_by_as_much_as_it_was_foretold() -> 
     queue = PendingQueue([job(1), job(2), job(3, startable=2)])
     near, far, array = queue.first(3)
     slips = Slips()
-    slips.note(near, 10 * SECOND, 0)
-    slips.note(near, 10 * SECOND + SLIP_MIN_US, 0)
+    assert [slack_us(ahead_us) for ahead_us in (0, 2 * HOUR, 100 * HOUR)] == [
+        SLIP_MIN_US,
+        2 * HOUR,
+        SLIP_MAX_US,
+    ]
+    slips.note(near, 10 * SECOND, HOUR)
+    slips.note(near, 10 * SECOND + HOUR, 5 * HOUR)
     assert not slips.late
-    slips.note(near, 11 * SECOND + SLIP_MIN_US, 0)
-    slips.note(far, 100 * HOUR, 0)
-    slips.note(far, 100 * HOUR + SLIP_MAX_US + 1, HOUR)
-    slips.note(array, HOUR, 0)
-    slips.note(array, 100 * HOUR, 0)
+    slips.note(near, 11 * SECOND + HOUR, HOUR)
+    slips.note(far, 100 * HOUR, 12 * HOUR)
+    slips.note(far, 112 * HOUR + 1, 12 * HOUR)
+    slips.note(array, HOUR, HOUR)
+    slips.note(array, 100 * HOUR, HOUR)
     assert sorted(slips.late) == [1, 2]
     version = slips.version
-    slips.note(near, 5 * SECOND, 0)
+    slips.note(near, 5 * SECOND, HOUR)
     slips.forget(2)
     assert not slips.late
     assert slips.version == version + 2
@@ -269,6 +307,71 @@ def test_only_so_many_of_the_late_are_shielded() -> None:
     many = [job(number, limit_us=HOUR) for number in range(10, 10 + SHIELDED_MAX + 5)]
     site.plan(*many)
     for entry in PendingQueue(many[3:]).first(len(many)):
-        site.schedule.slips.note(entry, 100 * HOUR, NOW)
+        site.schedule.slips.note(entry, 100 * HOUR, HOUR)
     plan = site.plan(*many[3:], expected(99, 10, limit_us=HOUR), at_us=NOW + 1)
     assert 99 in plan.bookings
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({}, [11, 12]),
+        # By priority, then by length.
+        ({10: {"priority": 1}}, [10, 11]),
+        # Who has waited for a day is not overtaken any more.
+        ({10: {"submitted_us": NOW - AGED_US}}, [10, 11]),
+        ({10: {"submitted_us": NOW - AGED_US + 2}}, [11, 12]),
+        # Nothing is known of anybody: by age.
+        ({10: {"estimate_us": 0}, 11: {"estimate_us": 0}, 12: {"estimate_us": 0}}, [10, 11]),
+    ],
+)
+def test_a_hole_is_offered_to_the_shortest_first(
+    changes: dict[int, dict[str, int]], first: list[int]
+) -> None:
+    minute = 60 * SECOND
+    site = Site("easy")
+    wide = replace(job(9, limit_us=HOUR), request=replace(job(9).request, nodes_min=3), submitted_us=NOW)
+    # No forecast is known of this one, so that nothing is known of anybody in the last case.
+    site.plan(job(1, limit_us=HOUR))
+    few = {
+        number: replace(expected(number, length * minute, limit_us=50 * minute), submitted_us=NOW)
+        for number, length in ((10, 40), (11, 10), (12, 20))
+    }
+    jobs = [replace(one, **changes.get(number, {})) for number, one in few.items()]
+    assert started(site.plan(replace(wide, priority=2), *jobs, at_us=NOW + 1).placements) == first
+
+
+def test_what_comes_free_is_offered_to_the_shortest_first() -> None:
+    minute = 60 * SECOND
+    site = Site("planned")
+    site.plan(*[expected(number, 30 * minute, limit_us=HOUR) for number in (1, 2, 3)])
+    waiting = [
+        replace(expected(number, length * minute, limit_us=HOUR), submitted_us=NOW)
+        for number, length in ((4, 50), (5, 50), (6, 50), (7, 40), (8, 20))
+    ]
+    plan = site.plan(*waiting, at_us=NOW + 1)
+    assert starts(plan)[3:] == [(7, 80 * minute), (8, 80 * minute)]
+    site.end(1)
+    assert started(site.plan(*waiting, at_us=NOW + 2).placements) == [8]
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
+def test_what_gives_a_part_back_keeps_the_rest_as_long_as_was_thought(policy: str) -> None:
+    minute = 60 * SECOND
+    site = Site(policy)
+    two = replace(expected(1, 20 * minute, limit_us=HOUR), request=replace(job(1).request, nodes_min=2))
+    site.plan(two, expected(2, 20 * minute, limit_us=HOUR))
+    site.forecast(1, 40 * minute)
+    wide = replace(expected(3, 5 * minute), request=replace(job(3).request, nodes_min=3))
+    site.plan(wide, at_us=NOW + 1)
+    before = site.schedule.held[1, 1].booking
+    one = site.live[1, 1]
+    (node, amounts), kept = one.spans
+    site.ledger.give_back(node, amounts, one.until_us)
+    site.live[1, 1] = replace(one, spans=(kept,))
+    plan = site.plan(wide, expected(4, 15 * minute, limit_us=HOUR), at_us=NOW + 2)
+    after = site.schedule.held[1, 1].booking
+    assert (after.stop_us, [span.node for span in after.spans]) == (before.stop_us, [kept[0]])
+    # What it gave back is free for others.
+    assert started(plan.placements) == [4]
+    assert [one for one in starts(plan) if one[0] == 3] == [(3, 40 * minute)]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eslurm.core.estimate.model import exactly
 from eslurm.core.plan.mapping import Placement, Span
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.simulate import loop
@@ -45,7 +46,8 @@ def test_an_early_end_is_used_at_once() -> None:
 
 def planned_with(records: list[Record], estimates: dict[int, int], policy: str, **choices: bool) -> Result:
     machine = uniform(4, 1)
-    return replay(workload(records, machine, Choices(estimates=estimates, **choices)), machine, policy)
+    forecasts = {number: exactly(seconds) for number, seconds in estimates.items()}
+    return replay(workload(records, machine, Choices(estimates=forecasts, **choices)), machine, policy)
 
 
 @pytest.mark.parametrize("policy", POLICIES[1:])
@@ -121,7 +123,7 @@ class Wrong:
         self._promised = list(promised)
         self.waiting = 1
 
-    def arrive(self, job: object) -> None:
+    def arrive(self, job: object, expected_us: int) -> None:
         pass
 
     def leave(self, placement: Placement) -> None:

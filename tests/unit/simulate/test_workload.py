@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.config import cluster_config, parse_config
+from eslurm.core.estimate.model import Forecast, exactly
 from eslurm.simulate.machine import Machine, MachineError, from_config, from_header, from_shape, uniform
 from eslurm.simulate.workload import Choices, WorkloadError, build, read_estimates
 from eslurm.swf import Header
@@ -105,7 +106,7 @@ def test_estimates_by_choice() -> None:
     machine = uniform(1, 1)
     perfect = workload(records, machine, Choices(estimates="perfect"))
     assert [job.pending.time_limit_us for job in perfect.jobs] == [60_000_000] * 2
-    some = workload(records, machine, Choices(estimates={2: 70}))
+    some = workload(records, machine, Choices(estimates={2: exactly(70)}))
     assert [job.pending.time_limit_us for job in some.jobs] == [500_000_000] * 2
     # In steps of a sixteenth.
     assert [job.pending.stay_us for job in some.jobs] == [500_000_000, 72_000_000]
@@ -114,7 +115,7 @@ def test_estimates_by_choice() -> None:
 
 def test_an_estimate_is_no_limit() -> None:
     (job,) = workload(
-        [record(1, 0, 60, 1, 50)], uniform(1, 1), Choices(estimates={1: 5}, kill_at_limit=True)
+        [record(1, 0, 60, 1, 50)], uniform(1, 1), Choices(estimates={1: exactly(5)}, kill_at_limit=True)
     ).jobs
     assert (job.run_us, job.pending.time_limit_us) == (50_000_000, 50_000_000)
     assert job.pending.stay_us == 5_000_000
@@ -123,9 +124,11 @@ def test_an_estimate_is_no_limit() -> None:
 def test_estimates_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "estimates.csv"
     path.write_text("job,model,estimate\n7,x,12.5\n8,y,60\n", encoding="utf-8")
-    assert read_estimates(path) == {7: 13, 8: 60}
+    assert read_estimates(path) == {7: exactly(13), 8: exactly(60)}
     path.write_text("job,issued_at,p10,p50,p90,estimate\n7,100,1,2,9,8\n", encoding="utf-8")
-    assert read_estimates(path) == {7: 8}
+    assert read_estimates(path) == {7: Forecast(1, 2, 9, 8)}
+    (job,) = workload([record(7, 0, 60, 1, 50)], uniform(1, 1), Choices(estimates=read_estimates(path))).jobs
+    assert (job.pending.stay_us, job.expected_us) == (4_000_000, 9_000_000)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from eslurm.core.plan.dependants import plan_later
 from eslurm.core.plan.policy import Cycle
 from eslurm.core.plan.recovery import by_start, recover
 from eslurm.core.plan.schedule import Schedule
+from eslurm.core.plan.slices import sorting
 
 
 class Conservative:
@@ -33,7 +34,7 @@ class Conservative:
             yield from plan_later(ahead)
 
 
-def _by_start(schedule: Schedule) -> list[int]:
+def _by_start(schedule: Schedule) -> Generator[None, None, list[int]]:
     starts = [(bookings[0].start_us, job_id) for job_id, bookings in schedule.bookings.items()]
-    starts.sort()
+    starts = yield from sorting(starts)
     return [job_id for _, job_id in starts]

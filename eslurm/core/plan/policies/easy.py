@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from eslurm.core.plan import explain
 from eslurm.core.plan.explain import WhyKind
 from eslurm.core.plan.policy import Cycle
 from eslurm.core.plan.queue import Pending
@@ -13,6 +14,7 @@ class Easy:
     """The first blocked job gets a promised start that nothing behind it may delay; others fill the holes.
 
     Partitions that share no node have a promise each. Who is blocked by a limit, not by others, blocks nobody.
+    Where running times are forecast, the shortest of a priority fill the holes first.
     """
 
     name = "easy"
@@ -22,16 +24,36 @@ class Easy:
         yield from cycle.withdraw()
         # Nodes that are promised, or that a job waits for which may not be promised anything.
         claimed = tries = 0
+        behind: list[Pending] = []
         for job in cycle.jobs():
             if cycle.slice_over():
                 yield
+            if claimed & cycle.members(job) and cycle.snapshot.has_estimates:
+                # Blocked or not, it is promised nothing, and so are those of its partition.
+                claimed |= cycle.members(job)
+                behind.append(job)
+                continue
             is_untried = cycle.is_untried(job)
             tries += is_untried and cycle.has_failed
             left = yield from cycle.start_now(job)
             if left and is_untried and not cycle.is_full:
                 claimed |= _claims(cycle, job, claimed)
             if tries > cycle.limits.tries_max:
-                break
+                return
+        yield from _fill(cycle, behind, tries)
+
+
+def _fill(cycle: Cycle, behind: list[Pending], tries: int) -> Generator[None, None, None]:
+    """Starts what of those behind a blocked job delays nothing that is promised."""
+    for job in (yield from cycle.to_fill(behind)):
+        if cycle.slice_over():
+            yield
+        tries += cycle.is_untried(job) and cycle.has_failed
+        if cycle.is_saturated:
+            cycle.rest = explain.NO_HOLE
+        if cycle.is_saturated or cycle.is_full or tries > cycle.limits.tries_max:
+            return
+        yield from cycle.start_now(job)
 
 
 def _claims(cycle: Cycle, job: Pending, claimed: int) -> int:
