@@ -25,6 +25,9 @@ OTHERS: Final = 10
 ATOMS: Final = OWN + SCALED + len(LIMITS) + OTHERS + QUANTILES_KEPT
 ALWAYS: Final = QUANTILES_KEPT
 """The last atoms, the cluster's quantiles, are always there."""
+LOOKED_AT: Final = 20
+"""So many of the user's last runs are compared with an atom."""
+LATEST: Final = 5
 NEAR: Final = 0.06
 """Two run times are alike within this difference of logarithms."""
 NONE: Final = -99.0
@@ -56,6 +59,10 @@ class _Job(NamedTuple):
     running_for: Singles
     running: Flags
     running_twins: Flags
+    recent_kinds: Singles
+    """(jobs, LOOKED_AT, kinds), 0 or 1: whether a recent run is one of the last five, one of all, a twin."""
+    running_kinds: Singles
+    """The same for the running jobs: whether there is one, and whether it is a twin."""
 
 
 def log(seconds: Floats) -> Floats:
@@ -70,15 +77,20 @@ def atoms(batch: Batch) -> Atoms:
     past = runs >= 0
     limit = columns.limit[batch.row].astype(np.float64)
     open_rows = batch.rows[:, RUNNING_AT:WAITING_AT]
+    twins = past & _alike(batch, runs)
+    running = open_rows >= 0
+    running_twins = running & _alike(batch, open_rows)
     job = _Job(
         batch,
         limit,
         columns.cores[own],
         np.where(past, columns.run[runs], np.float32(NONE)),
-        past & _alike(batch, runs),
-        np.where(open_rows >= 0, log(batch.running_for + 1.0), 0.0).astype(np.float32),
-        open_rows >= 0,
-        (open_rows >= 0) & _alike(batch, open_rows),
+        twins,
+        np.where(running, log(batch.running_for + 1.0), 0.0).astype(np.float32),
+        running,
+        running_twins,
+        _kinds(np.arange(LOOKED_AT) < LATEST, np.ones(LOOKED_AT, np.bool_), twins[:, :LOOKED_AT]),
+        _kinds(running, running_twins),
     )
     kept = runs[:, :OWN]
     some = runs[:, :SCALED]
@@ -127,19 +139,28 @@ def _block(
         _describe(job, features, rows)
         if kind != 3:
             _place(job, features, width)
-    near = np.abs(value[:, :, None] - job.recent[:, None, :20]) < NEAR
-    among_twins = (near & job.twins[:, None, :20]).sum(axis=2)
-    features[:, :, 23] = near[:, :, :5].mean(axis=2)
-    features[:, :, 24] = near.mean(axis=2)
-    features[:, :, 25] = among_twins / (job.twins[:, :20].sum(axis=1)[:, None] + 1.0)
+    near = np.abs(value[:, :, None] - job.recent[:, None, :LOOKED_AT]) < NEAR
+    latest, every, among_twins = _counts(near, job.recent_kinds)
+    features[:, :, 23] = latest / LATEST
+    features[:, :, 24] = every / LOOKED_AT
+    features[:, :, 25] = among_twins / (job.twins[:, :LOOKED_AT].sum(axis=1)[:, None] + 1.0)
     outlived = job.running_for[:, None, :] > value[:, :, None] + np.float32(0.02)
-    by_twins = (outlived & job.running_twins[:, None, :]).sum(axis=2)
-    by_any = (outlived & job.running[:, None, :]).sum(axis=2)
+    by_any, by_twins = _counts(outlived, job.running_kinds)
     features[:, :, 26] = by_any / (job.running.sum(axis=1)[:, None] + 1.0)
     features[:, :, 27] = by_twins / (job.running_twins.sum(axis=1)[:, None] + 1.0)
     features[:, :, 28] = np.minimum(by_twins, 3) / 3.0
     features[:, :, 29] = value / 10.0
     return value, features, there
+
+
+def _kinds(*flags: Flags) -> Singles:
+    """Beside each other, for `_counts`."""
+    return np.stack(np.broadcast_arrays(*flags), axis=-1).astype(np.float32)
+
+
+def _counts(flags: Flags, kinds: Singles) -> Singles:
+    """(kinds, jobs, atoms): how many of an atom's flags are of that kind. Whole numbers: no order of adding matters."""
+    return np.moveaxis(np.matmul(flags.astype(np.float32), kinds), -1, 0)
 
 
 def _describe(job: _Job, features: Singles, rows: Indices) -> None:

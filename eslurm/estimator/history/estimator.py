@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from eslurm.core.estimate.model import Forecast, Submitted
+from eslurm.core.estimate.model import LONGEST_S, Forecast, Submitted
 from eslurm.estimator.history import decide, plain
 from eslurm.estimator.history.calibration import Calibration
 from eslurm.estimator.history.memory import Live, Memory, all_moved
 from eslurm.estimator.history.mind import CHUNK, Mind, learn
 from eslurm.estimator.history.pairs import FEATURES
 from eslurm.estimator.history.question import Question, batch
-from eslurm.estimator.history.table import LONGEST_S, Floats
+from eslurm.estimator.history.table import Floats
 from eslurm.estimator.rivals.settings import SettingsReader
 from eslurm.ports.estimator import Lesson, Model, Setting
 
@@ -178,7 +178,7 @@ class History:
     def _chunk(self, questions: Sequence[Question]) -> list[Forecast]:
         columns, mind = self._memory.table.view(), self._mind
         if mind is None:
-            return [_forecast(question, *plain.interval(columns, question)) for question in questions]
+            return _forecasts(questions, np.array([plain.interval(columns, one) for one in questions]).T)
         found = mind.distribution(batch(columns, questions))
         started = np.array([question.elapsed_s >= 0 for question in questions])
         first = np.array([question.first for question in questions])
@@ -199,19 +199,15 @@ class History:
                 place[new],
             )
         point = np.exp(found.grid[np.arange(len(questions)), place])
-        low, middle, high = np.exp(spans)
-        return [
-            _forecast(question, *seconds)
-            for question, *seconds in zip(
-                questions, low.tolist(), middle.tolist(), high.tolist(), point.tolist(), strict=True
-            )
-        ]
+        return _forecasts(questions, np.concatenate((np.exp(spans), point[None, :])))
 
 
-def _forecast(question: Question, low: float, middle: float, high: float, point: float) -> Forecast:
-    """Whole seconds, in order, and beyond what has passed."""
-    least = max(question.elapsed_s + 1, 1)
-    p10 = min(max(int(low), least), LONGEST_S)
-    p50 = min(max(round(middle), p10), LONGEST_S)
-    p90 = min(max(-int(-high // 1), p50), LONGEST_S)
-    return Forecast(p10, p50, p90, min(max(round(point), least), LONGEST_S))
+def _forecasts(questions: Sequence[Question], seconds: Floats) -> list[Forecast]:
+    """Whole seconds, in order, and beyond what has passed, from (p10, p50, p90 and estimate; questions)."""
+    low, middle, high, point = seconds
+    least = np.array([max(question.elapsed_s + 1, 1) for question in questions])
+    p10 = np.clip(np.floor(low), least, LONGEST_S)
+    p50 = np.clip(np.rint(middle), p10, LONGEST_S)
+    p90 = np.clip(np.ceil(high), p50, LONGEST_S)
+    whole = np.stack((p10, p50, p90, np.clip(np.rint(point), least, LONGEST_S)), axis=1)
+    return [Forecast(*spans) for spans in whole.astype(np.int64).tolist()]

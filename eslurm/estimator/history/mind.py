@@ -57,7 +57,7 @@ class Mind(NamedTuple):
         for other in self.networks[1:]:
             weights = weights + other.weights(own)
         by = np.clip(network.cumulated(own.value, weights, grid), CERTAIN, 1.0 - CERTAIN)
-        judged = self.trees.log_odds(rows(seen, known, grid)).reshape(grid.shape)
+        judged = self.trees.log_odds(pairs.paired(seen, known, grid), pairs.alone(seen, known))
         log_odds = NETWORK_SHARE * np.log(by / (1.0 - by)) + (1.0 - NETWORK_SHARE) * judged
         together = 1.0 / (1.0 + np.exp(-np.maximum.accumulate(log_odds, axis=1)))
         return Distribution(grid, together, seen.running)
@@ -73,11 +73,11 @@ class Mind(NamedTuple):
 
 
 def rows(seen: Batch, known: pairs.Relatives, grid: Floats) -> Singles:
-    """The trees' features: one row a job and grid point."""
+    """What the trees learn from: one row a job and grid point."""
     count, points = grid.shape
     both = np.empty((count, points, pairs.FEATURES), np.float32)
-    both[:, :, : pairs.PAIRED] = pairs.paired(seen, known, grid)
-    both[:, :, pairs.PAIRED :] = pairs.alone(seen, known)[:, None, :]
+    both[:, :, : pairs.PAIRED] = pairs.paired(seen, known, grid).transpose(1, 2, 0)
+    both[:, :, pairs.PAIRED :] = pairs.alone(seen, known).T[:, None, :]
     return both.reshape(count * points, pairs.FEATURES)
 
 

@@ -101,16 +101,17 @@ def thinned(every: Floats) -> Floats:
 
 
 def paired(batch: Batch, known: Relatives, grid: Floats) -> Singles:
-    """(jobs, grid, PAIRED): a candidate beside what the job's relatives ran for."""
+    """(PAIRED, jobs, grid): a candidate beside what the job's relatives ran for."""
     columns = batch.columns
     limit = np.where(columns.limited[batch.row], columns.limit[batch.row].astype(np.float64), np.nan)[:, None]
-    result = np.empty((*grid.shape, PAIRED), np.float32)
+    result = np.empty((PAIRED, *grid.shape), np.float32)
     features = [grid, grid - limit]
     weights = RECENCY ** np.arange(DEPTH)
+    reached = grid[:, :, None] + 1e-6
     for name, every in zip(LEVELS, known.runs, strict=True):
         runs = every[:, :DEPTH]
         weight = np.where(np.isnan(runs), 0.0, weights)
-        by = np.where(runs[:, None, :] <= grid[:, :, None] + 1e-6, weight[:, None, :], 0.0)
+        by: Floats = np.multiply(runs[:, None, :] <= reached, weight[:, None, :])
         features += [_share(by, weight), grid - runs[:, :1]]
         if name in ("user", "user_limit", "twin", "size_limit"):
             features.append(_share(by[:, :, :4], weight[:, :4]))
@@ -121,12 +122,12 @@ def paired(batch: Batch, known: Relatives, grid: Floats) -> Singles:
         age = batch.counted(LEVELS.index(name), "oldest")
         features.append(grid - np.log(np.where(age > 0, age, np.nan))[:, None])
     for position, feature in enumerate(features):
-        result[:, :, position] = feature
+        result[position] = feature
     return result
 
 
 def alone(batch: Batch, known: Relatives) -> Singles:
-    """(jobs, ALONE): the job, and how each level's jobs have been lately."""
+    """(ALONE, jobs): the job, and how each level's jobs have been lately."""
     columns, own = batch.columns, batch.row
     limit_s = np.rint(np.exp(columns.limit[own].astype(np.float64)))
     submitted = columns.submitted[own]
@@ -156,7 +157,7 @@ def alone(batch: Batch, known: Relatives) -> Singles:
             columns.run[row] - columns.limit[row],
         ):
             features.append(np.where(there, feature, np.nan))
-    return np.stack(features, axis=1).astype(np.float32)
+    return np.stack(features).astype(np.float32)
 
 
 def _level(batch: Batch, known: Relatives, level: int, name: str) -> list[Floats]:

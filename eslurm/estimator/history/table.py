@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from eslurm.core.estimate.model import NO_LIMIT, Submitted
+from eslurm.core.estimate.model import LONGEST_S, NO_LIMIT, Submitted
 
 Floats: TypeAlias = NDArray[np.float64]
 Singles: TypeAlias = NDArray[np.float32]
@@ -21,8 +21,6 @@ Indices: TypeAlias = NDArray[np.int64]
 Rows: TypeAlias = NDArray[np.int32]
 Flags: TypeAlias = NDArray[np.bool_]
 
-LONGEST_S: Final = 10 * 366 * 86_400
-"""No run and no limit counts as longer."""
 UNLIMITED_LOG: Final = float(np.log(86_400.0))
 """Stands for the logarithm of a limit that was not given: any constant would do."""
 KILLED: Final = (float(np.log(0.98)), float(np.log(1.25)))

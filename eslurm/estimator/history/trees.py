@@ -43,15 +43,21 @@ class Trees:
             for columns, limits in zip(feature, threshold, strict=True)
         ]
 
-    def log_odds(self, rows: Singles) -> Floats:
-        """One a row; missing features are NaN."""
-        columns = np.ascontiguousarray(filled(rows).T)
-        total = np.full(len(rows), self._base)
+    def log_odds(self, paired: Singles, alone: Singles) -> Floats:
+        """(jobs, points) from features of each point, (features, jobs, points), and of each job, (features, jobs).
+
+        Missing features are NaN, which no comparison finds larger: they go where `filled` sends them.
+        """
+        columns = [*paired, *alone[:, :, None]]
+        shape = paired.shape[1:]
+        total = np.full(shape, self._base)
+        at = np.empty(shape, np.uint8)
         for questions, leaf in zip(self._asked, self._leaf, strict=True):
-            at = np.zeros(len(rows), np.uint8)
+            at[:] = 0
             for column, limit in questions:
-                at = (at << 1) | (columns[column] > limit)
-            total += leaf[at]
+                np.left_shift(at, 1, out=at)
+                at |= columns[column] > limit
+            total += leaf.take(at)
         return total
 
     def dump(self) -> dict[str, NDArray[Any]]:

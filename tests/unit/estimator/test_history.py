@@ -178,6 +178,34 @@ def test_a_tree_that_asks_for_a_feature_that_is_not_there_is_damaged() -> None:
         make(QUICK).adopt(Model({**arrays, "tree_feature": feature}, facts))
 
 
+def test_trees_answer_like_a_walk_down_each_of_them() -> None:
+    draw = np.random.default_rng(11)
+    paired = draw.normal(size=(3, 40, 5)).astype(np.float32)
+    alone = draw.normal(size=(4, 40)).astype(np.float32)
+    paired[draw.random(paired.shape) < 0.2] = np.nan
+    alone[draw.random(alone.shape) < 0.2] = np.nan
+    wide = np.broadcast_to(alone[:, :, None], (4, 40, 5))
+    rows = np.concatenate((paired, wide)).reshape(7, -1).T
+    ended = np.nan_to_num(rows[:, 0]) + np.nan_to_num(rows[:, 5]) > 0.1
+    learnt_trees = trees_module.learn(rows, ended)
+    arrays = learnt_trees.dump()
+
+    def walk(row: np.ndarray) -> float:
+        total = float(arrays["tree_base"][0])
+        for columns, limits, leaf in zip(
+            arrays["tree_feature"], arrays["tree_threshold"], arrays["tree_leaf"], strict=True
+        ):
+            bits = [
+                "1" if row[column] > limit else "0" for column, limit in zip(columns, limits, strict=True)
+            ]
+            total += float(leaf[int("".join(bits), 2)])
+        return total
+
+    found = learnt_trees.log_odds(paired, alone)
+    assert found.reshape(-1).tolist() == [walk(row) for row in trees_module.filled(rows)]
+    assert ((found.reshape(-1) > 0) == ended).mean() > 0.7
+
+
 def habit(user: str, run_s: int, limit_s: int, count: int, first_id: int) -> tuple[LoggedJob, ...]:
     """The same job again and again, an hour apart."""
     return tuple(
