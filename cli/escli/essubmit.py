@@ -47,6 +47,7 @@ def _submit(given: Words) -> int:
     for spelling in options.ignored:
         program.warn(COMMAND, f"{spelling} is not supported and left out")
     job = draft_job(options, script, name, given.rest[1:], _surroundings(options))
+    job["traceparent"] = _traceparent()
     request = encode({"jobs": [job], "test_only": options.has("test-only")}, SUBMIT_REQUEST)
     with open_door(options, COMMAND) as door:
         return _send(door, request, options)
@@ -169,6 +170,12 @@ def _surroundings(options: Words) -> Surroundings:
         offset_s=clock.local_offset_s,
         environment=environment,
     )
+
+
+def _traceparent() -> str:
+    """The W3C trace that the submission takes part in; whether it is one, the controller decides."""
+    text = os.environ.get("TRACEPARENT", "")
+    return text if text.isascii() else ""
 
 
 def _tell(job_id: int, options: Words) -> None:

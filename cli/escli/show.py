@@ -124,6 +124,7 @@ def job_block(info: Any, now_us: int) -> str:
         {"StdOut": info.output},
         {"StdErr": info.error or info.output},
         {"Comment": info.comment},
+        {"Trace": info.trace},
     )
 
 

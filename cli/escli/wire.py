@@ -86,6 +86,7 @@ JOB_REQUEST: Table = {
     "warn_before_s": (31, "int", None),
     "warn_batch_only": (32, "bool", None),
     "warn_script": (33, "text", None),
+    "traceparent": (34, "text", None),
 }
 SUBMIT_REQUEST: Table = {
     "jobs": (1, "message*", JOB_REQUEST),

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from eslurm.core.courier import Send
-from eslurm.core.wire import Prepare
+from eslurm.core.wire import JobLaunch, Prepare
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import link_pb2
@@ -57,6 +57,8 @@ class BlobCargo:
         self._began[broadcast_id] = (kind, time.perf_counter())
         if send is None:
             return
+        if isinstance(send.body, Prepare) and log.isEnabledFor(logging.DEBUG):
+            _tell(send.body.launch, broadcast_id)
         found = [(digest, self._blobs.cache.find(digest)) for digest in _digests(send)]
         blobs = tuple(link_pb2.Blob(sha256=digest, data=data) for digest, data in found if data is not None)
         if blobs and sum(len(blob.data) for blob in blobs) <= ATTACHED_BYTES_MAX:
@@ -82,6 +84,17 @@ class BlobCargo:
         for task in self._loading:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)
+
+
+def _tell(launch: JobLaunch, broadcast_id: int) -> None:
+    """The one line that has a job's ids and its broadcast's: satellites and agents' relays log the latter."""
+    log.debug(
+        "job %d, attempt %d: sent with broadcast %d",
+        launch.job_id,
+        launch.attempt,
+        broadcast_id,
+        extra={"trace": launch.trace.hex()},
+    )
 
 
 def _digests(send: Send) -> tuple[bytes, ...]:

@@ -10,6 +10,7 @@ from google.protobuf.message import Message as Protobuf
 from eslurm.compat.constraints import parse_constraint
 from eslurm.compat.errors import OptionError
 from eslurm.compat.rset import CHUNKS_MAX, PLACES, settle
+from eslurm.compat.traceparent import trace_of
 from eslurm.core.config import ClusterConfig
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job import ranges
@@ -81,11 +82,15 @@ class BlobCollector:
 
 
 class SpecReader:
-    """Turns job requests of one call into specs; equal parts of many jobs are read once."""
+    """Turns job requests of one call into specs; equal parts of many jobs are read once.
 
-    def __init__(self, user: Principal, config: ClusterConfig) -> None:
+    `trace` is that of jobs which name no other.
+    """
+
+    def __init__(self, user: Principal, config: ClusterConfig, trace: bytes = b"") -> None:
         self._user = user
         self._config = config
+        self._trace = trace
         self._components: dict[bytes, tuple[Request, ...]] = {}
         self._texts: dict[str, str] = {}
         self.blobs = BlobCollector()
@@ -129,6 +134,7 @@ class SpecReader:
             warn_before_s=job.warn_before_s,
             warn_batch_only=job.warn_batch_only,
             warn_script=_text("--warn-script", job.warn_script),
+            trace=trace_of(job.traceparent) or self._trace,
         )
 
     def _shared(self, text: str) -> str:

@@ -161,7 +161,9 @@ class ControllerService:
                 RefusalCode.INVALID,
                 f"{len(request.jobs)} jobs in one call: give 1 to {requests.JOBS_PER_CALL_MAX}",
             )
-        reader = requests.SpecReader(caller.principal, self._dispatcher.state.config)
+        # Random, and as long as a trace id: whoever has made the call can tell the trace of its jobs.
+        trace = caller.request_id
+        reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace)
         specs: list[JobSpec] = []
         for at, job in enumerate(request.jobs):
             if at % SPECS_PER_SLICE == SPECS_PER_SLICE - 1:

@@ -188,21 +188,33 @@ class CountedCalls:
             raise
 
 
-def _tell(fact: Fact) -> None:
+def _tell(state: State, fact: Fact) -> None:
     """What happens to single jobs is for whoever asked for every line: there may be hundreds a second."""
     match fact:
-        case facts.JobSubmitted(job_id):
-            log.debug("job %d is accepted", job_id)
+        case facts.JobSubmitted(job_id, spec):
+            log.debug("job %d is accepted, trace %s", job_id, spec.trace.hex())
         case facts.JobPlaced(job_id, attempt, spans):
-            log.debug("job %d, attempt %d: placed, %d spans", job_id, attempt, len(spans))
+            log.debug(
+                "job %d, attempt %d: placed, %d spans", job_id, attempt, len(spans), extra=_of(state, job_id)
+            )
         case facts.AttemptStarted(job_id, attempt):
-            log.debug("job %d, attempt %d: began", job_id, attempt)
+            log.debug("job %d, attempt %d: began", job_id, attempt, extra=_of(state, job_id))
         case facts.StopRequested(job_id, attempt, stop):
-            log.debug("job %d, attempt %d: told to end (%s)", job_id, attempt, stop.cause.value)
+            cause = stop.cause.value
+            log.debug(
+                "job %d, attempt %d: told to end (%s)", job_id, attempt, cause, extra=_of(state, job_id)
+            )
         case facts.AttemptEnded(job_id, attempt, outcome):
-            log.debug("job %d, attempt %d: ended, the job is %s", job_id, attempt, outcome.value)
-        case facts.JobFinished(job_id, state):
-            log.debug("job %d: %s", job_id, state.value)
+            text = "job %d, attempt %d: ended, the job is %s"
+            log.debug(text, job_id, attempt, outcome.value, extra=_of(state, job_id))
+        case facts.JobFinished(job_id, outcome):
+            log.debug("job %d: %s", job_id, outcome.value, extra=_of(state, job_id))
+
+
+def _of(state: State, job_id: int) -> dict[str, str]:
+    """The trace of a job that is still remembered, as a field of the line."""
+    job = state.find_job(job_id)
+    return {"trace": job.spec.trace.hex()} if job is not None else {}
 
 
 class Happenings:
@@ -226,7 +238,7 @@ class Happenings:
         tells = log.isEnabledFor(logging.DEBUG)
         for fact in batch:
             if tells:
-                _tell(fact)
+                _tell(self._state, fact)
             handle = self._handlers.get(type(fact))
             if handle is not None:
                 handle(fact, now_us)

@@ -37,7 +37,7 @@ from eslurm.core.agent.backlog import RETRY_S, Backlog
 from eslurm.core.agent.machine import Agent
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import Outcome
-from eslurm.core.wire import Report
+from eslurm.core.wire import JobLaunch, Report
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepRunner, StepRunnerError, StepSpec
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from esnoded.clock import AgentClock
@@ -128,9 +128,7 @@ class Shell:
     def on_runner_ended(self, ended: StepEnded) -> None:
         """The runner says how a step ended."""
         key = ended.key
-        log.debug(
-            "job %d, attempt %d, step %d: ended on node %d", key.job_id, key.attempt, key.step, key.node
-        )
+        self._tell("job %d, attempt %d, step %d: ended on node %d", key)
         self.perform(self.agent.on_step_ended(step_id(key), step_end(ended), self._now_us()))
 
     @property
@@ -228,6 +226,7 @@ class Shell:
         if isinstance(state, StepEnded):
             self.on_runner_ended(state)
         else:
+            self._tell("job %d, attempt %d, step %d: began on node %d", spec.key)
             self.perform(self.agent.on_step_started(step, state.at_us, self._now_us()))
 
     def _refuse(self, action: RunBatch | RunTasks, why: str) -> None:
@@ -242,6 +241,7 @@ class Shell:
             step.attempt,
             step.step,
             why,
+            extra=self._ids(step.node, action.launch),
         )
         self.perform(self.agent.on_step_refused(step, why, self._now_us()))
 
@@ -288,6 +288,22 @@ class Shell:
         return self._blobs.cache.find(digest) if digest else b""
 
     # ---- inside ----
+
+    def _tell(self, text: str, key: StepKey) -> None:
+        if not log.isEnabledFor(logging.DEBUG):
+            return
+        node = self.agent.roster.by_number.get(key.node)
+        attempt = node.attempts.get((key.job_id, key.attempt)) if node is not None else None
+        launch = attempt.launch if attempt is not None else None
+        log.debug(text, key.job_id, key.attempt, key.step, key.node, extra=self._ids(key.node, launch))
+
+    def _ids(self, number: int, launch: JobLaunch | None) -> dict[str, object]:
+        """Fields of a line about what a launch made: the trace, and the epoch under which the node serves."""
+        node = self.agent.roster.by_number.get(number)
+        return {
+            "epoch": node.epoch if node is not None else 0,
+            "trace": launch.trace.hex() if launch is not None else "",
+        }
 
     def _name(self, number: int) -> str:
         return self.agent.roster.by_number[number].offer.name

@@ -197,6 +197,7 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
         warn_batch_only=spec.warn_batch_only,
         warn_script=spec.warn_script,
         devices=_devices(state, attempt),
+        trace=spec.trace,
     )
 
 

@@ -66,6 +66,8 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     warn_script: str = ""
     devices: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
     """(node number, resource, device numbers) of what is told apart."""
+    trace: bytes = b""
+    """The job's, for the log."""
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):

@@ -95,6 +95,7 @@ def job_info(state: State, job: Job, why: Why | None, priority: int | None = Non
         deadline_us=spec.deadline_us,
         resources=resource_text(request),
         constraint=request.constraint,
+        trace=spec.trace.hex(),
     )
     if job.state not in (JobState.PENDING, JobState.LAUNCHING):
         # What an earlier attempt did is no news of a job that waits again.

@@ -10,11 +10,13 @@ import importlib
 import json
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from escli.health import ask
+from eslurm.core.satellite.herald import EPOCH_SHIFT
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
 
@@ -108,6 +110,44 @@ def test_health_tells_the_truth_through_a_failover(watched: LiveCluster) -> None
 
 def _linked(cluster: LiveCluster) -> str:
     return f"linked to the controller at {cluster.endpoints[1]}, epoch 2"
+
+
+def test_a_job_is_followed_by_its_trace(watched: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its submission to the node on which it ends; the broadcast of its launch is named on the way."""
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    monkeypatch.setenv("TRACEPARENT", f"00-{trace}-00f067aa0ba902b7-01")
+    job = watched.wrap("sleep 0.3", "-N", "2")
+    monkeypatch.setenv("TRACEPARENT", "00-broken")
+    other = watched.wrap("sleep 0.3; exit 3")
+    assert (watched.end(job), watched.end(other)) == ("COMPLETED", "FAILED")
+    assert f"Trace={trace}\n" in watched.run("esctl", "show", "job", str(job)).out
+    own = json.loads(watched.run("esctl", "show", "job", str(other), "--json").out)["jobs"][0]["trace"]
+    assert len(bytes.fromhex(own)) == 16 and own != trace
+    followed = [one for one in _told(watched) if one.get("trace") == trace]
+    assert {one["job"] for one in followed} == {job}
+    happened = {(one["logger"], one["message"].partition(": ")[2].partition(" ")[0]) for one in followed}
+    assert happened == {
+        ("esctld.jobs", ""),
+        ("esctld.jobs", "placed,"),
+        ("esctld.jobs", "began"),
+        ("esctld.jobs", "ended,"),
+        ("esctld.cargo", "sent"),
+        ("esnoded.shell", "began"),
+        ("esnoded.shell", "ended"),
+    }
+    # The controller has given it an id before there is an attempt.
+    assert {one.get("attempt") for one in followed} == {None, 1}
+    (sent,) = (one for one in followed if one["logger"] == "esctld.cargo")
+    assert sent["broadcast"] >> EPOCH_SHIFT == sent["epoch"]
+    assert len({one["epoch"] for one in followed}) == 1
+    assert {one["job"] for one in _told(watched) if one.get("trace") == own} == {other}
+
+
+def _told(cluster: LiveCluster) -> list[dict[str, Any]]:
+    """All that the daemons have logged."""
+    texts = [(cluster.directory / f"{name}.log").read_text() for name in cluster.watched]
+    lines = [line for text in texts for line in text.splitlines() if not line.startswith("ready ")]
+    return [json.loads(line) for line in lines]
 
 
 def test_logs_are_json_and_hold_no_secret(watched: LiveCluster) -> None:

@@ -95,6 +95,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     warn_batch_only: bool = False
     warn_script: str = ""
     """Run on the first node at that time, beside the job, instead of or besides the signal."""
+    trace: bytes = b""
+    """The W3C trace id that log lines about it carry (16 bytes; none: empty), the same for all tasks of an array."""
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -339,6 +339,18 @@ def test_the_sockets_of_the_environment(state_dir: Path, monkeypatch: pytest.Mon
         assert len(door.asked("Submit")) == 2
 
 
+@pytest.mark.parametrize("text", ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "", "\udcff"])
+def test_the_trace_of_the_environment(text: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes along even where no variable does; it is never the id of the request, which is to be new each time."""
+    monkeypatch.setenv("TRACEPARENT", text)
+    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+        for _ in range(2):
+            assert main(["--socket", door.path, "-Q", "--export", "NONE", "--wrap", "true"]) == exits.OK
+        first, second = door.asked("Submit")
+        assert first.jobs[0].traceparent == second.jobs[0].traceparent == (text if text.isascii() else "")
+        assert len(set(door.request_ids)) == 2
+
+
 @pytest.mark.parametrize(
     ("choice", "names"),
     [

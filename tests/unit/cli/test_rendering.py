@@ -62,7 +62,13 @@ PLAN = pb.PlanReply(
 QUEUE = pb.JobsReply(
     jobs=[
         job(
-            11, "RUNNING", started_us=NOON_US - 754 * S, node_names="cn[0001-0002,0007]", nodes=3, attempts=1
+            11,
+            "RUNNING",
+            started_us=NOON_US - 754 * S,
+            node_names="cn[0001-0002,0007]",
+            nodes=3,
+            attempts=1,
+            trace="4bf92f3577b34da6a3ce929d0e0e4736",
         ),
         job(
             12,

@@ -121,7 +121,7 @@ def test_a_log_from_before_there_were_policies_is_read() -> None:
         apply(state, fact, revision, max(state.now_us, 1))
     assert not any(state.policies.values()) and not state.usage
     spec = state.jobs[4].spec
-    assert (spec.qos, spec.nice, spec.components[0].place) == ("", 0, "free")
+    assert (spec.qos, spec.nice, spec.trace, spec.components[0].place) == ("", 0, b"", "free")
 
 
 def test_replaying_a_log_gives_the_state() -> None:

@@ -8,7 +8,15 @@ from eslurm.core.config import Partition
 from eslurm.core.facts import IdsLeased, JobSubmitted
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
-from eslurm.core.messages import RefusalCode, Refused, SubmitJobs, Submitted
+from eslurm.core.messages import (
+    JobRef,
+    RefusalCode,
+    Refused,
+    SubmitJobs,
+    Submitted,
+    UpdateJob,
+)
+from eslurm.core.wire import Prepare
 from tests.unit.core.world import ALICE, ROOT, World, depends, refused
 
 SHORT = Partition("short", ("cn0",), time_limit_default_s=60, time_limit_max_s=3600)
@@ -131,6 +139,26 @@ def test_a_start_in_the_past_is_no_start_time() -> None:
     submitted = [fact for fact in world.log if isinstance(fact, JobSubmitted)]
     assert submitted[-1].not_before_us == 0
     assert world.start() == [job]
+
+
+def test_the_trace_goes_with_the_job_wherever_it_goes() -> None:
+    """To every task of an array, through a change, a restart and another attempt, to the nodes."""
+    world = World(nodes=2)
+    trace = b"t" * 16
+    array = world.submit(tasks=((0, 1),), trace=trace)
+    world.send(UpdateJob(ALICE, JobRef(array), name="renamed"))
+    world.restart()
+    tasks = world.plan()
+    assert [world.job(task).spec.trace for task in (array, *tasks)] == [trace] * 3
+    launches = [send.body.launch for send in world.deliver() if isinstance(send.body, Prepare)]
+    assert [launch.trace for launch in launches] == [trace, trace]
+    world.requeue(array)
+    for task in tasks:
+        world.end(task, 15)
+    world.pass_time(2)
+    assert world.plan() == tasks
+    launches = [send.body.launch for send in world.deliver() if isinstance(send.body, Prepare)]
+    assert [(launch.attempt, launch.trace) for launch in launches] == [(2, trace), (2, trace)]
 
 
 def test_two_singletons_of_one_message_do_not_run_together() -> None:

@@ -118,6 +118,15 @@ def test_an_absent_field_means_the_default() -> None:
     assert read(requeue=False, priority=0).priority == 0
 
 
+def test_a_job_has_the_trace_of_its_call_or_the_one_it_names() -> None:
+    of_call, named = b"c" * 16, "4bf92f3577b34da6a3ce929d0e0e4736"
+    reader = SpecReader(ALICE, CONFIG, of_call)
+    assert reader.read(job()).trace == of_call
+    assert reader.read(job(traceparent=f"00-{named}-00f067aa0ba902b7-01")).trace.hex() == named
+    for bad in (named, f"00-{'0' * 32}-00f067aa0ba902b7-01", "x" * 100_000):
+        assert reader.read(job(traceparent=bad)).trace == of_call
+
+
 def test_equal_blobs_of_one_call_are_stored_once() -> None:
     reader = SpecReader(ALICE, CONFIG)
     first = reader.read(job(environment=b"A=1\0"))

@@ -25,9 +25,11 @@ from eslurm.core.tree.results import EMPTY
 from eslurm.core.tree.trace import LevelCost, Trace
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc.methods import PING, SUBMIT
+from eslurm.telemetry import logs
 from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
 from eslurm.telemetry.status import Health
 from tests.support.loops import run
+from tests.unit.core.world import World
 
 NOWHERE = "192.0.2.1:9100"
 """An address of documentation: no host has it."""
@@ -115,6 +117,35 @@ def test_what_was_committed_is_counted() -> None:
     assert value(registry, "eslurm_node_transitions_total", state="LOST") == 1
     assert value(registry, "eslurm_forecasts_taken_total") == 2
     assert value(registry, "eslurm_forecast_last_timestamp_seconds") == 7
+
+
+def test_what_happens_to_a_job_is_told_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    """The lines are there for whoever asked for every line, and cost nothing otherwise."""
+    trace = bytes(range(16))
+    world = World(nodes=1)
+    job = world.submit(trace=trace)
+    world.start()
+    world.cancel(job)
+    world.end(job, 15)
+    waiting = world.submit(trace=trace, held=True)
+    world.cancel(waiting)
+    happenings = Happenings(world.state, ControllerMetrics())
+    happenings.on_committed(world.log, 7_000_000)
+    assert not caplog.records
+    with caplog.at_level(logging.DEBUG, "esctld.jobs"):
+        happenings.on_committed((*world.log, facts.JobFinished(99, JobState.CANCELLED)), 7_000_000)
+    told = [(logs.ids_of(record), record.getMessage()) for record in caplog.records]
+    of_first = {"job": job, "attempt": 1, "trace": trace.hex()}
+    assert told == [
+        ({"job": job, "trace": trace.hex()}, f"job {job} is accepted, trace {trace.hex()}"),
+        (of_first, f"job {job}, attempt 1: placed, 1 spans"),
+        (of_first, f"job {job}, attempt 1: began"),
+        (of_first, f"job {job}, attempt 1: told to end (cancel)"),
+        (of_first, f"job {job}, attempt 1: ended, the job is CANCELLED"),
+        ({"job": waiting, "trace": trace.hex()}, f"job {waiting} is accepted, trace {trace.hex()}"),
+        ({"job": waiting, "trace": trace.hex()}, f"job {waiting}: CANCELLED"),
+        ({"job": 99}, "job 99: CANCELLED"),
+    ]
 
 
 def test_levels_of_traced_broadcasts_are_counted_and_bounded() -> None:
