@@ -247,12 +247,15 @@ class _Following:
         schedule, running = self.schedule, self.snapshot.running
         work = 0
         overdue: list[RunningKey] = []
+        begun: list[RunningKey] = []
         for number, (key, held) in enumerate(list(schedule.held.items())):
             one = running.get(key)
             if one is not held.running and one is not None and self._holds_alike(one, held):
                 schedule.discharge(held.running.job, held.booking)
                 schedule.charge(one.job, held.booking)
                 held = schedule.held[key] = Held(one, held.booking)
+                if one.expected_us and held.booking.stop_us > self.now_us:
+                    begun.append(key)
             if one is not held.running:
                 if one is not None and held.booking.stop_us > self.now_us and self._lasts_alike(one, held):
                     yield from self._keep_rest(key, held, one)
@@ -264,6 +267,9 @@ class _Following:
             if work >= CHANGES_PER_SLICE or number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
                 work = 0
                 yield
+        for key in begun:
+            yield from self._lengthen(key)
+            yield
         new = yield from self._recognise()
         yield
         for key in overdue:
@@ -285,14 +291,17 @@ class _Following:
         starting, schedule.starting = schedule.starting, []
         placed: dict[tuple[object, ...], list[tuple[Pending, Booking]]] = {}
         for job, booking in starting:
-            placed.setdefault((booking.until_us, booking.wide, booking.pairs), []).append((job, booking))
+            what = job.job_id, booking.until_us, booking.wide, booking.pairs
+            placed.setdefault(what, []).append((job, booking))
         new: list[tuple[RunningKey, Running]] = []
         for number, (key, one) in enumerate(self.snapshot.running.items()):
             if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
                 yield
             if key in schedule.held:
                 continue
-            same = placed.get((one.until_us, one.wide, one.spans))
+            # Of two that hold the same, each goes by its own forecast; tasks are placed as their array.
+            alike = one.until_us, one.wide, one.spans
+            same = placed.get((one.job_id, *alike)) or placed.get((one.array_job_id, *alike))
             if same and same[-1][1].stop_us > self.now_us:
                 job, booking = same.pop()
                 schedule.held[key] = Held(one, booking)
@@ -352,12 +361,14 @@ class _Following:
         return (one.wide, one.spans) == (other.wide, other.spans) and self._lasts_alike(one, held)
 
     def _lasts_alike(self, one: Running, held: Held) -> bool:
-        """Whether it is expected to end when it was: less than the grace is no reason to move others."""
+        """Whether it is expected to take as long: less than the grace is no reason to move others, nor is a slow launch."""
         other = held.running
+        later_us = one.expected_us - other.expected_us
+        longer_us = later_us - (one.since_us - other.since_us)
         return (
             one.until_us == other.until_us
             and bool(one.expected_us) == bool(other.expected_us)
-            and abs(one.expected_us - other.expected_us) <= self.grace_us
+            and min(abs(later_us), abs(longer_us)) <= self.grace_us
         )
 
     def _end(self, key: RunningKey, held: Held, now: Running | None) -> Generator[None, None, None]:

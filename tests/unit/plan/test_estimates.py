@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from eslurm.core.account.model import Limit, Policy, Reservation, Validity
 from eslurm.core.estimate.model import Forecast, exactly
+from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.expected import AGED_US, end_us, running_us, waiting_us
 from eslurm.core.plan.policy import Plan, PlanLimits
@@ -375,3 +376,44 @@ def test_what_gives_a_part_back_keeps_the_rest_as_long_as_was_thought(policy: st
     # What it gave back is free for others.
     assert started(plan.placements) == [4]
     assert [one for one in starts(plan) if one[0] == 3] == [(3, 40 * minute)]
+
+
+def test_of_two_that_began_on_one_node_each_stays_as_long_as_it_is_expected_to() -> None:
+    minute = 60 * SECOND
+    site = Site("planned")
+    half, whole = Request(cpus_per_task=2), Request(cpus_per_task=4)
+    for number in (1, 2):
+        site.plan(replace(expected(number, 90 * minute, limit_us=2 * HOUR), request=whole))
+    long, short, after, arrival = [
+        replace(expected(number, length * minute, limit_us=2 * HOUR), request=half, submitted_us=NOW)
+        for number, length in ((3, 60), (4, 10), (5, 40), (6, 30))
+    ]
+    plan = site.plan(long, short, after)
+    assert started(plan.placements) == [3, 4]
+    # They hold alike, and only how long they are expected to take tells them apart.
+    plan = site.plan(after, arrival, at_us=NOW + 1)
+    assert starts(plan) == [(5, 10 * minute), (6, 50 * minute)]
+    ends = [site.schedule.held[number, 1].booking.stop_us - NOW for number in (3, 4)]
+    assert ends == [60 * minute, 10 * minute]
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned", "easy"])
+def test_a_launch_that_takes_long_makes_nobody_later_before_it_shows(policy: str) -> None:
+    minute = 60 * SECOND
+    site = Site(policy)
+    first = expected(1, 10 * minute, limit_us=100 * minute)
+    waiting = replace(job(9, limit_us=5 * minute), request=replace(first.request, nodes_min=3))
+    site.plan(first, waiting)
+    site.forecast(1, 40 * minute)
+    before = starts(site.plan(waiting, at_us=NOW + 1))
+    one = site.live[1, 1]
+    late = 5 * minute
+    site.live[1, 1] = replace(one, since_us=one.since_us + late, expected_us=one.expected_us + late)
+    after = starts(site.plan(waiting, at_us=NOW + late))
+    if policy == "easy":
+        # Its one promise is made again by what is known now.
+        assert (before, after) == ([(9, 40 * minute)], [(9, 45 * minute)])
+    else:
+        assert before == after == [(9, 10 * minute)]
+    plan = site.plan(waiting, at_us=NOW + 11 * minute)
+    assert starts(plan) == [(9, 45 * minute)]

@@ -47,6 +47,32 @@ def test_no_promise_is_made_past_a_job_that_could_break_it() -> None:
     assert plan.why(3).kind is WhyKind.RESOURCES
 
 
+def test_who_begins_keeps_no_promise_from_those_behind() -> None:
+    jobs = [
+        expected(1, 50, request=WIDE, partition="left"),
+        expected(2, 40, partition="both"),
+        expected(3, 30, request=WIDE, partition="right"),
+    ]
+    running = [runs(0, 4, NOW + 5), runs(3, 4, NOW + 9)]
+    plan = plan_at_once(snapshot(chain(), jobs, running, partitions=CHAIN))
+    assert started(plan.placements) == [2]
+    assert [(promise.job_id, promise.start_us) for promise in plan.promises()] == [
+        (1, NOW + 5),
+        (3, NOW + 40),
+    ]
+
+
+def test_who_comes_first_has_the_hole_before_jobs_of_another_partition() -> None:
+    jobs = [
+        expected(1, 50, request=WIDE, partition="left"),
+        expected(2, 4, partition="left", request=Request(cpus_per_task=3)),
+        expected(3, 3, partition="both", request=Request(cpus_per_task=3)),
+    ]
+    running = [runs(0, 4, NOW + 5), runs(2, 2, NOW + 9)]
+    plan = plan_at_once(snapshot(chain(), jobs, running, partitions=CHAIN))
+    assert started(plan.placements) == [2]
+
+
 @pytest.mark.parametrize("policy", ["easy", "planned"])
 def test_holes_that_are_gone_are_a_reason(policy: str) -> None:
     whole = Request(cpus_per_task=4)

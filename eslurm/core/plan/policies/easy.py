@@ -28,11 +28,14 @@ class Easy:
         for job in cycle.jobs():
             if cycle.slice_over():
                 yield
-            if claimed & cycle.members(job) and cycle.snapshot.has_estimates:
-                # Blocked or not, it is promised nothing, and so are those of its partition.
-                claimed |= cycle.members(job)
-                behind.append(job)
-                continue
+            members = cycle.members(job)
+            if claimed & members and cycle.snapshot.has_estimates:
+                if not members & ~claimed:
+                    behind.append(job)
+                    continue
+                # Whether it is in the way of those on its other nodes is to be known: they may be promised something.
+                tries = yield from _fill(cycle, behind, tries)
+                behind.clear()
             is_untried = cycle.is_untried(job)
             tries += is_untried and cycle.has_failed
             left = yield from cycle.start_now(job)
@@ -43,8 +46,8 @@ class Easy:
         yield from _fill(cycle, behind, tries)
 
 
-def _fill(cycle: Cycle, behind: list[Pending], tries: int) -> Generator[None, None, None]:
-    """Starts what of those behind a blocked job delays nothing that is promised."""
+def _fill(cycle: Cycle, behind: list[Pending], tries: int) -> Generator[None, None, int]:
+    """Starts what of those behind a blocked job delays nothing that is promised; how many have been tried so far."""
     for job in (yield from cycle.to_fill(behind)):
         if cycle.slice_over():
             yield
@@ -52,8 +55,9 @@ def _fill(cycle: Cycle, behind: list[Pending], tries: int) -> Generator[None, No
         if cycle.is_saturated:
             cycle.rest = explain.NO_HOLE
         if cycle.is_saturated or cycle.is_full or tries > cycle.limits.tries_max:
-            return
+            break
         yield from cycle.start_now(job)
+    return tries
 
 
 def _claims(cycle: Cycle, job: Pending, claimed: int) -> int:
