@@ -11,12 +11,15 @@ import os
 import select
 import signal
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from eslurm.telemetry.clocks import boot_us
 
 STEP_MARKER = "ESLURM_STEP_KEY"
 _PR_SET_CHILD_SUBREAPER = 36
+_WATCHED_MAX = 256
+"""Processes that are waited for at a time: what a step has left may be more than a process may have open files."""
 
 
 class Process(NamedTuple):
@@ -105,21 +108,26 @@ def kill_and_wait(pids: Iterable[int], timeout_us: int) -> list[int]:
 
     Returns the pids that still run after `timeout_us`: stuck in the kernel, or not ours to kill.
     """
+    deadline_us, wanted = boot_us() + timeout_us, list(pids)
+    left: list[int] = []
+    for start in range(0, len(wanted), _WATCHED_MAX):
+        left += _kill_some(wanted[start : start + _WATCHED_MAX], deadline_us)
+    return sorted(left)
+
+
+def _kill_some(pids: Iterable[int], deadline_us: int) -> list[int]:
     poller = select.poll()
     watched: dict[int, int] = {}
-    for pid in pids:
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        watched[fd] = pid
-        poller.register(fd, select.POLLIN)
-        try:
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
-    deadline_us = boot_us() + timeout_us
     try:
+        for pid in pids:
+            try:
+                fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            watched[fd] = pid
+            poller.register(fd, select.POLLIN)
+            with suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
         while watched:
             ready = poller.poll(max(0, deadline_us - boot_us()) / 1000)
             if not ready:
@@ -128,7 +136,7 @@ def kill_and_wait(pids: Iterable[int], timeout_us: int) -> list[int]:
                 poller.unregister(fd)
                 os.close(fd)
                 del watched[fd]
-        return sorted(watched.values())
+        return list(watched.values())
     finally:
         for fd in watched:
             os.close(fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -183,6 +184,36 @@ def test_what_forks_while_it_is_looked_for_is_ended_as_well(monkeypatch: pytest.
     monkeypatch.setattr(procfs, "kill_and_wait", kill)
     assert roundup.end_all("abc") == []
     assert killed == [[7], [8, 9], [9]]
+
+
+def test_more_than_may_be_watched_at_a_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[int] = []
+    open_pidfd, close = os.pidfd_open, os.close
+
+    def watch(pid: int) -> int:
+        if len(watched) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        watched.append(open_pidfd(pid))
+        return watched[-1]
+
+    def forget(fd: int) -> None:
+        if fd in watched:
+            watched.remove(fd)
+        close(fd)
+
+    sleepers = [subprocess.Popen(["sleep", "60"], env={procfs.STEP_MARKER: "abcd/1.1.0"}) for _ in range(5)]
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(procfs, "_WATCHED_MAX", 2)
+            patch.setattr(os, "pidfd_open", watch)
+            patch.setattr(os, "close", forget)
+            assert roundup.end_all("abcd") == []
+        assert not watched
+        assert [sleeper.wait(10) for sleeper in sleepers] == [-9] * 5
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
 
 
 def test_a_supervisor_is_found_only_while_it_lives(tmp_path: Path) -> None:
