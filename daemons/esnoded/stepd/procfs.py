@@ -103,28 +103,34 @@ def kill_process(pid: int, signum: int) -> None:
         return
 
 
-def kill_and_wait(pids: Iterable[int], timeout_us: int) -> list[int]:
+def kill_and_wait(processes: Iterable[Process], timeout_us: int) -> list[int]:
     """SIGKILL processes and wait until they are gone; those that are children of ours are not reaped.
+
+    Who has got the number of one that is gone is spared.
 
     Returns the pids that still run after `timeout_us`: stuck in the kernel, or not ours to kill.
     """
-    deadline_us, wanted = boot_us() + timeout_us, list(pids)
+    deadline_us, wanted = boot_us() + timeout_us, list(processes)
     left: list[int] = []
     for start in range(0, len(wanted), _WATCHED_MAX):
         left += _kill_some(wanted[start : start + _WATCHED_MAX], deadline_us)
     return sorted(left)
 
 
-def _kill_some(pids: Iterable[int], deadline_us: int) -> list[int]:
+def _kill_some(processes: Iterable[Process], deadline_us: int) -> list[int]:
     poller = select.poll()
     watched: dict[int, int] = {}
     try:
-        for pid in pids:
+        for process in processes:
             try:
-                fd = os.pidfd_open(pid)
+                fd = os.pidfd_open(process.pid)
             except ProcessLookupError:
                 continue
-            watched[fd] = pid
+            # Looked at again: from here on the number cannot pass to another process.
+            if start_ticks_of(process.pid) != process.start_ticks:
+                os.close(fd)
+                continue
+            watched[fd] = process.pid
             poller.register(fd, select.POLLIN)
             with suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(fd, signal.SIGKILL)

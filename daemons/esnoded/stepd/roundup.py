@@ -27,19 +27,19 @@ def end_all(instance: str, recorded: Mapping[int, int] | None = None, *, adopter
     stuck: set[int] = set()
     while True:
         found = _find_all(instance, recorded or {}, adopter)
-        killable = [pid for pid in found if pid not in stuck]
+        killable = [process for process in found if process.pid not in stuck]
         if not killable or boot_us() > deadline_us:
-            return found
+            return [process.pid for process in found]
         stuck.update(procfs.kill_and_wait(killable, _KILL_WAIT_US))
 
 
-def _find_all(instance: str, recorded: Mapping[int, int], adopter: int) -> list[int]:
+def _find_all(instance: str, recorded: Mapping[int, int], adopter: int) -> list[procfs.Process]:
     processes = [process for process in procfs.all_processes() if process.state != "Z"]
     leaders = {process.pid for process in processes if recorded.get(process.pid) == process.start_ticks}
     prefix = f"{instance}/"
     me = os.getpid()
     return [
-        process.pid
+        process
         for process in processes
         if process.pid != me
         and (

@@ -138,6 +138,9 @@ class StepTable:
         step = self._steps.get(key)
         if step is None:
             return False
+        if step.is_over:
+            # Its outcome is not on the disk yet; what it was is decided.
+            return True
         due_us = boot_us() + grace_us
         if step.cause is None:
             step.cause, step.text = cause, text
@@ -158,13 +161,13 @@ class StepTable:
 
     def suspend(self, key: StepKey, *, resume: bool) -> bool:
         """See `StepRunner.suspend`."""
-        if (step := self._find(key)) is not None:
+        if (step := self._find(key)) is not None and not step.is_over:
             self._clock.suspend(step, resume=resume)
         return step is not None
 
     def set_limit(self, key: StepKey, limit_us: int) -> bool:
         """See `StepRunner.set_limit`."""
-        if (step := self._find(key)) is not None:
+        if (step := self._find(key)) is not None and not step.is_over:
             self._clock.set_limit(step, limit_us)
         return step is not None
 

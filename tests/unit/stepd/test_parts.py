@@ -169,21 +169,28 @@ def test_who_cannot_be_killed_is_named_and_keeps_nobody_waiting(
 
 def test_what_forks_while_it_is_looked_for_is_ended_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = [[7], [8, 9], [9], []]
-    found: list[list[int]] = []
     killed: list[list[int]] = []
 
-    def find(*_arguments: object) -> list[int]:
-        found.append(rounds[len(found)])
-        return found[-1]
+    def find(*_arguments: object) -> list[procfs.Process]:
+        return [procfs.Process(pid, "S", 1, pid, pid, 0) for pid in rounds[len(killed)]]
 
-    def kill(pids: list[int], _timeout_us: int) -> list[int]:
-        killed.append(pids)
+    def kill(processes: list[procfs.Process], _timeout_us: int) -> list[int]:
+        killed.append([process.pid for process in processes])
         return []
 
     monkeypatch.setattr(roundup, "_find_all", find)
     monkeypatch.setattr(procfs, "kill_and_wait", kill)
     assert roundup.end_all("abc") == []
     assert killed == [[7], [8, 9], [9]]
+
+
+def test_who_has_got_the_number_of_one_that_is_gone_is_spared(sleeper: subprocess.Popen[bytes]) -> None:
+    found = procfs.find_process(sleeper.pid)
+    assert found is not None
+    assert procfs.kill_and_wait([found._replace(start_ticks=found.start_ticks - 1)], 0) == []
+    assert sleeper.poll() is None
+    assert procfs.kill_and_wait([found], 10_000_000) == []
+    assert sleeper.wait(10) == -9
 
 
 def test_more_than_may_be_watched_at_a_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:

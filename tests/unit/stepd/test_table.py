@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepStarted, StepState
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepStarted, StepState, StepWarning
 from esnoded.stepd import procfs
 from esnoded.stepd import table as table_module
 from esnoded.stepd.journal import Journal, read_contents
@@ -109,6 +109,32 @@ def test_an_ending_is_held_back_until_it_is_on_the_disk(
     assert ended.key == key(1)
     assert read_contents(Path(rig.path).read_bytes()).outcomes == {key(1): ended}
     assert "held back" in capfd.readouterr().err
+
+
+def test_what_is_over_and_held_back_is_neither_warned_nor_ended_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warning would start a script beside what has ended, and its end would end the step twice."""
+    beside = rig.site.script("touch warned", "beside")
+    warning = StepWarning(60_000_000, script=beside)
+    spec = rig.site.spec(key(1), "true", time_limit_us=3_600_000_000, warning=warning)
+    rig.table.launch(spec, rig.answers.append)
+    rig.table.advance()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        rig.table.on_child_signal()
+        assert rig.table.advance() == []
+        assert rig.table.set_limit(key(1), 60_000_000)
+        assert rig.table.advance() == []
+        assert rig.table.suspend(key(1), resume=False)
+        assert rig.table.terminate(key(1), StepEndCause.TIME_LIMIT, 0)
+        assert rig.table.advance() == []
+    with pytest.raises(ChildProcessError):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    (ended,) = rig.table.advance()
+    assert (ended.cause, ended.exit_code) == (StepEndCause.EXITED, 0)
+    assert rig.table.live == 0
 
 
 def test_a_queued_step_can_be_ended_before_it_starts(rig: Rig) -> None:
