@@ -22,6 +22,8 @@ _PAUSE_MIN_S: Final = 30
 _PAUSE_SHARE: Final = 0.05
 """Who outlives one estimate after the other is asked about after so much of what has passed, not every second."""
 _SPARE_ENDS: Final = 1_000
+YOUNG_RUNS: Final = 512
+"""With fewer runs to go by each tells much: whenever they have doubled, all forecasts are looked at again."""
 
 
 class Known:
@@ -73,6 +75,7 @@ class Board:
         self._waiting: dict[int, None] = {}
         self._ends: list[tuple[int, int]] = []
         self._all_asked_after_s = 0
+        self._runs = 0
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -99,11 +102,15 @@ class Board:
         known.runs_since_s = at_s
         self._waiting.pop(known.job.job_id, None)
 
-    def ended(self, known: Known, ran_s: int) -> None:
-        """It is over."""
+    def ended(self, known: Known, at_s: int, ran_s: int) -> None:
+        """It is over; 0 seconds: it never ran."""
         known.ran_s = ran_s
         self._jobs.pop(known.job.job_id, None)
         self._waiting.pop(known.job.job_id, None)
+        if ran_s:
+            self._runs += 1
+            if self._runs <= YOUNG_RUNS and self._runs.bit_count() == 1:
+                self.renew(at_s)
 
     def asked(self, known: Known, at_s: int) -> None:
         """It was asked about: a waiting one goes to the end of the line."""
@@ -130,7 +137,7 @@ class Board:
         return True
 
     def renew(self, at_s: int) -> None:
-        """All forecasts are to be looked at again, as there is a better model."""
+        """All forecasts are to be looked at again, as more is known by now."""
         self._all_asked_after_s = at_s
         for known in self._jobs.values():
             known.due_s = at_s

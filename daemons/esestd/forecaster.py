@@ -203,7 +203,7 @@ class Forecaster:
             return self._submitted(pupil, msgspec.structs.replace(known.job, at_s=at_s))
         if event.kind == Kind.ENDED:
             pupil.ended(event.job_id, at_s, event.runtime_s)
-            self._board.ended(known, event.runtime_s)
+            self._board.ended(known, at_s, event.runtime_s)
             self._sender.drop(event.job_id)
             self._score(known)
         return None

@@ -69,7 +69,7 @@ def test_what_is_over_takes_no_memory() -> None:
     most = 0
     for job_id in range(20_000):
         known = running(board, job_id, job_id, LONG_S)
-        board.ended(known, 1)
+        board.ended(known, 0, 1)
         most = max(most, kept(board))
     assert most < 1_100
     assert len(board) == 0 and due(board, 10 * LONG_S) == []
@@ -89,6 +89,6 @@ def test_an_answer_about_what_was_changed_since_is_not_told() -> None:
 def test_an_answer_that_comes_after_the_end_counts_as_the_first() -> None:
     board = Board()
     known = board.submitted(Submitted(1, 0))
-    board.ended(known, 7)
+    board.ended(known, 0, 7)
     assert not board.answered(known, exactly(9))
     assert (known.first_s, known.ran_s) == (9, 7)

@@ -167,6 +167,29 @@ def test_a_failure_is_over_although_the_clock_was_set_back() -> None:
     scene(play)
 
 
+def test_on_a_young_cluster_those_who_wait_gain_by_each_run_that_doubles_what_is_known() -> None:
+    """Not every run: a thousand that wait would be asked about a thousand times."""
+
+    def play() -> None:
+        pupil = Pupil()
+        desk = Desk(pupil)
+        desk.take(submitted(99, DAY_S), anew=True)
+        looked_at = []
+        for number in range(1, 10):
+            desk.at_s += 10
+            now_s = int(desk.at_s)
+            desk.take(submitted(number, now_s - 5), started(number, now_s - 5), ended(number, now_s, 5))
+            pupil.seconds, before = 1_000 * number, len(pupil.asked)
+            desk.at_s += 1
+            desk.tick()
+            if [job_id for job_id, _ in pupil.asked[before:]] == [99]:
+                looked_at.append(number)
+                assert desk.outbox.sent[99].estimate_s == 1_000 * number
+        assert looked_at == [1, 2, 4, 8]
+
+    scene(play)
+
+
 def test_no_forecast_is_longer_than_the_controller_takes() -> None:
     class Endless(Pupil):
         def answer(self, questions: Sequence[tuple[int, int]]) -> list[Forecast]:
