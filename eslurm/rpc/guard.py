@@ -51,8 +51,12 @@ async def abort(context: _Context, refusal: DoorError) -> NoReturn:
     try:
         await context.abort(_CODES[int(refusal.status)], refusal.text, trailing)
     except grpc.aio.InternalError:
-        # The caller has gone meanwhile: there is nobody to tell, and a call is ended only once.
-        raise grpc.aio.AbortError from None
+        # There is nobody to tell, and a call is ended only once.
+        raise _CallerGone from None
+
+
+class _CallerGone(asyncio.CancelledError):
+    """A call ends as if it had been cancelled, which gRPC takes from a handler without a word."""
 
 
 class Guard(grpc.aio.ServerInterceptor):
@@ -145,7 +149,7 @@ def _mapped(behaviour: Any) -> Any:
     async def mapped(request: Any, context: _Context) -> Any:
         try:
             return await behaviour(request, context)
-        except grpc.aio.AbortError:
+        except (grpc.aio.AbortError, _CallerGone):
             raise
         except Exception as error:
             refusal = refusal_of(error)
