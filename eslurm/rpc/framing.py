@@ -3,12 +3,13 @@
 A request is {length, version, flags, method, stream, deadline_ms, request_id} and the encoded message; a reply is
 {length, version, status, retry_after, stream} and the encoded message, or the refusal's text when the status is not OK.
 `length` counts what follows the header; `retry_after` is in units of 10 ms (0: the refusal is final, or says nothing).
-All numbers are big-endian. Commands import this module: struct only.
+All numbers are big-endian. Commands import this module: struct and os only.
 Invariant: the layouts never change without a new version; a reply on stream 0 is about the connection, which then closes.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 
 VERSION = 1
@@ -24,6 +25,15 @@ REPLY_HEADER = struct.Struct("!IBBHI")
 
 _RETRY_UNITS_PER_S = 100
 _RETRY_UNITS_MAX = (1 << 16) - 1
+
+
+def checked_request_id(given: bytes | None, *, mutating: bool) -> bytes:
+    """What a call goes by over all its tries; made up for one that changes something. Raises `ValueError`."""
+    if given is None:
+        return os.urandom(REQUEST_ID_BYTES) if mutating else NO_REQUEST_ID
+    if len(given) != REQUEST_ID_BYTES:
+        raise ValueError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(given)}")
+    return given
 
 
 def retry_units(retry_after_s: float) -> int:

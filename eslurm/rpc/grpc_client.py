@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status, status_of
-from eslurm.rpc.framing import NO_REQUEST_ID, REQUEST_ID_BYTES
+from eslurm.rpc.framing import NO_REQUEST_ID, checked_request_id
 from eslurm.rpc.guard import REQUEST_ID_KEY, RETRY_AFTER_KEY, RETRY_KEY
 from eslurm.rpc.methods import Method, ReplyT, RequestT
 from eslurm.rpc.options import door_channel_options, is_loopback, split_endpoint
@@ -39,10 +39,7 @@ class _Tries:
         *,
         is_patient: bool = True,
     ):
-        if request_id is None:
-            request_id = os.urandom(REQUEST_ID_BYTES) if method.mutating else NO_REQUEST_ID
-        if len(request_id) != REQUEST_ID_BYTES:
-            raise ValueError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(request_id)}")
+        request_id = checked_request_id(request_id, mutating=method.mutating)
         self._endpoint = endpoint
         self._token = token
         self._request_id = request_id

@@ -14,11 +14,10 @@ from eslurm.ports.door import DoorRefused, DoorUnreachable, Status, status_of
 from eslurm.rpc.framing import (
     CONNECTION_STREAM,
     DEADLINE_MS_MAX,
-    NO_REQUEST_ID,
     REPLY_HEADER,
     REQUEST_HEADER,
-    REQUEST_ID_BYTES,
     VERSION,
+    checked_request_id,
 )
 from eslurm.rpc.methods import Method, ReplyT, RequestT
 
@@ -43,8 +42,7 @@ class UnixCalls:
         request_id: bytes | None = None,
     ) -> ReplyT:
         """Make one call and return its reply. Raises `DoorRefused`, or `DoorUnreachable` with what may have happened."""
-        if request_id is None:
-            request_id = os.urandom(REQUEST_ID_BYTES) if method.mutating else NO_REQUEST_ID
+        request_id = checked_request_id(request_id, mutating=method.mutating)
         sent = False
         try:
             async with asyncio.timeout(timeout_s):

@@ -20,8 +20,8 @@ from eslurm.rpc.framing import (
     NO_REQUEST_ID,
     REPLY_HEADER,
     REQUEST_HEADER,
-    REQUEST_ID_BYTES,
     VERSION,
+    checked_request_id,
     retry_s,
 )
 
@@ -102,10 +102,7 @@ class Client:
         not available or it says when to come again, until `timeout_s` is over. Raises `DoorRefused` with the service's
         status, or `DoorUnreachable`; its `maybe_done` says whether the call may have taken effect all the same.
         """
-        if request_id is None:
-            request_id = os.urandom(REQUEST_ID_BYTES) if method.mutating else NO_REQUEST_ID
-        if len(request_id) != REQUEST_ID_BYTES:
-            raise ValueError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(request_id)}")
+        request_id = checked_request_id(request_id, mutating=method.mutating)
         payload = request.SerializeToString()
         began_s = time.monotonic()
         deadline_s = began_s + timeout_s
