@@ -13,6 +13,7 @@ from typing import NoReturn
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
+    add_process_options,
     announce,
     listening,
     logging_to_stderr,
@@ -121,17 +122,9 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         help="begin with this model of another cluster (models/*.npz there) until there is one of this cluster",
     )
-    parser.add_argument(
-        "--metrics-listen",
-        type=listening,
-        default="",
-        metavar="HOST:PORT",
-        help="serve /metrics and /health there (default: the configuration's estimator.metrics_listen)",
+    add_process_options(
+        parser, "serve /metrics and /health there (default: the configuration's estimator.metrics_listen)"
     )
-    parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
-    parser.add_argument("--log-level", default="info", help="debug, info, warning or error")
-    parser.add_argument("--log-format", default="text", help="text or json")
-    parser.add_argument("--ready-fd", type=int, default=None, help="write the ready line to this descriptor")
     return parser
 
 

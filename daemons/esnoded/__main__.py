@@ -12,8 +12,8 @@ from eslurm.compat.hostlist import expand
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
+    add_process_options,
     announce,
-    listening,
     logging_to_stderr,
     read_key,
     run_daemon,
@@ -122,17 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cores", required=True, type=int, help="cores that each node offers")
     parser.add_argument("--memory-mib", required=True, type=int, help="memory that each node offers")
-    parser.add_argument(
-        "--metrics-listen",
-        type=listening,
-        default="",
-        metavar="HOST:PORT",
-        help="serve /metrics and /health there (with --each: from this port on, one each)",
-    )
-    parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
-    parser.add_argument("--log-level", default="info", help="debug, info, warning or error")
-    parser.add_argument("--log-format", default="text", help="text or json")
-    parser.add_argument("--ready-fd", type=int, default=None, help="write the ready line to this descriptor")
+    add_process_options(parser, "serve /metrics and /health there (with --each: from this port on, one each)")
     return parser
 
 

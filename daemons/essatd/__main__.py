@@ -9,8 +9,8 @@ from pathlib import Path
 from eslurm.rpc.options import SOCKETS_MIN
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
+    add_process_options,
     announce,
-    listening,
     logging_to_stderr,
     read_key,
     run_daemon,
@@ -76,17 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         default=256,
         help="open connections to aim at, four times the width of its trees; beyond, agents have to wait (default 256)",
     )
-    parser.add_argument(
-        "--metrics-listen",
-        type=listening,
-        default="",
-        metavar="HOST:PORT",
-        help="serve /metrics and /health there",
-    )
-    parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
-    parser.add_argument("--log-level", default="info", help="debug, info, warning or error")
-    parser.add_argument("--log-format", default="text", help="text or json")
-    parser.add_argument("--ready-fd", type=int, default=None, help="write the ready line to this descriptor")
+    add_process_options(parser, "serve /metrics and /health there")
     return parser
 
 

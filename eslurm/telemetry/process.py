@@ -10,15 +10,27 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eslurm.telemetry import logs
 from eslurm.telemetry.exposition import address
 from eslurm.telemetry.memory import keep_small
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
 EXIT_FAILED = 1
 EXIT_CANNOT_START = 2
 KEY_BYTES_MIN = 16
+
+
+def add_process_options(parser: ArgumentParser, watched: str) -> None:
+    """The options of what this module does, the same for every daemon. `watched`: the help of --metrics-listen."""
+    parser.add_argument("--metrics-listen", type=listening, default="", metavar="HOST:PORT", help=watched)
+    parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop")
+    parser.add_argument("--log-level", default="info", help="debug, info, warning or error")
+    parser.add_argument("--log-format", default="text", help="text or json")
+    parser.add_argument("--ready-fd", type=int, default=None, help="write the ready line to this descriptor")
 
 
 def logging_to_stderr(level: str, form: str = "text") -> None:
