@@ -7,6 +7,8 @@ returned from is on the disk, in the files that have the store's names; only the
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,8 +24,9 @@ CACHED_STATEMENTS = 512
 
 _Identity: TypeAlias = tuple[int, int]
 
+_SWITCH_WAIT_S = 0.01
+
 _PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}",
     "PRAGMA foreign_keys=OFF",
@@ -106,6 +109,24 @@ class _Files:
         return status.st_dev, status.st_ino
 
 
+def _use_a_log(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL mode, which stays with it.
+
+    The first switch needs the file for itself, and while another connection switches it or writes, SQLite refuses at
+    once instead of waiting: controllers that start together on a new file would fail each other.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+            time.sleep(_SWITCH_WAIT_S)
+        else:
+            return
+
+
 def _engine(path: Path, connections: int, begin: str, pragmas: tuple[str, ...]) -> Engine:
     engine = create_engine(
         URL.create("sqlite+pysqlite", database=str(path)),
@@ -127,6 +148,7 @@ def _engine(path: Path, connections: int, begin: str, pragmas: tuple[str, ...]) 
     def _on_connect(connection: Any, record: Any) -> None:
         # The driver would open transactions at moments of its own choosing: `_on_begin` does it instead.
         connection.isolation_level = None
+        _use_a_log(connection)
         for pragma in pragmas:
             connection.execute(pragma).close()
         files.connected(record.info)

@@ -246,10 +246,10 @@ def test_controllers_that_bring_it_forward_at_once_do_not_meet(url: str, version
             *(store.open(OWNER, Claim(f"c{n}", "", SEEN[version])) for n, store in enumerate(stores)),
             return_exceptions=True,
         )
+        for store in stores:
+            await store.close()
         assert [outcome for outcome in outcomes if not isinstance(outcome, LeadershipTaken)] == [
             SEEN[version].epoch + 1
         ]
-        for store in stores:
-            await store.close()
 
     run(test())

@@ -76,6 +76,35 @@ def test_a_locked_database_is_unavailable_and_a_retry_succeeds(
     run(test())
 
 
+def test_a_connection_waits_for_the_file_when_it_is_the_first_to_switch_it_to_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database(tmp_path / "db") as other:
+        other.executescript("CREATE TABLE t (x); BEGIN IMMEDIATE")
+        # It waits once, and meanwhile the other one is done.
+        monkeypatch.setattr("time.sleep", lambda _: other.rollback())
+        engine = engines.writing_engine(f"sqlite:///{tmp_path / 'db'}")
+        with engine.begin() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        engine.dispose()
+
+
+def test_a_file_that_is_never_free_to_be_switched_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 20)
+
+    async def test() -> None:
+        with database(tmp_path / "db") as other:
+            other.executescript("CREATE TABLE t (x); BEGIN IMMEDIATE")
+            store = SqlStore(f"sqlite:///{tmp_path / 'db'}", "c1")
+            with pytest.raises(StoreUnavailable, match="locked"):
+                await store.open(OWNER)
+            await store.close()
+
+    run(test())
+
+
 def test_a_full_disk_is_unavailable_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
