@@ -19,6 +19,8 @@ from tests.unit.stepd.kit import NOBODY, Outcomes, Site, eventually, key, superv
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start steps of other users")
 USERS = [pytest.param(os.getuid(), id="self"), pytest.param(NOBODY, id="other", marks=as_root)]
 LONG_US = 3_600_000_000
+# Long enough that a step always ends by the first signal: without a grace the kill may overtake it.
+GRACE_US = 60_000_000
 SLEEPS = "while :; do sleep 0.05; done"
 
 
@@ -39,7 +41,7 @@ def play(site: Site, scenario: Callable[[SupervisorClient, Outcomes], Awaitable[
 
 
 async def ended_by(client: SupervisorClient, outcomes: Outcomes) -> StepEnded:
-    await client.terminate(key(), StepEndCause.SIGNALLED, 0)
+    await client.terminate(key(), StepEndCause.SIGNALLED, GRACE_US)
     return await outcomes.of(key())
 
 
@@ -104,7 +106,7 @@ def test_with_steps_those_are_warned_and_nothing_of_the_script(site: Site) -> No
         assert (await outcomes.of(key(step=0))).exit_code == 0
         assert (site.work / "mark").read_text() == "step\n"
         assert (await ended_by(client, outcomes)).signal == signal.SIGTERM, "it was not warned"
-        await client.terminate(key(2, step=0), StepEndCause.SIGNALLED, 0)
+        await client.terminate(key(2, step=0), StepEndCause.SIGNALLED, GRACE_US)
         assert (await outcomes.of(key(2, step=0))).signal == signal.SIGTERM
 
     play(site, scenario)
