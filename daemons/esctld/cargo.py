@@ -1,18 +1,24 @@
 """Scripts and environments that ride along with a launch on one node, and how long each broadcast took.
 
 A one-node launch waits until its blobs are at hand; small ones then travel with it, so that the node need not ask.
+Invariant: at most one question is with the store, for all launches that wait; they go out in the order they came.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from prometheus_client import Histogram
 
 from eslurm.core.courier import Send
 from eslurm.core.wire import JobLaunch, Prepare
-from eslurm.relay.blobs import BlobExchange, BlobUnavailable
+from eslurm.relay.blobs import BlobCache, BlobUnavailable
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import link_pb2
 
@@ -20,36 +26,47 @@ log = logging.getLogger("esctld.cargo")
 
 ATTACHED_BYTES_MAX = 32 * 1024
 """Larger scripts and environments are asked for by the node, on the bulk lane."""
+LOADED_AT_ONCE = 64
+"""Launches whose blobs are loaded together: with all that may be attached to them they take some megabytes."""
+
+Load: TypeAlias = Callable[[Collection[bytes], int], Awaitable[Mapping[bytes, bytes]]]
+"""Those of these blobs that are there and have at most so many bytes. Raises `BlobUnavailable`."""
 
 
 class BlobCargo:
-    """Implements `Herald`'s `Cargo`. `attach` and `ready` are the controller's driver and herald."""
+    """Implements `Herald`'s `Cargo`. `attach` and `ready` are the controller's driver and herald.
 
-    def __init__(self, blobs: BlobExchange, metrics: ControllerMetrics) -> None:
-        self._blobs = blobs
+    What only the store has goes from there into the launch and not into the cache: of a long queue it is wanted once.
+    """
+
+    def __init__(self, cache: BlobCache, load: Load, metrics: ControllerMetrics) -> None:
+        self._cache = cache
+        self._load = load
         self._metrics = metrics
+        self._timers: dict[str, Histogram] = {}
         self._began: dict[int, tuple[str, float]] = {}
-        self._loading: set[asyncio.Task[None]] = set()
+        self._deferred: deque[Send] = deque()
+        self._loaded: Mapping[bytes, bytes] = {}
+        self._loading: asyncio.Task[None] | None = None
+        self._closed = False
 
     def connect(
         self,
         attach: Callable[[int, tuple[link_pb2.Blob, ...]], None],
         detach: Callable[[int], None],
-        ready: Callable[[Send], None],
+        ready: Callable[[Sequence[Send]], None],
     ) -> None:
-        """Where attachments go, and who takes a send that need not wait any more."""
+        """Where attachments go, and who takes sends that need not wait any more."""
         self._attach = attach
         self._detach = detach
         self._ready = ready
 
     def defers(self, send: Send) -> bool:
         """Whether the launch has to wait for blobs that only the store has."""
-        digests = _digests(send)
-        if all(self._blobs.cache.find(digest) is not None for digest in digests):
+        if all(self._cache.find(digest) is not None for digest in _digests(send)):
             return False
-        task = asyncio.get_running_loop().create_task(self._load(send, digests), name="launch blobs")
-        self._loading.add(task)
-        task.add_done_callback(self._loading.discard)
+        self._deferred.append(send)
+        self._begin()
         return True
 
     def on_broadcast(self, broadcast_id: int, kind: str, send: Send | None) -> None:
@@ -59,7 +76,7 @@ class BlobCargo:
             return
         if isinstance(send.body, Prepare) and log.isEnabledFor(logging.DEBUG):
             _tell(send.body.launch, broadcast_id)
-        found = [(digest, self._blobs.cache.find(digest)) for digest in _digests(send)]
+        found = [(digest, self._find(digest)) for digest in _digests(send)]
         blobs = tuple(link_pb2.Blob(sha256=digest, data=data) for digest, data in found if data is not None)
         if blobs and sum(len(blob.data) for blob in blobs) <= ATTACHED_BYTES_MAX:
             self._attach(broadcast_id, blobs)
@@ -68,22 +85,53 @@ class BlobCargo:
         """Count how long it took."""
         self._detach(broadcast_id)
         kind, began = self._began.pop(broadcast_id)
-        self._metrics.broadcast.labels(kind).observe(time.perf_counter() - began)
+        timer = self._timers.get(kind)
+        if timer is None:
+            timer = self._timers[kind] = self._metrics.broadcast.labels(kind)
+        timer.observe(time.perf_counter() - began)
 
-    async def _load(self, send: Send, digests: tuple[bytes, ...]) -> None:
+    def _find(self, digest: bytes) -> bytes | None:
+        data = self._loaded.get(digest)
+        return data if data is not None else self._cache.find(digest)
+
+    def _begin(self) -> None:
+        if self._loading is None and not self._closed:
+            self._loading = asyncio.get_running_loop().create_task(self._load_all(), name="launch blobs")
+            self._loading.add_done_callback(self._on_ended)
+
+    def _on_ended(self, task: asyncio.Task[None]) -> None:
+        self._loading = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("launches could not be sent", exc_info=error)
+        if self._deferred:
+            self._begin()
+
+    async def _load_all(self) -> None:
+        while self._deferred:
+            sends = [self._deferred.popleft() for _ in range(min(LOADED_AT_ONCE, len(self._deferred)))]
+            digests = dict.fromkeys(digest for send in sends for digest in _digests(send))
+            missing = [digest for digest in digests if self._cache.find(digest) is None]
+            self._loaded = await self._load_some(missing)
+            try:
+                self._ready(sends)
+            finally:
+                self._loaded = {}
+
+    async def _load_some(self, digests: Sequence[bytes]) -> Mapping[bytes, bytes]:
         try:
-            for digest in digests:
-                await self._blobs.get(digest)
+            found = await self._load(digests, ATTACHED_BYTES_MAX)
         except BlobUnavailable as error:
-            # The node will ask for them itself, and say what is missing.
-            log.warning("a launch goes without its blobs: %s", error)
-        self._ready(send)
+            # The nodes will ask for them themselves, and say what is missing.
+            log.warning("launches go without their blobs: %s", error)
+            return {}
+        return {digest: data for digest, data in found.items() if hashlib.sha256(data).digest() == digest}
 
     async def close(self) -> None:
         """Give up what waits."""
-        for task in self._loading:
-            task.cancel()
-        await asyncio.gather(*self._loading, return_exceptions=True)
+        self._closed = True
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
 
 
 def _tell(launch: JobLaunch, broadcast_id: int) -> None:

@@ -66,7 +66,7 @@ class Conductor:
         self.driver = RelayDriver(
             self.herald, links, self._find_endpoint, deliver=self._deliver, origin_us=origin_us
         )
-        self._cargo.connect(self.driver.attach, self.driver.detach, self._send)
+        self._cargo.connect(self.driver.attach, self.driver.detach, self._send_all)
         return self.driver
 
     def lead(self) -> None:
@@ -113,8 +113,9 @@ class Conductor:
     def _deliver(self, news: Deliver) -> None:
         self._dispatcher.post(news.message)
 
-    def _send(self, send: Send) -> None:
-        self.driver.perform(self.herald.send(send, self.driver.now_us()))
+    def _send_all(self, sends: Sequence[Send]) -> None:
+        now_us = self.driver.now_us()
+        self.driver.perform([action for send in sends for action in self.herald.send(send, now_us)])
 
     # ---- around the clock ----
 

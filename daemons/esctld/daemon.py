@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +223,7 @@ class Controller:
         self._planner = Planner(self.metrics)
         satellites = LinkedSatellites(state, [(one.name, one.listen) for one in options.config.satellite])
         self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
-        self._cargo = BlobCargo(self._blobs, self.metrics)
+        self._cargo = BlobCargo(self._blobs.cache, self._load_blobs, self.metrics)
         self._conductor = Conductor(state, book, self._local, self._planner, satellites, keyring, self._cargo)
         self._links = ControllerLinks(state, book, satellites, standbys, self._principals, self._conductor)
         budget = socket_budget(SOCKETS_MAX)
@@ -315,6 +315,12 @@ class Controller:
         try:
             return await self._store.get_blob(OWNER, digest)
         except (BlobMissing, StoreUnavailable) as error:
+            raise BlobUnavailable(str(error)) from None
+
+    async def _load_blobs(self, digests: Collection[bytes], bytes_max: int) -> Mapping[bytes, bytes]:
+        try:
+            return await self._store.get_blobs(OWNER, digests, bytes_max)
+        except StoreUnavailable as error:
             raise BlobUnavailable(str(error)) from None
 
     # ---- serving and stopping ----

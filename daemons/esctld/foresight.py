@@ -11,7 +11,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
+
+from prometheus_client import Counter
 
 from eslurm.alerts.feeds import AlertFeeds
 from eslurm.alerts.plugins import ThreadedPredictor, plugin
@@ -37,6 +39,11 @@ PREDICTIONS_KEPT = 64
 """Enough for the broadcasts that are under way while predictions change."""
 
 
+@lru_cache(maxsize=16)
+def _shape(width: int, root_width: int, grouping: str) -> TreeShape:
+    return TreeShape(width, root_width, find_grouping(grouping))
+
+
 class Foresight:
     """Made inside the running loop; a `core.satellite.flights.Observer`. Raises `ConfigError` that names the key."""
 
@@ -58,6 +65,7 @@ class Foresight:
         self._plugins: list[ThreadedPredictor] = []
         self._predictors = Predictors(lambda notice: log.warning("%s", notice))
         self._scores = Scoreboard(now_us())
+        self._unreached: dict[str, Counter] = {}
         self._recent: deque[tuple[int, Prediction]] = deque(((0, NOTHING),), maxlen=PREDICTIONS_KEPT)
         for name in failure.predictors:
             try:
@@ -115,11 +123,8 @@ class Foresight:
         """Score what was predicted for this broadcast, then learn from it."""
         now_us = answered.started_us + answered.took_us
         unreached = answered.results.nodes(Status.UNREACHED)
-        self._metrics.suspects.inc(len(answered.suspects))
-        self._metrics.unreached.labels(answered.kind).inc(len(unreached))
-        self._metrics.reallocations.inc(answered.reallocations)
-        self._metrics.takeovers.inc(answered.takeovers)
-        shape = TreeShape(answered.width, answered.root_width, find_grouping(answered.grouping))
+        self._count(answered, len(unreached))
+        shape = _shape(answered.width, answered.root_width, answered.grouping)
         self._scores.record(
             now_us, answered.nodes, unreached, self._prediction_of(answered), shape, len(answered.shares)
         )
@@ -130,6 +135,20 @@ class Foresight:
             if health is not None:
                 self._predictors.observe(health)
         self._refresh()
+
+    def _count(self, answered: Answered, unreached: int) -> None:
+        """Most broadcasts have nothing to count."""
+        counted = self._unreached.get(answered.kind)
+        if counted is None:
+            counted = self._unreached[answered.kind] = self._metrics.unreached.labels(answered.kind)
+        for counter, count in (
+            (counted, unreached),
+            (self._metrics.suspects, len(answered.suspects)),
+            (self._metrics.reallocations, answered.reallocations),
+            (self._metrics.takeovers, answered.takeovers),
+        ):
+            if count:
+                counter.inc(count)
 
     def _prediction_of(self, answered: Answered) -> Prediction:
         """What each predictor had said when the broadcast was made."""

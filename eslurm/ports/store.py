@@ -388,6 +388,12 @@ class StoreReader(Protocol):
         """A script or environment; BlobMissing if it is not there."""
         ...
 
+    async def get_blobs(self, owner: str, hashes: Collection[bytes], bytes_max: int) -> dict[bytes, bytes]:
+        """Those of these blobs that are there and have at most so many bytes each, by hash; in one query.
+
+        Raises ValueError for more than QUERY_VALUES_MAX hashes."""
+        ...
+
     async def size_bytes(self) -> int:
         """What the whole store takes, other owners' parts included; of a store in memory 0."""
         ...

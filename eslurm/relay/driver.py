@@ -100,6 +100,7 @@ class RelayDriver:
         self._dials: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
+        self._timer_asked = False
         self._closed = False
         self.counters = RelayCounters()
 
@@ -193,7 +194,7 @@ class RelayDriver:
                 case message:
                     assert self._deliver is not None, "only the controller's machine has messages for a core"
                     self._deliver(message)
-        self._set_timer()
+        self._ask_timer()
 
     def _tell(self, source: Peer, item: link_pb2.Item) -> None:
         links = self._peers.get(source) if isinstance(source, str) else None
@@ -275,7 +276,14 @@ class RelayDriver:
 
     # ---- time ----
 
+    def _ask_timer(self) -> None:
+        """Once per turn of the loop, however many messages come in it: asking the machine costs as much as a message."""
+        if not self._timer_asked:
+            self._timer_asked = True
+            self._loop.call_soon(self._set_timer)
+
     def _set_timer(self) -> None:
+        self._timer_asked = False
         due_us = self._machine.next_timer_us()
         if self._timer is not None:
             if due_us is not None and self._timer_us <= due_us:

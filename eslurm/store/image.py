@@ -6,7 +6,7 @@ answers as the SQL store. Invariant: a commit applies everything or raises befor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar, cast
 
 import msgspec
@@ -201,6 +201,17 @@ class StoreImage:
         if blob is None:
             raise BlobMissing(f"{owner}: no blob {hash_.hex()}")
         return blob.data
+
+    def get_blobs(self, owner: str, hashes: Collection[bytes], bytes_max: int) -> dict[bytes, bytes]:
+        """See `StoreReader.get_blobs`."""
+        if len(hashes) > QUERY_VALUES_MAX:
+            raise ValueError(f"more than {QUERY_VALUES_MAX} hashes in one query")
+        kept = self._of(owner).blobs
+        return {
+            hash_: kept[hash_].data
+            for hash_ in hashes
+            if hash_ in kept and len(kept[hash_].data) <= bytes_max
+        }
 
     def _of(self, owner: str) -> _Owner:
         return self._owners.get(owner) or _Owner()

@@ -5,7 +5,7 @@ Invariant: it behaves as the SQL store does, except that nothing survives the im
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -119,6 +119,11 @@ class MemoryStore:
         """See `StoreReader.get_blob`."""
         self._check_open()
         return self._image.get_blob(owner, hash_)
+
+    async def get_blobs(self, owner: str, hashes: Collection[bytes], bytes_max: int) -> dict[bytes, bytes]:
+        """See `StoreReader.get_blobs`."""
+        self._check_open()
+        return self._image.get_blobs(owner, hashes, bytes_max)
 
     async def size_bytes(self) -> int:
         """See `StoreReader.size_bytes`."""

@@ -5,7 +5,7 @@ Invariant: every answer is consistent as of one commit, however many statements 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -133,6 +133,16 @@ class Reader:
         if data is None:
             raise BlobMissing(f"{owner}: no blob {hash_.hex()}")
         return data
+
+    def get_blobs(self, owner: str, hashes: Collection[bytes], bytes_max: int) -> dict[bytes, bytes]:
+        """See `StoreReader.get_blobs`."""
+        if len(hashes) > QUERY_VALUES_MAX:
+            raise ValueError(f"more than {QUERY_VALUES_MAX} hashes in one query")
+        column = BLOBS.c
+        found = select(column.hash, column.data).where(column.owner == owner, column.hash.in_(hashes))
+        with self._transaction() as connection:
+            rows = connection.execute(found.where(column.size <= bytes_max))
+            return {row.hash: row.data for row in rows}
 
     def size_bytes(self) -> int:
         """See `StoreReader.size_bytes`."""

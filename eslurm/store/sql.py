@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Sequence
 from typing import Generic, TypeVar
 
 from eslurm.ports.store import (
@@ -125,6 +125,10 @@ class SqlStore:
     async def get_blob(self, owner: str, hash_: bytes) -> bytes:
         """See `StoreReader.get_blob`."""
         return await self._reads.run(self._reader.get_blob, owner, hash_)
+
+    async def get_blobs(self, owner: str, hashes: Collection[bytes], bytes_max: int) -> dict[bytes, bytes]:
+        """See `StoreReader.get_blobs`."""
+        return await self._reads.run(self._reader.get_blobs, owner, hashes, bytes_max)
 
     async def size_bytes(self) -> int:
         """See `StoreReader.size_bytes`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eslurm.ports.store import (
+    QUERY_VALUES_MAX,
     AnswerRow,
     Batch,
     BlobMissing,
@@ -301,6 +302,27 @@ def test_blobs_are_put_once_and_read_by_hash(backend: Backend) -> None:
         assert await store.get_blob(OWNER, content_hash(empty)) == b""
         with pytest.raises(BlobMissing):
             await store.get_blob(OWNER, content_hash(b"other"))
+
+    backend.run(test())
+
+
+def test_of_many_blobs_come_those_that_are_there_and_small_enough(backend: Backend) -> None:
+    async def test() -> None:
+        store, other = backend.store(shared=True), backend.store(shared=True)
+        await store.open(OWNER)
+        await other.open("ctl1")
+        texts = {content_hash(data): data for data in (b"", b"a" * 10, b"b" * 11)}
+        await store.commit(batch(1, blobs=[BlobRow(hash_, data) for hash_, data in texts.items()]))
+        foreign = BlobRow(content_hash(b"theirs"), b"theirs")
+        await other.commit(batch(1, blobs=[foreign]))
+        asked = [*texts, foreign.hash, content_hash(b"nobody's")]
+        small = {hash_: data for hash_, data in texts.items() if len(data) <= 10}
+        assert await store.get_blobs(OWNER, asked, 10) == small
+        assert await store.get_blobs(OWNER, asked, 11) == texts
+        assert await store.get_blobs("ctl1", asked, 11) == {foreign.hash: foreign.data}
+        assert await store.get_blobs(OWNER, [], 11) == {}
+        with pytest.raises(ValueError, match="hashes"):
+            await store.get_blobs(OWNER, [b""] * (QUERY_VALUES_MAX + 1), 11)
 
     backend.run(test())
 

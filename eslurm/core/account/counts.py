@@ -5,6 +5,7 @@ An index of the jobs' records: it only ever follows `State.put_job`. Invariant: 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -53,7 +54,10 @@ class JobCounts:
 
     def _add(self, spec: JobSpec, jobs: int) -> None:
         if jobs:
-            for consumer in _consumers(spec):
+            user = spec.user
+            for consumer in _consumers(
+                user.name, user.gid, user.groups, spec.account, spec.qos, spec.partition
+            ):
                 left = self.counts.get(consumer, 0) + jobs
                 if left:
                     self.counts[consumer] = left
@@ -70,17 +74,24 @@ def jobs_in(job: Job) -> int:
 
 def groups_of(spec: JobSpec) -> tuple[str, ...]:
     """The submitter's groups as policies name them, the primary one first."""
-    return tuple(dict.fromkeys(str(gid) for gid in (spec.user.gid, *spec.user.groups)))
+    return _group_names(spec.user.gid, spec.user.groups)
 
 
-def _consumers(spec: JobSpec) -> list[Consumer]:
-    return [
-        ("user", spec.user.name),
-        *[("group", group) for group in groups_of(spec)],
-        ("account", spec.account),
-        ("qos", spec.qos),
-        ("partition", spec.partition),
-    ]
+def _group_names(gid: int, groups: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(number) for number in (gid, *groups)))
+
+
+@lru_cache(maxsize=1024)
+def _consumers(
+    user: str, gid: int, groups: tuple[int, ...], account: str, qos: str, partition: str
+) -> tuple[Consumer, ...]:
+    return (
+        ("user", user),
+        *[("group", group) for group in _group_names(gid, groups)],
+        ("account", account),
+        ("qos", qos),
+        ("partition", partition),
+    )
 
 
 def submitter_of(spec: JobSpec) -> Submitter:

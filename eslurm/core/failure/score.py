@@ -145,6 +145,14 @@ class Scoreboard:
         if failed:
             failed = failed.intersection(nodes)
         new = self._meet(nodes, failed)
+        if not failed and not prediction.all and not any(prediction.by_name.values()):
+            # Nearly every broadcast: nothing was foretold and nothing happened.
+            for counted in (self._total, self._bucket(at_us)):
+                counted.broadcasts += 1
+                if not counted.by_name.keys() >= prediction.by_name.keys() or UNION not in counted.by_name:
+                    for name in (UNION, *prediction.by_name):
+                        counted.by_name.setdefault(name, _Tally())
+            return
         counts = _Counts(at_us, 1, len(failed), len(new))
         # Often one predictor's word is the union's. Comparing large sets pays where places are to be found.
         judged: dict[frozenset[int], _Tally] = {}

@@ -12,6 +12,9 @@ import enum
 class JobState(enum.Enum):
     """Where a job stands, in the words users see."""
 
+    # Each is there once. An enum's own hash is a call of Python, and each fact asks many tables by it.
+    __hash__ = object.__hash__
+
     PENDING = "PENDING"
     LAUNCHING = "LAUNCHING"
     RUNNING = "RUNNING"
@@ -78,6 +81,8 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
 
 class AttemptPhase(enum.Enum):
     """What the controller is waiting for in one attempt."""
+
+    __hash__ = object.__hash__
 
     PREPARING = "PREPARING"
     STARTING = "STARTING"

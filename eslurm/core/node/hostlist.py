@@ -10,6 +10,10 @@ from collections.abc import Iterable, Sequence
 
 def fold(names: Iterable[str]) -> str:
     """The shortest folded list that keeps the order: neighbours that differ only in their last number share brackets."""
+    names = tuple(names)
+    if len(names) == 1:
+        # Most jobs have one node, and their names are folded for each launch and each row of accounting.
+        return names[0]
     terms: list[str] = []
     group: tuple[str, str] | None = None
     ranges: list[list[str]] = []

@@ -43,7 +43,7 @@ class Patience:
             self._until_recalculation = RECALCULATE_EVERY
             while delays[0][0] < now_us - WINDOW_US:
                 delays.popleft()
-            ordered = sorted(delay for _, delay in delays)
+            ordered = sorted([delay for _, delay in delays])
             p99_us = ordered[(len(ordered) * 99) // 100]
             self._base_us = min(max(2 * p99_us, self._floor_us), self._ceiling_us)
 

@@ -68,6 +68,7 @@ class Relay:
     ) -> None:
         self._local = set(local)
         self._root = root
+        self._starts = keeper is not None
         self._tuning = tuning
         self._live: dict[BroadcastId, Record] = {}
         self._resting: dict[Record, None] = {}
@@ -396,7 +397,9 @@ class Relay:
         del self._live[record.broadcast.broadcast_id]
         self._resting.pop(record, None)
         self._children.close(record, now_us)
-        self._memory.store(record, now_us)
+        if not self._starts:
+            # What a controller begins nobody else ever asks for: no copy of it can come late.
+            self._memory.store(record, now_us)
         record.close()
 
 

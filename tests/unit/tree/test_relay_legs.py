@@ -43,6 +43,8 @@ def test_a_share_that_is_served_is_done_once() -> None:
     assert replies(actions) == [("c", (1,), all_ok([1, 2, 3, 4]), True)]
     assert relay.on_reply("a", reply([1], all_ok([1, 2, 3, 4])), T0 + 3) == []
     assert script.heard == [("done", A)]
+    # Nobody but the controller itself knows of its broadcasts: no copy can come, so none is kept.
+    assert (relay.live, relay.remembered) == (0, 0)
 
 
 def test_only_what_is_owed_goes_to_the_next_satellite_in_the_arranged_order() -> None:

@@ -53,6 +53,21 @@ def test_nothing_counted_is_none_and_never_a_share() -> None:
     assert union.precision.value == 0.0 and union.recall == nothing and union.lift is None
 
 
+def test_a_broadcast_of_which_nothing_was_foretold_and_in_which_nothing_failed_is_counted_all_the_same() -> (
+    None
+):
+    quiet = prediction(a=set(), b=set())
+    total = (
+        board((NOTHING, ()), (quiet, ()), (quiet, (3,)), (prediction(a={3}, b=set()), ()), (quiet, ()))
+        .report(5)
+        .total
+    )
+    assert (total.broadcasts, total.failed_nodes, total.new_failures) == (5, 1, 1)
+    assert [one.name for one in total.predictors] == ["union", "a", "b"]
+    assert [(one.recall.hits, one.recall.of) for one in total.predictors] == [(0, 1)] * 3
+    assert [(one.precision.hits, one.precision.of) for one in total.predictors] == [(0, 1), (0, 1), (0, 0)]
+
+
 def test_predicted_nodes_that_were_not_asked_do_not_count() -> None:
     union = score(board((prediction(a={1, 700}), ())).report(1).total)
     assert union.precision.of == 1
