@@ -87,6 +87,23 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
     """Days for which the log of facts is kept for `esctl log export`; what was before is kept as a state. 0: for ever."""
 
 
+class TlsSection(msgspec.Struct, forbid_unknown_fields=True):
+    """TLS on all links and at the remote door: for `esctld` and `esestd`, which may be told others by their --tls-*
+    options; satellites and agents have only those. All daemons of a cluster have it or none. Files are relative to the
+    state directory, and read anew when they change."""
+
+    certificate: str = ""
+    """This host's certificate (PEM), followed by those between it and the authority; empty: no TLS."""
+    key: str = ""
+    """The certificate's private key (PEM, without a password)."""
+    ca: str = ""
+    """Certificates (PEM) of the authorities whose word is taken for other hosts."""
+    require_client_certificate: bool = False
+    """Whether only who shows a certificate of such an authority is served, remote commands included."""
+    name: str = ""
+    """What all daemons' certificates name; empty: each names its own host, as others dial it."""
+
+
 class SatelliteSection(msgspec.Struct, forbid_unknown_fields=True):
     """One satellite: relays down, gathers up, keeps no state."""
 
@@ -299,6 +316,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
 
     cluster: ClusterSection
     controller: ControllerSection = msgspec.field(default_factory=ControllerSection)
+    tls: TlsSection = msgspec.field(default_factory=TlsSection)
     satellite: list[SatelliteSection] = msgspec.field(default_factory=list)
     nodes: list[NodesSection] = msgspec.field(default_factory=list)
     resource: list[ResourceSection] = msgspec.field(default_factory=list)

@@ -242,7 +242,7 @@ WATCHED = {
 METRICS_INTRO = """\
 What each daemon serves at `/metrics` where its `--metrics-listen HOST:PORT` says. How to watch a cluster with them:
 [monitoring](../guide/monitoring.md). Labels have few values: states, reasons, and names that administrators gave, of which
-all beyond the first 64 are `other`. There are no certificates yet, so none that could end.
+all beyond the first 64 are `other`.
 """
 
 

@@ -6,10 +6,12 @@ import asyncio
 import re
 import sys
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import click
 
+from eslurm.rpc.tls_options import tls_files
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
@@ -24,6 +26,7 @@ from eslurm.telemetry.process import (
 EXIT_FENCED = 3
 """Another controller leads: starting this one anew is safe, and makes it a standby."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+FILE = click.Path(path_type=Path)
 
 
 @click.command(
@@ -49,6 +52,23 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
     metavar="HOST:PORT",
     help="Serve /metrics and /health there; default: the configuration's controller.metrics_listen.",
 )
+@click.option(
+    "--tls-certificate",
+    type=FILE,
+    metavar="FILE",
+    help="Certificate; default: the configuration's tls.certificate.",
+)
+@click.option("--tls-key", type=FILE, metavar="FILE", help="Its key; default: the configuration's tls.key.")
+@click.option("--tls-ca", type=FILE, metavar="FILE", help="Authorities; default: the configuration's tls.ca.")
+@click.option(
+    "--tls-require-client-certificate", is_flag=True, help="Serve only who shows a certificate of theirs."
+)
+@click.option(
+    "--tls-name",
+    default="",
+    metavar="NAME",
+    help="What all certificates name; default: the configuration's tls.name.",
+)
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
 @click.option("--log-format", default="text", help="text or json.")
 def main(
@@ -61,20 +81,22 @@ def main(
     metrics_listen: str,
     log_level: str,
     log_format: str,
+    **tls_given: Any,
 ) -> None:
     """The controller: decides, plans and remembers everything of one cluster.
 
     Of several on one store one leads; the others stand by and follow it.
     """
+    logging_to_stderr(log_level, log_format)
     with importing():
         from esctld.daemon import CannotStart, ControllerOptions
         from esctld.roles import ControllerProcess
         from eslurm.config import ConfigError, read_config
         from eslurm.ports.store import FenceLost, StoreError
+        from eslurm.rpc.tls import Tls, TlsError
         from eslurm.store.engines import shown
         from eslurm.store.sql import SqlStore
 
-    logging_to_stderr(log_level, log_format)
     if not NAME.fullmatch(name):
         _cannot_start(f"--name: '{name}' is no name: use up to 32 letters, digits, '-' and '_'")
     try:
@@ -83,8 +105,13 @@ def main(
         _cannot_start(str(error))
     state_dir = state_dir.resolve()
     key = read_key(state_dir / config.cluster.key_file)
+    try:
+        files = tls_files(SimpleNamespace(**tls_given), config.tls, state_dir)
+        tls = Tls(files) if files is not None else None
+    except (ValueError, TlsError) as error:
+        _cannot_start(str(error))
     options = ControllerOptions(
-        config, config_file.resolve(), state_dir, key, name, listen, listening(metrics_listen)
+        config, config_file.resolve(), state_dir, key, name, listen, listening(metrics_listen), tls
     )
     listening(options.watched_at)
     url = config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"

@@ -63,6 +63,7 @@ from eslurm.rpc.options import socket_budget
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
+from eslurm.rpc.tls import Tls
 from eslurm.rpc.tokens import TokenAuthenticator
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
@@ -96,6 +97,8 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     name: str = OWNER
     listen: str = ""
     metrics_listen: str = ""
+    tls: Tls | None = None
+    """For all links and the remote door; None: they are plain."""
 
     @property
     def watched_at(self) -> str:
@@ -227,7 +230,9 @@ class Controller:
         self._conductor = Conductor(state, book, self._local, self._planner, satellites, keyring, self._cargo)
         self._links = ControllerLinks(state, book, satellites, standbys, self._principals, self._conductor)
         budget = socket_budget(SOCKETS_MAX)
-        self._table = LinkTable(self._local, keyring, self._links, random.Random(), budget.table)
+        self._table = LinkTable(
+            self._local, keyring, self._links, random.Random(), budget.table, tls=options.tls
+        )
         self._link_server = LinkServer(self._local, keyring, self._table, budget.links, self._table.counters)
         reactor = Reactor(state, on_bug=lambda bug: log.error("a message was refused by a bug", exc_info=bug))
         self._dispatcher = Dispatcher(
@@ -327,7 +332,7 @@ class Controller:
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> None:
         """Links and loops; what is opened here is closed when the stack ends."""
-        endpoint = await self._rpc.listen(self._listen)
+        endpoint = await self._rpc.listen(self._listen, self._options.tls)
         await self._rpc.start()
         stack.push_async_callback(self._rpc.stop, STOP_GRACE_S)
         stack.push_async_callback(self._end_links)

@@ -25,6 +25,7 @@ from eslurm.rpc.links import LinkTable
 from eslurm.rpc.methods import Method
 from eslurm.rpc.options import TableSettings
 from eslurm.rpc.signing import Keyring
+from eslurm.rpc.tls import Tls
 from eslurm.v1 import link_pb2
 
 log = logging.getLogger("esctld.leaderlink")
@@ -41,7 +42,14 @@ class LeaderLink:
     """
 
     def __init__(
-        self, cluster: str, owner: str, name: str, endpoint: str, key: bytes, on_lost: Callable[[], None]
+        self,
+        cluster: str,
+        owner: str,
+        name: str,
+        endpoint: str,
+        key: bytes,
+        on_lost: Callable[[], None],
+        tls: Tls | None = None,
     ) -> None:
         process = f"{name}.{secrets.token_hex(6)}"
         local = LocalPeer(
@@ -54,7 +62,7 @@ class LeaderLink:
             owner=owner,
         )
         settings = TableSettings(backoff_max_s=BACKOFF_MAX_S)
-        self._table = LinkTable(local, Keyring({1: key}), self, random.Random(), settings)
+        self._table = LinkTable(local, Keyring({1: key}), self, random.Random(), settings, tls=tls)
         self._forwarder = Forwarder(process, self._find, lambda: 0, NOBODY, in_parts=True)
         self._on_lost = on_lost
         self._name = name

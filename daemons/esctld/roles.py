@@ -57,7 +57,7 @@ class ControllerProcess:
         self._stopped = asyncio.Event()
         self._principals = Principals()
         self._metrics = ControllerMetrics()
-        self._status = ControllerStatus(self._metrics)
+        self._status = ControllerStatus(self._metrics, options.tls)
         self._switch = DoorSwitch()
         self._door = UnixDoor(options.socket, self._switch, self._principals)
 
@@ -95,7 +95,7 @@ class ControllerProcess:
 
         def link(on_lost: Any) -> LeaderLink:
             return LeaderLink(
-                options.config.cluster.name, OWNER, options.name, endpoint, options.key, on_lost
+                options.config.cluster.name, OWNER, options.name, endpoint, options.key, on_lost, options.tls
             )
 
         standby = Standby(

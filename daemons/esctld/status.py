@@ -65,7 +65,7 @@ log = logging.getLogger("esctld.jobs")
 def described() -> list[Described]:
     """All metrics of a controller, for the reference."""
     own = (*CONTROLLER, *LEADING, *ControllerMetrics().described, *CENSUS)
-    return [*own, *parts.RELAY, *parts.LINKS, *parts.PROCESS, *parts.LOG]
+    return [*own, *parts.RELAY, *parts.LINKS, *parts.TLS, *parts.PROCESS, *parts.LOG]
 
 
 def _nothing() -> Iterable[Family]:
@@ -75,8 +75,9 @@ def _nothing() -> Iterable[Family]:
 class ControllerStatus:
     """One per process; roles tell it what they are (`becomes`). Make it inside the running loop."""
 
-    def __init__(self, metrics: ControllerMetrics) -> None:
+    def __init__(self, metrics: ControllerMetrics, tls: parts.Certificates | None = None) -> None:
         self._metrics = metrics
+        self._tls = tls
         self._role = STARTING
         self._health: Callable[[], Health] = lambda: Health(False, "starts")
         self._collect: Collect = _nothing
@@ -111,6 +112,7 @@ class ControllerStatus:
         yield ROLE.by({role: role == self._role for role in ROLES})
         yield WELL.is_(self.health().is_well)
         yield from self._collect()
+        yield from parts.tls_families(self._tls)
         yield from parts.process_families(__version__, self._lag.take_us() / 1e6)
         yield from parts.log_families(logs.counts)
 

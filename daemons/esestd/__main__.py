@@ -8,8 +8,9 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from eslurm.rpc.tls_options import TlsFiles, add_tls_options, tls_files
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
@@ -21,6 +22,9 @@ from eslurm.telemetry.process import (
     run_daemon,
     stop_on_signals,
 )
+
+if TYPE_CHECKING:
+    from eslurm.rpc.tls import Tls
 
 log = logging.getLogger("esestd")
 
@@ -50,6 +54,10 @@ def main(argv: list[str] | None = None) -> None:
         log.warning("--warm-start: %s was learnt with other settings (%s)", warm.path, others)
     state_dir = arguments.state_dir.resolve()
     sockets = tuple(path for path in arguments.controller_socket.split(":") if path)
+    try:
+        files = None if sockets else tls_files(arguments, config.tls, state_dir, listens=False)
+    except ValueError as error:
+        _cannot_start(str(error))
     controllers = arguments.controllers or config.controller.listen
     options = EstimatorOptions(
         cluster=config.cluster.name,
@@ -64,6 +72,7 @@ def main(argv: list[str] | None = None) -> None:
         refresh_s=config.estimator.refresh_s,
         metrics_listen=listening(arguments.metrics_listen or config.estimator.metrics_listen),
         warm_start=warm.model if warm is not None else None,
+        tls=_tls(files) if files is not None else None,
     )
     is_learning = False
 
@@ -85,6 +94,16 @@ def main(argv: list[str] | None = None) -> None:
         sys.stderr.flush()
         sys.stdout.flush()
         os._exit(0)
+
+
+def _tls(files: TlsFiles) -> Tls:
+    # It brings gRPC, which who calls through a socket does without.
+    from eslurm.rpc.tls import Tls, TlsError
+
+    try:
+        return Tls(files)
+    except TlsError as error:
+        _cannot_start(str(error))
 
 
 def _cannot_start(text: str) -> NoReturn:
@@ -122,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         help="begin with this model of another cluster (models/*.npz there) until there is one of this cluster",
     )
+    add_tls_options(parser)
     add_process_options(
         parser, "serve /metrics and /health there (default: the configuration's estimator.metrics_listen)"
     )

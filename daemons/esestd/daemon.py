@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +28,9 @@ from eslurm.ports.estimator import Estimator, Model, Setting
 from eslurm.rpc.unix_calls import UnixCalls
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.estimator import EstimatorMetrics
+
+if TYPE_CHECKING:
+    from eslurm.rpc.tls import Tls
 
 log = logging.getLogger("esestd")
 
@@ -52,6 +55,8 @@ class EstimatorOptions(msgspec.Struct, frozen=True):
     warm_start: Model | None = None
     """A model of another cluster, for as long as there is none of this one."""
     poll_s: float = POLL_S
+    tls: Tls | None = None
+    """For the way to `controllers`; None: plain, which is for controllers on this host."""
 
 
 class EstimatorDaemon:
@@ -83,7 +88,8 @@ class EstimatorDaemon:
             self._follower.begin_anew,
         )
         self._status = EstimatorStatus(
-            options.estimator, self._follower, self.metrics, lambda: self._forecaster.is_answering
+            *(options.estimator, self._follower, self.metrics, lambda: self._forecaster.is_answering),
+            tls=options.tls,
         )
         self._at_work = asyncio.Lock()
         self._at_files = asyncio.Lock()
@@ -199,4 +205,4 @@ def _doors(options: EstimatorOptions) -> list[Calls]:
     caller = Principal("esestd", options.uid, options.gid, (options.gid,))
     token = mint_token(Keyring({1: options.key}), options.cluster, caller, wall_us() + TOKEN_US)
     # Another of them may lead: none is waited for.
-    return [GrpcClient(endpoint, token, is_patient=False) for endpoint in options.controllers]
+    return [GrpcClient(endpoint, token, options.tls, is_patient=False) for endpoint in options.controllers]

@@ -23,16 +23,22 @@ LINKED = Described(
 
 def described() -> list[Described]:
     """All metrics of the estimator, for the reference."""
-    return [LINKED, *EstimatorMetrics(lambda: 0.0).described, *parts.PROCESS, *parts.LOG]
+    return [LINKED, *EstimatorMetrics(lambda: 0.0).described, *parts.TLS, *parts.PROCESS, *parts.LOG]
 
 
 class EstimatorStatus:
     """Make it inside the running loop. `is_answering` says whether there are forecasts."""
 
     def __init__(
-        self, name: str, follower: Follower, metrics: EstimatorMetrics, is_answering: Callable[[], bool]
+        self,
+        name: str,
+        follower: Follower,
+        metrics: EstimatorMetrics,
+        is_answering: Callable[[], bool],
+        tls: parts.Certificates | None = None,
     ) -> None:
         self._name = name
+        self._tls = tls
         self._follower = follower
         self._is_answering = is_answering
         self._lag = LoopLag()
@@ -59,5 +65,6 @@ class EstimatorStatus:
 
     def _families(self) -> Iterator[Family]:
         yield LINKED.is_(self._follower.linked)
+        yield from parts.tls_families(self._tls)
         yield from parts.process_families(__version__, self._lag.take_us() / 1e6)
         yield from parts.log_families(logs.counts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
+from eslurm.rpc.tls_options import add_tls_options, tls_files
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
@@ -33,6 +34,10 @@ def main(argv: list[str] | None = None) -> None:
     logging_to_stderr(arguments.log_level, arguments.log_format)
     key = read_key(arguments.key_file)
     nodes = _nodes(arguments.nodes)
+    try:
+        files = tls_files(arguments)
+    except ValueError as error:
+        _give_up(str(error))
     state_dir: Path = arguments.state_dir
     try:
         # Others may pass to their scripts and the door, and list nothing.
@@ -43,9 +48,14 @@ def main(argv: list[str] | None = None) -> None:
         _give_up(f"--state-dir: {error}")
 
     with importing():
+        from eslurm.rpc.tls import Tls, TlsError
         from esnoded.daemon import AgentOptions, NodeDaemon
         from esnoded.spool import SpoolError
 
+    try:
+        tls = Tls(files) if files is not None else None
+    except TlsError as error:
+        _give_up(str(error))
     options = AgentOptions(
         cluster=arguments.cluster,
         nodes=nodes,
@@ -58,6 +68,7 @@ def main(argv: list[str] | None = None) -> None:
         controller_socket=arguments.controller_socket,
         allow_chaos=arguments.allow_chaos,
         metrics_listen=arguments.metrics_listen,
+        tls=tls,
     )
 
     if arguments.each:
@@ -122,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cores", required=True, type=int, help="cores that each node offers")
     parser.add_argument("--memory-mib", required=True, type=int, help="memory that each node offers")
+    add_tls_options(parser)
     add_process_options(parser, "serve /metrics and /health there (with --each: from this port on, one each)")
     return parser
 

@@ -46,6 +46,7 @@ from eslurm.rpc.options import TableSettings, reachable
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import BadSignature, Keyring
+from eslurm.rpc.tls import Tls
 from eslurm.rpc.unix_door import UnixDoor
 from eslurm.telemetry.status import StatusDoor
 from eslurm.v1 import link_pb2
@@ -83,7 +84,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     this agent.
     At `metrics_listen` (host:port; empty: nowhere) the process is watched.
     With `allow_chaos` the user may let nodes pretend to fail; with `is_one_of_many` there are many such processes on
-    this host, and the step supervisor is started with the first step.
+    this host, and the step supervisor is started with the first step. Without `tls` its links are plain.
     """
 
     cluster: str
@@ -98,6 +99,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     allow_chaos: bool = False
     is_one_of_many: bool = False
     metrics_listen: str = ""
+    tls: Tls | None = None
 
 
 class NodeDaemon:
@@ -111,7 +113,7 @@ class NodeDaemon:
         self._local = LocalPeer(options.cluster, "agent", self._process, build=__version__)
         self._keyring = Keyring({1: options.key})
         rng = random.Random()
-        self._table = LinkTable(self._local, self._keyring, self, rng, LINKS)
+        self._table = LinkTable(self._local, self._keyring, self, rng, LINKS, tls=options.tls)
         self._server = LinkServer(self._local, self._keyring, self._table, counters=self._table.counters)
         self._book = AddressBook()
         self._pulled = 0
@@ -164,7 +166,7 @@ class NodeDaemon:
         uplink: asyncio.Task[None] | None = None
         status: StatusDoor | None = None
         try:
-            self._local.endpoint = reachable(await rpc.listen(options.listen))
+            self._local.endpoint = reachable(await rpc.listen(options.listen, options.tls))
             shell = await self._restore(spool, runner, options.controller_socket or door.path)
             for ended in early:
                 shell.on_runner_ended(ended)
@@ -195,7 +197,10 @@ class NodeDaemon:
         if not self._options.metrics_listen:
             return None
         driver = self._driver
-        told = AgentStatus(shell.agent, spool, self._uplink, self._table, driver.relay, driver.counters)
+        told = AgentStatus(
+            *(shell.agent, spool, self._uplink, self._table, driver.relay, driver.counters),
+            tls=self._options.tls,
+        )
         told.lag.start()
         door = StatusDoor(told.page, told.health)
         await door.start(self._options.metrics_listen)

@@ -60,6 +60,7 @@ def one_each(options: AgentOptions) -> list[AgentOptions]:
             allow_chaos=options.allow_chaos,
             is_one_of_many=True,
             metrics_listen=watched[at],
+            tls=options.tls,
         )
         for at, name in enumerate(options.nodes)
     ]

@@ -40,7 +40,7 @@ AGENT = (NODES, ATTEMPTS, UNACKNOWLEDGED, SPOOL, SILENCE, UPLINK)
 
 def described() -> list[Described]:
     """All metrics of an agent, for the reference."""
-    return [*AGENT, *parts.RELAY, *parts.LINKS, *parts.PROCESS, *parts.LOG]
+    return [*AGENT, *parts.RELAY, *parts.LINKS, *parts.TLS, *parts.PROCESS, *parts.LOG]
 
 
 class AgentStatus:
@@ -54,6 +54,7 @@ class AgentStatus:
         table: LinkTable,
         relay: Relay,
         counters: RelayCounters,
+        tls: parts.Certificates | None = None,
     ) -> None:
         self._agent = agent
         self._spool = spool
@@ -61,6 +62,7 @@ class AgentStatus:
         self._table = table
         self._relay = relay
         self._counters = counters
+        self._tls = tls
         self.lag = LoopLag()
 
     def page(self) -> bytes:
@@ -83,6 +85,7 @@ class AgentStatus:
         yield UPLINK.is_(self._uplink.link is not None)
         yield from parts.relay_families(self._counters, self._relay)
         yield from parts.link_families(self._table.counters)
+        yield from parts.tls_families(self._tls)
         yield from parts.process_families(__version__, self.lag.take_us() / 1e6)
         yield from parts.log_families(logs.counts)
 

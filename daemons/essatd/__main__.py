@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from pathlib import Path
 
 from eslurm.rpc.options import SOCKETS_MIN
+from eslurm.rpc.tls_options import add_tls_options, tls_files
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
+    EXIT_CANNOT_START,
     add_process_options,
     announce,
     logging_to_stderr,
@@ -29,12 +32,20 @@ def main(argv: list[str] | None = None) -> None:
     logging_to_stderr(arguments.log_level, arguments.log_format)
     with importing():
         from eslurm.relay.chaos_door import NAME as CHAOS
+        from eslurm.rpc.tls import Tls, TlsError
         from essatd.daemon import Satellite, SatelliteOptions
 
     chaos_path = None
     if arguments.allow_chaos:
         arguments.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         chaos_path = arguments.state_dir / CHAOS
+
+    try:
+        files = tls_files(arguments)
+        tls = Tls(files) if files is not None else None
+    except (ValueError, TlsError) as error:
+        sys.stderr.write(f"essatd: {error}\n")
+        raise SystemExit(EXIT_CANNOT_START) from None
 
     options = SatelliteOptions(
         cluster=arguments.cluster,
@@ -45,6 +56,7 @@ def main(argv: list[str] | None = None) -> None:
         sockets_max=arguments.sockets_max,
         chaos_path=chaos_path,
         metrics_listen=arguments.metrics_listen,
+        tls=tls,
     )
 
     async def body() -> None:
@@ -76,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         default=256,
         help="open connections to aim at, four times the width of its trees; beyond, agents have to wait (default 256)",
     )
+    add_tls_options(parser)
     add_process_options(parser, "serve /metrics and /health there")
     return parser
 

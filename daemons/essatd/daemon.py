@@ -35,6 +35,7 @@ from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import reachable, socket_budget
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
+from eslurm.rpc.tls import Tls
 from eslurm.telemetry import logs
 from eslurm.telemetry.status import StatusDoor
 from eslurm.telemetry.vitals import LoopLag, rss_bytes, sockets
@@ -69,6 +70,8 @@ class SatelliteOptions(msgspec.Struct, frozen=True):
     """Where the user may ask for failures; None: nowhere."""
     metrics_listen: str = ""
     """Where it is watched; empty: nowhere."""
+    tls: Tls | None = None
+    """For all of its links; None: they are plain."""
 
 
 class Satellite:
@@ -88,7 +91,7 @@ class Satellite:
         self._budget = socket_budget(options.sockets_max)
         # The table would leave alone for longer whoever did not answer for a while.
         table = msgspec.structs.replace(self._budget.table, backoff_max_s=REDIAL_STANDBY_S)
-        self._table = LinkTable(self._local, keyring, self, random.Random(), table)
+        self._table = LinkTable(self._local, keyring, self, random.Random(), table, tls=options.tls)
         self._server = LinkServer(self._local, keyring, self._table, self._budget.links, self._table.counters)
         self._controllers: dict[str, Link] = {}
         self._leader: Link | None = None
@@ -114,7 +117,7 @@ class Satellite:
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Serve until stopped; `ready` gets the endpoint. Raises OSError when it cannot listen."""
         rpc = RpcServer([self._server.handler()], Guard(), connections_max=self._budget.connections_max)
-        endpoint = reachable(await rpc.listen(self._options.listen))
+        endpoint = reachable(await rpc.listen(self._options.listen, self._options.tls))
         self._local.endpoint = endpoint
         await rpc.start()
         chaos = None
@@ -160,7 +163,7 @@ class Satellite:
         driver = self._driver
         told = SatelliteStatus(
             *(self._table, driver.relay, driver.counters, self._options.controllers),
-            *(self._controller, lambda: self._book.revision),
+            *(self._controller, lambda: self._book.revision, self._options.tls),
         )
         told.lag.start()
         registry = registry_of(told.families)

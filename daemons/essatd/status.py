@@ -26,7 +26,7 @@ SATELLITE = (LINKED, EPOCH, AGENTS, BOOK)
 
 def described() -> list[Described]:
     """All metrics of a satellite, for the reference."""
-    return [*SATELLITE, *parts.RELAY, *parts.LINKS, *parts.PROCESS, *parts.LOG]
+    return [*SATELLITE, *parts.RELAY, *parts.LINKS, *parts.TLS, *parts.PROCESS, *parts.LOG]
 
 
 class SatelliteStatus:
@@ -40,6 +40,7 @@ class SatelliteStatus:
         controllers: Sequence[str],
         leader: Callable[[], Link | None],
         book_revision: Callable[[], int],
+        tls: parts.Certificates | None = None,
     ) -> None:
         self._table = table
         self._relay = relay
@@ -47,6 +48,7 @@ class SatelliteStatus:
         self._controllers = controllers
         self._leader = leader
         self._book_revision = book_revision
+        self._tls = tls
         # Its own: the controller's pings take the worst lag of another one.
         self.lag = LoopLag()
 
@@ -59,6 +61,7 @@ class SatelliteStatus:
         yield BOOK.is_(self._book_revision())
         yield from parts.relay_families(self._counters, self._relay)
         yield from parts.link_families(self._table.counters)
+        yield from parts.tls_families(self._tls)
         yield from parts.process_families(__version__, self.lag.take_us() / 1e6)
         yield from parts.log_families(logs.counts)
 

@@ -1,6 +1,7 @@
 """Dialling: from an endpoint to a live link, or a clear reason why not.
 
-Invariant: a dial takes no longer than the connect timeout plus the hello timeout, and leaves nothing behind when it fails.
+Invariant: a dial takes no longer than the connect timeout plus the hello timeout (and once in a while `mismatch.ASK_S`
+more), and leaves nothing behind when it fails.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from eslurm.ports.link import (
 from eslurm.rpc.counters import LinkCounters
 from eslurm.rpc.hello import LocalPeer, Session, busy_after_s, examine, first_frame, make_hello, only_item
 from eslurm.rpc.link import GrpcLink
+from eslurm.rpc.mismatch import BROKEN_OFF, Mismatch
 from eslurm.rpc.options import LinkSettings, grpc_target, link_channel_options
 from eslurm.rpc.signing import Keyring
 from eslurm.rpc.streams import DialledStream, Stream, StreamLost
+from eslurm.rpc.tls import Tls
 from eslurm.v1 import link_pb2
 
 CONTROL_METHOD = "/eslurm.v1.Link/Control"
 BULK_METHOD = "/eslurm.v1.Link/Bulk"
 _NOBODY = "onnection refused"
-_TURNED_AWAY = ("Socket closed", "onnection reset")
 
 
 async def dial(
@@ -41,11 +43,13 @@ async def dial(
     sink: LinkSink,
     settings: LinkSettings | None = None,
     counters: LinkCounters | None = None,
-    credentials: grpc.ChannelCredentials | None = None,
+    tls: Tls | None = None,
+    mismatch: Mismatch | None = None,
 ) -> GrpcLink:
     """Open a link to the process that listens at `endpoint`; `sink.on_up` was called when this returns.
 
-    Raises `LinkUnreachable` (nobody there, or silent) or `LinkRefused` (wrong cluster, key or protocol).
+    Raises `LinkUnreachable` (nobody there, or silent) or `LinkRefused` (wrong cluster, key or protocol, or what `mismatch`
+    finds).
     """
     settings = settings or LinkSettings()
     counters = counters or LinkCounters()
@@ -57,10 +61,12 @@ async def dial(
         counters.dials_failed += 1
         raise LinkUnreachable(f"{endpoint}: {str(error) or 'the name was not resolved in time'}") from None
     options = link_channel_options()
-    if credentials is None:
+    if tls is None:
         channel = grpc.aio.insecure_channel(target, options)
     else:
-        channel = grpc.aio.secure_channel(target, credentials, options)
+        # The target is an address by now; the certificate names what was dialled.
+        options.append(("grpc.default_authority", tls.files.name or endpoint))
+        channel = grpc.aio.secure_channel(target, tls.channel_credentials(), options)
     counters.sockets_now += 1
     try:
         link = await _open(endpoint, channel, local, keyring, sink, settings, counters)
@@ -68,7 +74,7 @@ async def dial(
         return link
     except LinkError as error:
         # The frames it came through hold the call, and a call that is held keeps its connection open.
-        failure = error.with_traceback(None)
+        failure: LinkError = error.with_traceback(None)
         failure.__context__ = None
     except BaseException:
         counters.dials_failed += 1
@@ -77,6 +83,10 @@ async def dial(
     counters.dials_failed += 1
     await _drop(channel, counters)
     del channel
+    if mismatch is not None and isinstance(failure, LinkUnreachable):
+        reason = await mismatch.find(endpoint, str(failure))
+        if reason:
+            failure = LinkRefused(f"{endpoint}: {reason}")
     raise failure
 
 
@@ -132,7 +142,7 @@ def _kind_of(text: str) -> type[LinkUnreachable]:
     if _NOBODY in text:
         return LinkUnreachable
     # Accepted and closed at once: that is how gRPC keeps to its bound on connections.
-    return LinkBusy if any(words in text for words in _TURNED_AWAY) else LinkSilent
+    return LinkBusy if any(words in text for words in BROKEN_OFF) else LinkSilent
 
 
 async def _shake_hands(control: Stream, local: LocalPeer, keyring: Keyring, session: Session) -> PeerInfo:

@@ -18,7 +18,9 @@ from eslurm.ports.door import DoorRefused, DoorUnreachable, Status, status_of
 from eslurm.rpc.framing import NO_REQUEST_ID, checked_request_id
 from eslurm.rpc.guard import REQUEST_ID_KEY, RETRY_AFTER_KEY, RETRY_KEY
 from eslurm.rpc.methods import Method, ReplyT, RequestT
-from eslurm.rpc.options import door_channel_options, is_loopback, split_endpoint
+from eslurm.rpc.mismatch import BROKEN_OFF, reason_in
+from eslurm.rpc.options import Options, door_channel_options, is_loopback, split_endpoint
+from eslurm.rpc.tls import Tls
 
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 2.0
@@ -76,13 +78,17 @@ class _Tries:
             return pause_s
         if status is not Status.UNAVAILABLE:
             raise DoorRefused(status, details)
+        reason = reason_in(details)
+        if reason:
+            # Nothing of it gets better by waiting.
+            raise DoorUnreachable(f"{self._endpoint}: {reason}", maybe_done=self._tries > 0)
         self._tries += 1
         pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(self._tries - 1, 8))
         pause_s *= 0.5 + os.urandom(1)[0] / 512
         if not self._is_patient or pause_s >= self._deadline_s - time.monotonic():
             raise DoorUnreachable(
                 f"{self._endpoint}: {details or 'unavailable'}; is the controller running there, "
-                "and is this its gRPC endpoint?",
+                f"and is this its gRPC endpoint?{_about_tls(details)}",
                 maybe_done=True,
             )
         return pause_s
@@ -94,10 +100,24 @@ def _retry_after_s(error: Any) -> float:
     return int(said) / 1000 if said.isdecimal() else 0.0
 
 
+def _about_tls(details: str) -> str:
+    """A connection that is ended at once looks alike whatever was not welcome."""
+    if not any(words in details for words in BROKEN_OFF):
+        return ""
+    return " (if it speaks TLS, give its authority's certificate, and one of yours if it requires that)"
+
+
+def _door_options(tls: Tls | None) -> Options:
+    options = door_channel_options()
+    if tls is not None and tls.files.name:
+        options.append(("grpc.default_authority", tls.files.name))
+    return options
+
+
 def _check_token_path(endpoint: str, encrypted: bool) -> None:
     host, _port = split_endpoint(endpoint)
     if not encrypted and not is_loopback(host):
-        raise ValueError(f"a token is sent to {endpoint} over TLS only; give the CA certificate")
+        raise ValueError(f"a token is sent to {endpoint} over TLS only: name its authorities (--tls-ca)")
 
 
 class GrpcClient:
@@ -110,19 +130,34 @@ class GrpcClient:
         self,
         endpoint: str,
         token: str,
-        credentials: grpc.ChannelCredentials | None = None,
+        tls: Tls | None = None,
         *,
         is_patient: bool = True,
     ) -> None:
-        _check_token_path(endpoint, credentials is not None)
+        _check_token_path(endpoint, tls is not None)
         self._endpoint = endpoint
         self._token = token
         self._is_patient = is_patient
-        options = door_channel_options()
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(endpoint, options)
-        else:
-            self._channel = grpc.aio.secure_channel(endpoint, credentials, options)
+        self._tls = tls
+        self._revision = 0
+        self._channel = self._new_channel()
+
+    def _new_channel(self) -> grpc.aio.Channel:
+        options = _door_options(self._tls)
+        if self._tls is None:
+            return grpc.aio.insecure_channel(self._endpoint, options)
+        self._revision = self._tls.revision
+        return grpc.aio.secure_channel(self._endpoint, self._tls.channel_credentials(), options)
+
+    async def _renew(self) -> None:
+        """After a failure: a channel keeps the certificates that it was made with, and others may be in force by now."""
+        if self._tls is None:
+            return
+        self._tls.current()
+        if self._tls.revision == self._revision:
+            return
+        old, self._channel = self._channel, self._new_channel()
+        await old.close()
 
     async def call(
         self,
@@ -135,12 +170,13 @@ class GrpcClient:
         tries = _Tries(
             self._endpoint, self._token, method, timeout_s, request_id, is_patient=self._is_patient
         )
-        ask: Any = self._channel.unary_unary(method.path)
         payload = request.SerializeToString()
         while True:
+            ask: Any = self._channel.unary_unary(method.path)
             try:
                 reply = await ask(payload, timeout=tries.left_s, metadata=tries.metadata())
             except grpc.aio.AioRpcError as error:
+                await self._renew()
                 pause_s = tries.pause_s(error)
             else:
                 return method.reply.FromString(reply)
@@ -154,15 +190,15 @@ class GrpcClient:
 class BlockingGrpcClient:
     """Calls from a command."""
 
-    def __init__(self, endpoint: str, token: str, credentials: grpc.ChannelCredentials | None = None) -> None:
-        _check_token_path(endpoint, credentials is not None)
+    def __init__(self, endpoint: str, token: str, tls: Tls | None = None) -> None:
+        _check_token_path(endpoint, tls is not None)
         self._endpoint = endpoint
         self._token = token
-        options = door_channel_options()
-        if credentials is None:
+        options = _door_options(tls)
+        if tls is None:
             self._channel = grpc.insecure_channel(endpoint, options)
         else:
-            self._channel = grpc.secure_channel(endpoint, credentials, options)
+            self._channel = grpc.secure_channel(endpoint, tls.channel_credentials(), options)
 
     def __enter__(self) -> BlockingGrpcClient:
         return self

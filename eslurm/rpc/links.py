@@ -22,8 +22,10 @@ from eslurm.rpc.debts import Debts
 from eslurm.rpc.dial import dial
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link import GrpcLink
+from eslurm.rpc.mismatch import Mismatch
 from eslurm.rpc.options import LinkSettings, TableSettings
 from eslurm.rpc.signing import Keyring
+from eslurm.rpc.tls import Tls
 from eslurm.v1 import link_pb2
 
 TRIM_INTERVAL_S = 0.02
@@ -61,7 +63,7 @@ class LinkTable:
         settings: TableSettings | None = None,
         link_settings: LinkSettings | None = None,
         counters: LinkCounters | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.counters = counters or LinkCounters()
         self._local = local
@@ -70,7 +72,8 @@ class LinkTable:
         self._rng = rng
         self._settings = settings or TableSettings()
         self._link_settings = link_settings or LinkSettings()
-        self._credentials = credentials
+        self._tls = tls
+        self._mismatch = Mismatch(tls)
         # Several links to one process are rare (both sides dialled at once); the newest is the last.
         self._by_endpoint: dict[str, list[GrpcLink]] = {}
         self._by_process: dict[str, list[GrpcLink]] = {}
@@ -151,10 +154,12 @@ class LinkTable:
                     self,
                     self._link_settings,
                     self.counters,
-                    self._credentials,
+                    self._tls,
+                    self._mismatch,
                 )
             finally:
                 self._dials_now -= 1
+        self._mismatch.forget(endpoint)
         self._enter(endpoint, link)
         self._dialled[link] = endpoint
         self._trim()

@@ -13,6 +13,7 @@ import grpc.aio
 
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.options import CONTROL_FRAME_BYTES_MAX, grpc_target, server_options, split_endpoint
+from eslurm.rpc.tls import Tls
 
 
 class RpcServer:
@@ -38,7 +39,7 @@ class RpcServer:
             maximum_concurrent_rpcs=calls_max,
         )
 
-    async def listen(self, endpoint: str, credentials: grpc.ServerCredentials | None = None) -> str:
+    async def listen(self, endpoint: str, tls: Tls | None = None) -> str:
         """Bind an endpoint (port 0: any) and return it with the port it got.
 
         Raises OSError that names the endpoint when it cannot be bound, ValueError when it is malformed.
@@ -47,10 +48,10 @@ class RpcServer:
         target = await grpc_target(endpoint)
         address = target.partition(":")[2]
         try:
-            if credentials is None:
+            if tls is None:
                 port = self._server.add_insecure_port(address)
             else:
-                port = self._server.add_secure_port(address, credentials)
+                port = self._server.add_secure_port(address, tls.server_credentials())
         except RuntimeError as error:
             raise OSError(f"cannot listen at {endpoint}: {error}") from None
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

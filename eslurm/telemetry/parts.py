@@ -33,6 +33,14 @@ class LinkCounts(Protocol):
     links_put_off: int
 
 
+class Certificates(Protocol):
+    """What a process shows and trusts (see `eslurm.rpc.tls`)."""
+
+    def ends(self) -> dict[str, float]:
+        """By file, in seconds since the epoch."""
+        ...
+
+
 class RelayCounts(Protocol):
     """What a relay's driver counts (see `eslurm.relay.counters`)."""
 
@@ -115,6 +123,14 @@ LINKS = (
     *(ITEMS_OUT, ITEMS_IN, BYTES_OUT, BYTES_IN, OVERFLOWS, ECONOMIES),
 )
 
+CERTIFICATE_END = Described(
+    "eslurm_certificate_not_after_timestamp_seconds",
+    "gauge",
+    "When the certificate in force ends, and the first of the authorities'; nothing without TLS.",
+    ("file",),
+)
+TLS = (CERTIFICATE_END,)
+
 LISTS_SENT = Described("eslurm_relay_lists_sent_total", "counter", "Lists of nodes given to children.")
 LISTS_RECEIVED = Described(
     "eslurm_relay_lists_received_total", "counter", "Lists of nodes to serve that came."
@@ -153,6 +169,11 @@ def log_families(counts: LogCounts) -> Iterator[Family]:
     """What was logged."""
     yield LOGGED.by(counts.by_level)
     yield LEFT_OUT.is_(counts.left_out)
+
+
+def tls_families(certificates: Certificates | None) -> Iterator[Family]:
+    """What TLS depends on, if the process speaks it."""
+    yield CERTIFICATE_END.by(certificates.ends() if certificates is not None else {})
 
 
 def link_families(counts: LinkCounts) -> Iterator[Family]:

@@ -34,7 +34,11 @@ def add_process_options(parser: ArgumentParser, watched: str) -> None:
 
 
 def logging_to_stderr(level: str, form: str = "text") -> None:
-    """One line per event on stderr, readable or as JSON (`logs.FORMS`). Raises SystemExit for an unknown level or form."""
+    """One line per event on stderr, readable or as JSON (`logs.FORMS`). Raises SystemExit for an unknown level or form.
+
+    Comes before gRPC is imported, which would write lines of its own beside them: one for each handshake that fails, told
+    of or not. GRPC_VERBOSITY brings them back.
+    """
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         sys.stderr.write(f"--log-level: '{level}' is unknown: use debug, info, warning or error\n")
@@ -42,6 +46,7 @@ def logging_to_stderr(level: str, form: str = "text") -> None:
     if form not in logs.FORMS:
         sys.stderr.write(f"--log-format: '{form}' is unknown: use {' or '.join(logs.FORMS)}\n")
         raise SystemExit(EXIT_CANNOT_START)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logs.set_up(number, form)
 
 

@@ -12,12 +12,8 @@ import io
 import json
 import os
 import secrets
-import select
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,86 +27,25 @@ from eslurm.v1 import controller_pb2 as pb
 from esnoded.stepd import procfs
 from esnoded.stepd.place import Place
 from tests.integration.commands import Ran, become_user, environment, main_of, path_with_commands, preload
-from tests.support.leaks import kept_children
+from tests.integration.daemons import PATIENCE_S, ROOT, Daemon
+from tests.support.ports import free_port
 from tests.unit.stepd.kit import end_process
 
-ROOT = Path(__file__).parents[2]
-PATIENCE_S = 30.0
 POLL_S = 0.02
-LOG_TAIL_LINES = 40
 CLUSTER = "live"
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 T = TypeVar("T")
 
 
-class Daemon:
-    """One daemon's command line, and its process while it runs."""
-
-    def __init__(self, name: str, words: Sequence[str], log: Path, source: Path = ROOT) -> None:
-        self.name = name
-        self.source = source
-        self.words = list(words)
-        self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
-        self._ready: int | None = None
-
-    def spawn(self) -> None:
-        """Start the process; `wait_ready` says when it serves."""
-        assert self.process is None, f"{self.name} runs"
-        reader, writer = os.pipe()
-        path = os.pathsep.join(str(self.source / part) for part in (".", "daemons", "cli"))
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.words, "--ready-fd", str(writer)],
-                pass_fds=[writer],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.source,
-                env=os.environ | {"PYTHONPATH": path},
-            )
-        kept_children.add(self.process.pid)
-        os.close(writer)
-        self._ready = reader
-
-    def wait_ready(self) -> bool:
-        """Whether it said that it serves; false when it ended first."""
-        assert self._ready is not None
-        reader, self._ready = self._ready, None
-        with os.fdopen(reader, "rb") as pipe:
-            assert select.select([pipe], [], [], PATIENCE_S)[0], f"{self.name} is not ready in time"
-            return pipe.readline().startswith(b"ready ")
-
-    def send(self, number: int) -> None:
-        """Signal it."""
-        assert self.process is not None, f"{self.name} does not run"
-        self.process.send_signal(number)
-
-    def wait(self) -> int:
-        """Its exit status, once it has ended."""
-        assert self.process is not None
-        code = self.process.wait(PATIENCE_S)
-        kept_children.discard(self.process.pid)
-        self.process = None
-        if self._ready is not None:
-            os.close(self._ready)
-            self._ready = None
-        return code
-
-    def tail(self) -> str:
-        """Its last words."""
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return "\n".join(lines[-LOG_TAIL_LINES:])
-
-
 class LiveCluster:
     """Nodes cn[0001-NODES] shared evenly by `agents` processes.
 
     `policy` goes into the configuration's [policy], `controller` into its [controller]; `sections` are put after it as
-    they are. The first of several `controllers` is called main (its daemon esctld), the others c2, c3 (esctld-c2, ...);
-    they share the store at `store_url`, or the SQLite file in the directory. Daemons are of the release in `source`. With
-    `is_watched` each daemon serves its metrics at `watched[name]`.
+    they are; `tls` are options for every daemon. The first of several `controllers` is called main (its daemon
+    esctld), the others c2, c3 (esctld-c2, ...); they share the store at `store_url`, or the SQLite file in the
+    directory. Daemons are of the release in `source`. With `is_watched` each daemon serves its metrics at
+    `watched[name]`.
     """
 
     def __init__(
@@ -129,8 +64,10 @@ class LiveCluster:
         is_watched: bool = False,
         log_format: str = "text",
         log_level: str = "info",
+        tls: Sequence[str] = (),
     ) -> None:
         self.directory = directory
+        self._tls_words = tuple(tls)
         self._is_watched = is_watched
         self._log_words = ("--log-format", log_format, "--log-level", log_level) if is_watched else ()
         self.watched: dict[str, str] = {}
@@ -155,10 +92,10 @@ class LiveCluster:
             words = ["esctld", "--config", str(directory / "eslurm.toml"), "--state-dir", str(directory)]
             if controllers > 1:
                 words += ["--name", name, "--listen", endpoint]
-            self._add(daemon_of(name), *words)
+            self.add_daemon(daemon_of(name), *words)
         for at, endpoint in enumerate(self._satellites):
             words = [*self._common(), "--listen", endpoint, "--controllers", ",".join(self.endpoints)]
-            self._add(f"sat{at}", "essatd", *words)
+            self.add_daemon(f"sat{at}", "essatd", *words)
         share = nodes // agents
         for at in range(agents):
             names = self.node_names[at * share : (at + 1) * share]
@@ -197,11 +134,14 @@ class LiveCluster:
     def _common(self, cluster: str = CLUSTER, key: Path | None = None) -> list[str]:
         return ["--cluster", cluster, "--key-file", str(key or self._key)]
 
-    def _add(self, name: str, *words: str) -> None:
+    def add_daemon(self, name: str, *words: str) -> None:
+        """A daemon's command line, with what all of them have; it is not started."""
         if self._is_watched:
             self.watched[name] = f"127.0.0.1:{free_port()}"
             words = (*words, "--metrics-listen", self.watched[name], *self._log_words)
-        self.daemons[name] = Daemon(name, words, self.directory / f"{name}.log", self._source)
+        self.daemons[name] = Daemon(
+            name, (*words, *self._tls_words), self.directory / f"{name}.log", self._source
+        )
 
     def add_agent(
         self, name: str, nodes: str, *, cluster: str = CLUSTER, key: Path | None = None, cores: int = 4
@@ -210,7 +150,7 @@ class LiveCluster:
         words = ["--nodes", nodes, "--satellites", ",".join(self._satellites)]
         words += ["--controller", ",".join(self.endpoints)]
         words += ["--state-dir", str(self.agent_dir(name)), "--cores", str(cores), "--memory-mib", "4000"]
-        self._add(name, "esnoded", *self._common(cluster, key), *words)
+        self.add_daemon(name, "esnoded", *self._common(cluster, key), *words)
 
     def agent_dir(self, name: str) -> Path:
         """An agent's state directory."""
@@ -471,16 +411,6 @@ def daemon_of(controller: str) -> str:
 def daemon_socket(controller: str) -> str:
     """The name of a controller's socket."""
     return f"{daemon_of(controller)}.sock"
-
-
-def free_port() -> int:
-    """A port below those that the kernel gives to outgoing connections, so that it is still free when it is used."""
-    while True:
-        port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def job_ref(job_id: int, task: int | None = None) -> pb.JobRef:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import ROOT, LiveCluster
+from tests.integration.cluster import LiveCluster
+from tests.integration.daemons import ROOT
 
 _DIRECTORY_MODE = 0o755
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -20,32 +22,16 @@ from eslurm.rpc.grpc_door import door_handler
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.options import DOOR_MESSAGE_BYTES_MAX
 from eslurm.rpc.server import RpcServer
+from eslurm.rpc.tls import Tls
+from eslurm.rpc.tls_options import TlsFiles
 from eslurm.rpc.tokens import TokenAuthenticator, mint_token
 from eslurm.v1 import controller_pb2 as pb
+from tests.support.certificates import KEPT, place, replace_file
 from tests.support.loops import both_loops, run
 from tests.unit.rpc.kit import ALICE, KEYRING, PATIENCE_S, REQUEST_ID, Service, calls_ending, until
 
 NOW_US = 1000
 TOKEN = mint_token(KEYRING, "test", ALICE, NOW_US + 1)
-
-# Self-signed for localhost and 127.0.0.1 until 2120; it protects nothing but these tests.
-TLS_KEY = b"""-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgTwf7VhSwCE0mU1ya
-rpF6y2/5lvtFokxWY+gkBeqA3X6hRANCAAQ5ue3b5osxAuGscUS3FZrEUllXFuXv
-Bcy5Q1IjPB/kZ77UY8zRHALxVle0BZNypYEn84Q1bMFbQfqiyGVxtUQt
------END PRIVATE KEY-----
-"""
-TLS_CERTIFICATE = b"""-----BEGIN CERTIFICATE-----
-MIIBZzCCAQ2gAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhv
-c3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBQxEjAQBgNVBAMM
-CWxvY2FsaG9zdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABDm57dvmizEC4axx
-RLcVmsRSWVcW5e8FzLlDUiM8H+RnvtRjzNEcAvFWV7QFk3KlgSfzhDVswVtB+qLI
-ZXG1RC2jTjBMMBoGA1UdEQQTMBGCCWxvY2FsaG9zdIcEfwAAATAPBgNVHRMBAf8E
-BTADAQH/MB0GA1UdDgQWBBRT3GasmtXY4NAa6zwcpEGiQqt7sTAKBggqhkjOPQQD
-AgNIADBFAiAnA80rplA/zuP1YicihvoZPOg39XDjgmZ8YNOo2oD/yAIhAPxsYZtM
-zOoU08JM3Z5g8q8O1JOCNCsca0207gYZ7goF
------END CERTIFICATE-----
-"""
 
 
 class Authenticator(TokenAuthenticator):
@@ -64,15 +50,14 @@ class Authenticator(TokenAuthenticator):
 async def door(
     service: Service,
     *,
-    tls: bool = False,
+    tls: Tls | None = None,
     authenticator: Authenticator | None = None,
     links_only: bool = False,
 ) -> AsyncIterator[str]:
     authenticator = None if links_only else authenticator or Authenticator()
     gate = Gate(service, lambda _principal: False)
     server = RpcServer([door_handler(gate)], Guard(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX)
-    credentials = grpc.ssl_server_credentials([(TLS_KEY, TLS_CERTIFICATE)]) if tls else None
-    endpoint = await server.listen("127.0.0.1:0", credentials)
+    endpoint = await server.listen("127.0.0.1:0", tls)
     await server.start()
     try:
         yield endpoint
@@ -81,10 +66,8 @@ async def door(
 
 
 @asynccontextmanager
-async def client(
-    endpoint: str, token: str = TOKEN, credentials: grpc.ChannelCredentials | None = None
-) -> AsyncIterator[GrpcClient]:
-    one = GrpcClient(endpoint, token, credentials)
+async def client(endpoint: str, token: str = TOKEN, tls: Tls | None = None) -> AsyncIterator[GrpcClient]:
+    one = GrpcClient(endpoint, token, tls)
     try:
         yield one
     finally:
@@ -255,19 +238,104 @@ def test_a_handler_outside_the_table_is_closed_and_a_leaked_cancellation_is_answ
     run(scenario())
 
 
-def test_over_tls_the_token_is_taken_and_a_stranger_is_not_trusted() -> None:
+def test_over_tls_the_token_is_taken(tmp_path: Path) -> None:
     async def scenario() -> None:
-        trusted = grpc.ssl_channel_credentials(TLS_CERTIFICATE)
+        files = place(tmp_path)
+        trusting = Tls(TlsFiles(files.ca))
         authenticator = Authenticator()
         async with door(Service(), authenticator=authenticator) as plain, client(plain) as one:
             await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
-        async with door(Service(), tls=True, authenticator=authenticator) as endpoint:
-            async with client(endpoint, credentials=trusted) as one:
+        async with door(Service(), tls=Tls(files), authenticator=authenticator) as endpoint:
+            async with client(endpoint, tls=trusting) as one:
                 assert (await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)).cluster == "alice"
             assert authenticator.encrypted == [False, True]
-            async with client(endpoint, credentials=grpc.ssl_channel_credentials()) as one:
-                with pytest.raises(DoorUnreachable):
+
+            def work() -> str:
+                with BlockingGrpcClient(endpoint, TOKEN, trusting) as one:
+                    return one.call(methods.PING, pb.PingRequest(), PATIENCE_S).cluster
+
+            assert await asyncio.to_thread(work) == "alice"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("pair", "ca", "words"),
+    [
+        ("server", "other-ca", "certificate there is not trusted"),
+        ("elsewhere", "ca", "for other names"),
+    ],
+)
+def test_a_door_that_is_not_trusted_is_told_of_at_once(
+    tmp_path: Path, pair: str, ca: str, words: str
+) -> None:
+    async def scenario() -> None:
+        stranger = Tls(TlsFiles(KEPT / f"{ca}.pem"))
+        tls = Tls(place(tmp_path, pair))
+        async with door(Service(), tls=tls) as endpoint, client(endpoint, tls=stranger) as one:
+            # Not after trying for as long as the call may take.
+            with pytest.raises(DoorUnreachable, match=f"^{endpoint}: .*{words}") as error:
+                await one.call(methods.PING, pb.PingRequest(), 3600)
+            assert not error.value.maybe_done
+
+    run(scenario())
+
+
+def test_a_name_that_all_certificates_have_stands_for_the_host(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files = place(tmp_path, "named", name="eslurm.test")
+        trusting = Tls(TlsFiles(files.ca, name="eslurm.test"))
+        async with door(Service(), tls=Tls(files)) as endpoint, client(endpoint, tls=trusting) as one:
+            assert (await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)).cluster == "alice"
+
+    run(scenario())
+
+
+def test_tls_on_one_side_only_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files = place(tmp_path)
+        async with door(Service(), tls=Tls(files)) as endpoint, client(endpoint) as one:
+            with pytest.raises(DoorUnreachable, match="if it speaks TLS, give its authority's certificate"):
+                await one.call(methods.PING, pb.PingRequest(), 0.5)
+        async with door(Service()) as endpoint, client(endpoint, tls=Tls(TlsFiles(files.ca))) as one:
+            with pytest.raises(DoorUnreachable, match="the one there does not"):
+                await one.call(methods.PING, pb.PingRequest(), 3600)
+
+    run(scenario())
+
+
+def test_a_client_shows_its_certificate_where_one_is_required(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files = place(tmp_path, required=True)
+        async with door(Service(), tls=Tls(files)) as endpoint:
+            async with client(endpoint, tls=Tls(TlsFiles(files.ca))) as one:
+                with pytest.raises(DoorUnreachable, match="one of yours if it requires that"):
                     await one.call(methods.PING, pb.PingRequest(), 0.5)
+            async with client(endpoint, tls=Tls(files)) as one:
+                assert (await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)).cluster == "alice"
+
+    run(scenario())
+
+
+def test_a_client_takes_other_authorities_without_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = [0.0]
+        files = place(tmp_path, ca="other-ca")
+        # Files that are a while old by then.
+        tls = Tls(TlsFiles(files.ca), wall_s=lambda: time.time() + 60, clock_s=lambda: clock[0])
+        (tmp_path / "door").mkdir()
+        async with (
+            door(Service(), tls=Tls(place(tmp_path / "door"))) as endpoint,
+            client(endpoint, tls=tls) as one,
+        ):
+            with pytest.raises(DoorUnreachable, match="not trusted"):
+                await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
+            replace_file(files.ca, (KEPT / "ca.pem").read_bytes())
+            clock[0] += 60
+            # It notices when the old ones fail again.
+            with pytest.raises(DoorUnreachable, match="not trusted"):
+                await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
+            assert (await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)).cluster == "alice"
 
     run(scenario())
 

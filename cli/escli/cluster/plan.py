@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -59,7 +59,10 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
     sockets = ":".join(layout.sockets(record))
     satellites = [satellite.listen for satellite in config.satellite]
     arguments: tuple[str, ...]
-    common = ("--cluster", config.cluster.name, "--key-file", str(_key_file(layout, config)))
+    common = (
+        *("--cluster", config.cluster.name, "--key-file", str(_key_file(layout, config))),
+        *_tls_words(layout, config),
+    )
     planned = _controllers(layout, config, record)
     width = config.policy.satellite_width or config.policy.relay_width or WIDTH_AUTOMATIC
     for number, satellite in enumerate(config.satellite, 1):
@@ -123,6 +126,18 @@ def standbys_of(known: Sequence[StandbyRecord], controllers: int) -> tuple[Stand
 
 def _key_file(layout: Layout, config: Config) -> Path:
     return layout.directory / config.cluster.key_file
+
+
+def _tls_words(layout: Layout, config: Config) -> Iterator[str]:
+    """Satellites and agents do not read the configuration: they are told of its TLS."""
+    for name in ("certificate", "key", "ca"):
+        configured: str = getattr(config.tls, name)
+        if configured:
+            yield from (f"--tls-{name}", str(layout.directory / configured))
+    if config.tls.require_client_certificate:
+        yield "--tls-require-client-certificate"
+    if config.tls.name:
+        yield from ("--tls-name", config.tls.name)
 
 
 def _size_of(config: Config, agent: AgentRecord) -> tuple[int, int]:

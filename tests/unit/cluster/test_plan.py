@@ -19,7 +19,7 @@ from escli.cluster.plan import assign_nodes, daemons_of, standbys_of, with_ports
 from escli.cluster.record import AgentRecord, ClusterRecord, StandbyRecord, version_key
 from escli.cluster.settings import Wishes
 from eslurm.compat.hostlist import expand
-from eslurm.config import Config, parse_config
+from eslurm.config import Config, TlsSection, parse_config
 
 HERE = Layout(Path("/tmp/es-plan"))
 
@@ -97,6 +97,25 @@ def test_command_lines() -> None:
     words = dict(zip(agent.arguments[:-1:2], agent.arguments[1::2], strict=True))
     assert words["--satellites"] == "127.0.0.1:5001,127.0.0.1:5002"
     assert (words["--nodes"], words["--cores"], words["--memory-mib"]) == ("cn[1-2]", "3", "100")
+
+
+def test_satellites_and_agents_are_told_of_tls() -> None:
+    config = config_of(("cn[1-2]", 3))
+    config.tls = TlsSection("host.pem", "/etc/host.key", "ca.pem", True, "eslurm.test")
+    controller, first, _, agent = daemons_of(HERE, config, record_of())
+    told = (
+        "--tls-certificate",
+        "/tmp/es-plan/host.pem",
+        "--tls-key",
+        "/etc/host.key",
+        "--tls-ca",
+        "/tmp/es-plan/ca.pem",
+    )
+    told += ("--tls-require-client-certificate", "--tls-name", "eslurm.test")
+    for daemon in (first, agent):
+        assert daemon.arguments[4 : 4 + len(told)] == told
+    # It reads the configuration itself.
+    assert not [word for word in controller.arguments if word.startswith("--tls")]
 
 
 def test_everybody_knows_all_controllers() -> None:

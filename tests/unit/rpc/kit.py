@@ -20,6 +20,7 @@ from eslurm.rpc.methods import Method
 from eslurm.rpc.options import LinkSettings, TableSettings
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
+from eslurm.rpc.tls import Tls
 from eslurm.v1 import controller_pb2, link_pb2
 
 PATIENCE_S = 20.0
@@ -107,16 +108,19 @@ async def process(
     link_settings: LinkSettings | None = None,
     table_settings: TableSettings | None = None,
     connections_max: int = 0,
+    tls: Tls | None = None,
 ) -> AsyncIterator[Process]:
     """A process of the cluster, stopped in good order at the end."""
     local = LocalPeer(cluster, "agent", name, protocol_min=protocol[0], protocol_max=protocol[1])
     sink = Recorder()
-    table = LinkTable(local, keyring, sink, random.Random(7), table_settings, link_settings=link_settings)
+    table = LinkTable(
+        local, keyring, sink, random.Random(7), table_settings, link_settings=link_settings, tls=tls
+    )
     server = LinkServer(local, keyring, table, link_settings, table.counters)
     rpc = RpcServer([server.handler()], Guard(), connections_max=connections_max) if listens else None
     _open.add(name)
     if rpc is not None:
-        local.endpoint = await rpc.listen(at)
+        local.endpoint = await rpc.listen(at, tls)
         await rpc.start()
     try:
         yield Process(local, sink, table, server, local.endpoint)

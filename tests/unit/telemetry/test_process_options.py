@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from eslurm.telemetry.process import EXIT_CANNOT_START, listening, logging_to_stderr
@@ -17,6 +19,16 @@ def test_what_is_no_address_ends_the_start(capsys: pytest.CaptureFixture[str]) -
         listening("9464")
     assert ended.value.code == EXIT_CANNOT_START
     assert capsys.readouterr().err == "--metrics-listen: '9464' is no address: write HOST:PORT\n"
+
+
+def test_grpc_writes_no_lines_of_its_own_unless_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPC_VERBOSITY", "")
+    monkeypatch.delenv("GRPC_VERBOSITY")
+    logging_to_stderr("info")
+    assert os.environ["GRPC_VERBOSITY"] == "NONE"
+    monkeypatch.setenv("GRPC_VERBOSITY", "INFO")
+    logging_to_stderr("info")
+    assert os.environ["GRPC_VERBOSITY"] == "INFO"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Makes the certificates that tests use, with openssl, into this directory. They end after 2100 and protect nothing.
+#
+# ca, and by it: server (localhost, 127.0.0.1, ::1), renewed (the same with another key), elsewhere (other names),
+# serving (not for clients), named (eslurm.test), expired. locked: a key with a password.
+# other-ca and stranger: of another authority; short-ca: one that ends in 2121. No authority's key is kept.
+set -eu
+cd "${1:-$(dirname "$0")}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+here='DNS:localhost,IP:127.0.0.1,IP:::1'
+both='serverAuth,clientAuth'
+
+key() {
+    openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"
+}
+
+authority() { # NAME SUBJECT END
+    key "$work/$1.key"
+    : >"$work/$1.index"
+    echo 1000 >"$work/$1.serial"
+    {
+        printf '[ca]\ndefault_ca=d\n[d]\ndatabase=%s\nserial=%s\n' "$work/$1.index" "$work/$1.serial"
+        printf 'new_certs_dir=%s\ndefault_md=sha256\npolicy=p\nunique_subject=no\n' "$work"
+        printf '[p]\ncommonName=supplied\n'
+    } >"$work/$1.cnf"
+    printf 'basicConstraints=critical,CA:TRUE\nsubjectKeyIdentifier=hash\n' >"$work/ext"
+    openssl req -new -key "$work/$1.key" -subj "/CN=$2" -out "$work/csr"
+    sign "$1" "$1.pem" "$3" -selfsign
+}
+
+sign() { # AUTHORITY FILE END OPTION ...
+    authority=$1 file=$2 end=$3
+    shift 3
+    openssl ca -batch -notext -config "$work/$authority.cnf" -keyfile "$work/$authority.key" -extfile "$work/ext" \
+        -startdate 20200101000000Z -enddate "$end" -in "$work/csr" -out "$file" "$@" 2>"$work/log" || {
+        cat "$work/log" >&2
+        exit 1
+    }
+}
+
+pair() { # AUTHORITY NAME NAMES USE END
+    key "$2.key"
+    printf 'subjectAltName=%s\nextendedKeyUsage=%s\nauthorityKeyIdentifier=keyid\n' "$3" "$4" >"$work/ext"
+    openssl req -new -key "$2.key" -subj "/CN=$2" -out "$work/csr"
+    sign "$1" "$2.pem" "$5" -cert "$1.pem"
+}
+
+authority ca 'eslurm tests' 21300101000000Z
+authority short-ca 'not for long' 21210101000000Z
+authority other-ca 'somebody else' 21300101000000Z
+pair ca server "$here" "$both" 21200101000000Z
+pair ca renewed "$here" "$both" 21210101000000Z
+pair ca elsewhere 'DNS:elsewhere.test,IP:192.0.2.1' "$both" 21200101000000Z
+pair ca serving "$here" serverAuth 21200101000000Z
+pair ca named DNS:eslurm.test "$both" 21200101000000Z
+pair ca expired "$here" "$both" 20200201000000Z
+pair other-ca stranger "$here" "$both" 21200101000000Z
+openssl ec -in server.key -aes128 -passout pass:locked -out locked.key 2>/dev/null

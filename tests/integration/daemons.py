@@ -1,0 +1,76 @@
+"""One daemon of a test's cluster: its command line, and its process while it runs."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.leaks import kept_children
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 30.0
+LOG_TAIL_LINES = 40
+
+
+class Daemon:
+    """One daemon's command line, and its process while it runs."""
+
+    def __init__(self, name: str, words: Sequence[str], log: Path, source: Path = ROOT) -> None:
+        self.name = name
+        self.source = source
+        self.words = list(words)
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+        self._ready: int | None = None
+
+    def spawn(self) -> None:
+        """Start the process; `wait_ready` says when it serves."""
+        assert self.process is None, f"{self.name} runs"
+        reader, writer = os.pipe()
+        path = os.pathsep.join(str(self.source / part) for part in (".", "daemons", "cli"))
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *self.words, "--ready-fd", str(writer)],
+                pass_fds=[writer],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.source,
+                env=os.environ | {"PYTHONPATH": path},
+            )
+        kept_children.add(self.process.pid)
+        os.close(writer)
+        self._ready = reader
+
+    def wait_ready(self) -> bool:
+        """Whether it said that it serves; false when it ended first."""
+        assert self._ready is not None
+        reader, self._ready = self._ready, None
+        with os.fdopen(reader, "rb") as pipe:
+            assert select.select([pipe], [], [], PATIENCE_S)[0], f"{self.name} is not ready in time"
+            return pipe.readline().startswith(b"ready ")
+
+    def send(self, number: int) -> None:
+        """Signal it."""
+        assert self.process is not None, f"{self.name} does not run"
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended."""
+        assert self.process is not None
+        code = self.process.wait(PATIENCE_S)
+        kept_children.discard(self.process.pid)
+        self.process = None
+        if self._ready is not None:
+            os.close(self._ready)
+            self._ready = None
+        return code
+
+    def tail(self) -> str:
+        """Its last words."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-LOG_TAIL_LINES:])
