@@ -69,6 +69,7 @@ COLUMNS: Mapping[str, tuple[str, bool, Callable[[Any], str]]] = {
     "maxrss": ("MaxRSS", True, lambda run: f"{run.max_rss_kib}K"),
     "nodelist": ("NodeList", False, lambda run: run.node_names),
     "reason": ("Reason", False, lambda run: escaped(run.exit_text)),
+    "trace": ("Trace", False, lambda run: run.trace),
 }
 
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from escli.options import Words
 
 _TIMEOUT_S = 60.0
+_IN_PLACE = ("--time", "--partition", "--constraint", "--nodes")
+_AGAIN = (
+    "Only time, partition, constraint and nodes can be changed while it keeps its turn (esctl update job); submitted again",
+    "it comes behind all that wait now, who may take its place first.",
+)
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -70,6 +75,8 @@ def answer(reply: Any) -> str:
         lines.append(f"  {left:>5}  {'is' if left == 1 else 'are'} left for it now")
     if reply.alternatives:
         lines += ["", "It would start earlier:", *_alternatives(reply.alternatives, now_us)]
+        if any(not _in_place(one.option) for one in reply.alternatives):
+            lines += ["", *_AGAIN]
     return "\n".join(lines)
 
 
@@ -154,6 +161,12 @@ def _alternatives(found: Sequence[Any], now_us: int) -> list[str]:
         for one in found
     ]
     return render(columns, rows, header=False).splitlines()
+
+
+def _in_place(option: str) -> bool:
+    """Whether the job itself can be changed like that: one option of those that `esctl update job` knows."""
+    words = option.removeprefix("without ").split()
+    return words[0] in _IN_PLACE and not any(word.startswith("--") for word in words[1:])
 
 
 def when(at_us: int, now_us: int) -> str:

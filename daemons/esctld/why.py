@@ -18,6 +18,7 @@ from eslurm.core.account.model import Reservation, Validity
 from eslurm.core.account.validity import DAY_US, HORIZON_US, STRETCH_US, Calendar, Window, clipped, merged
 from eslurm.core.cluster import State
 from eslurm.core.inquiry import Answer, why_waiting, would_wait
+from eslurm.core.inquiry_heads import head_starts
 from eslurm.core.job.model import Job, JobSpec
 from eslurm.core.job.model import Span as Held
 from eslurm.core.job.states import JobState
@@ -173,6 +174,7 @@ class Inquiries:
         )
         bookings = dict(schedule.bookings)
         intervals = StartIntervals(state, schedule, now_us)
+        heads = head_starts(state, schedule, now_us, self._planner.ranking)
         running = list(state.live)
         until_us = request.until_us or now_us + RESERVED_AHEAD_US
         reply.reservations.extend((yield from _reservations(state, now_us, until_us)))
@@ -190,6 +192,8 @@ class Inquiries:
                 reply.jobs.append(one)
             yield
         starts = [booking for some in bookings.values() for booking in some]
+        first = yield from heads
+        starts += first
         starts.sort(key=lambda one: (one.start_us, one.job_id))
         yield
         for booking in starts:
@@ -206,7 +210,7 @@ class Inquiries:
             one.start_earliest_us, one.start_latest_us = intervals.find(booking.start_us, numbers, waiting)
             reply.jobs.append(one)
             yield
-        planned = sum(job_id in state.jobs for job_id in bookings)
+        planned = sum(job_id in state.jobs for job_id in (*bookings, *[one.job_id for one in first]))
         reply.waiting = max(0, reply.waiting - planned)
         return reply
 

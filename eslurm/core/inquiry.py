@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from eslurm.core.account.associations import check_times
 from eslurm.core.account.model import Account
 from eslurm.core.account.submission import submission_problem
 from eslurm.core.cluster import State, task_slots
@@ -31,6 +32,7 @@ from eslurm.core.plan.alternatives import Alternative, alternatives
 from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.limits import Area, Consumer, Items
 from eslurm.core.plan.mapping import spans_of
+from eslurm.core.plan.otherwise import Choices
 from eslurm.core.plan.pools import Kept, Licence
 from eslurm.core.plan.priority import Ranking, weighs
 from eslurm.core.plan.queue import Entry, Pending
@@ -131,6 +133,8 @@ class _Case:
         yield
         whatif = self._whatif
         quest = whatif.quest(self._pending)
+        if not isinstance(quest, Why):
+            yield from whatif.preparing(quest)
         found = yield from plan_reasons(whatif, self._pending, quest, self._sources.port())
         reasons = [*self._own, *found]
         start_us, nodes, is_estimate = yield from self._start(quest)
@@ -238,42 +242,65 @@ class _Case:
             # Too many come first: what is found would not hold.
             return []
         others = [one.name for one in partitions if one.up and one.name != spec.partition]
+        choices = Choices(others, self._types, self._outside, *self._asked(spec.components[0]))
         return (
             yield from alternatives(
-                spec,
-                start_us or INFINITY_US,
-                self._now_us,
-                self._plan,
-                self._admit,
-                others,
-                self._memories_mib(spec.components[0]),
+                spec, start_us or INFINITY_US, self._now_us, self._plan, self._admit, choices
             )
         )
 
-    def _memories_mib(self, request: Request) -> list[int] | None:
-        """On a large cluster the amounts that other jobs ask for: the book knows them, and reads each new one from all
-        nodes. None: any.
+    def _types(self, partition: str, resource: str) -> list[str]:
+        """The types of a resource's items on the nodes of a partition, those first of which most nodes have one free."""
+        topology, ledger = self._whatif.schedule.book.topology, self._whatif.cycle.ledger
+        if resource not in topology.resources:
+            return []
+        members = topology.partitions.get(partition, 0)
+        free = ledger.fitting((0,) * topology.resources.index(resource) + (1,)) & ledger.usable & members
+        prefix = f"{resource}:"
+        found = [
+            (-(mask & free).bit_count(), word.removeprefix(prefix))
+            for word, mask in topology.features.items()
+            if word.startswith(prefix) and mask & members
+        ]
+        return [kind for _, kind in sorted(found)]
+
+    def _outside(self, partition: str, constraint: str) -> int:
+        topology = self._whatif.schedule.book.topology
+        members = topology.partitions.get(partition, 0)
+        return (members & ~topology.mask_of_constraint(constraint)).bit_count()
+
+    def _asked(self, request: Request) -> tuple[list[int] | None, list[int] | None]:
+        """(memory, cores): on a large cluster the amounts that other jobs ask for, since the book knows those, and reads
+        each new one from all nodes. None: any.
         """
         if self._whatif.schedule.book.topology.size <= NODES_FEW:
-            return None
+            return None, None
         entries = self._whatif.snapshot.pending[:REQUESTS_LOOKED_AT]
         requests = [entry[4].request for entry in entries]
+        if request.chunks:
+            chunks = [chunk for one in requests for chunk in one.chunks]
+            return [chunk.memory_mib for chunk in chunks], [chunk.cores for chunk in chunks]
+        cores = [one.cpus_per_task for one in requests]
         if request.memory_per_node_mib:
-            return [one.memory_per_node_mib for one in requests]
-        return [one.memory_per_cpu_mib for one in requests if one.cpus_per_task == request.cpus_per_task]
+            return [one.memory_per_node_mib for one in requests], cores
+        alike = [one for one in requests if one.cpus_per_task == request.cpus_per_task]
+        return [one.memory_per_cpu_mib for one in alike], cores
 
-    def _plan(self, spec: JobSpec) -> Start | None:
+    def _plan(self, spec: JobSpec) -> Generator[None, None, Start | None]:
         assert self._from_us is not None
-        return self._whatif.start(self._pending_of(spec), self._from_us)
+        return (yield from self._whatif.start(self._pending_of(spec), self._from_us))
 
     def _admit(self, spec: JobSpec) -> JobSpec | None:
+        """As it would be accepted in the job's place: changed in place, or submitted again after it was cancelled."""
         state, now_us = self._state, self._now_us
         try:
             found = checked(state, spec, now_us, spec.user)
+            check_times(state, found, now_us)
         except Refused:
             return None
-        if any(state.policies[kind] for kind in ("limit", "pool", "reservation")) and submission_problem(
-            state, found, now_us, -jobs_of(found)
+        if any(state.policies[kind] for kind in ("limit", "pool", "reservation")) and (
+            submission_problem(state, found, now_us, -jobs_of(found))
+            or submission_problem(state, found, now_us, before=self._job.spec)
         ):
             return None
         return found

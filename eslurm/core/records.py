@@ -38,7 +38,8 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """What accounting keeps of an attempt besides its columns. `is_array` marks an array's own summary.
 
-    `first_estimate_s` is the job's (0: none), `forecast` what was expected of the attempt when it was placed.
+    `first_estimate_s` is the job's (0: none), `forecast` what was expected of the attempt when it was placed. `trace` is the
+    job's.
     """
 
     array_job_id: int = 0
@@ -51,6 +52,7 @@ class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     time_limit_s: int = 0
     first_estimate_s: int = 0
     forecast: Forecast | None = None
+    trace: bytes = b""
 
 
 _encoder = msgspec.msgpack.Encoder()

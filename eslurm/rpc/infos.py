@@ -240,6 +240,7 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
         paused_us=kept.paused_us,
         time_limit_s=kept.time_limit_s,
         first_estimate_s=kept.first_estimate_s,
+        trace=kept.trace.hex(),
     )
     if kept.forecast is not None:
         info.forecast.CopyFrom(forecast_message(kept.forecast))

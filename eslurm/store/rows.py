@@ -99,6 +99,7 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 time_limit_s=limit_s(job, attempt) if attempt is not None else job.spec.time_limit_s,
                 first_estimate_s=job.first_estimate_s,
                 forecast=attempt.forecast if attempt is not None else None,
+                trace=job.spec.trace,
             )
         ),
     )

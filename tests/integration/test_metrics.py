@@ -123,6 +123,8 @@ def test_a_job_is_followed_by_its_trace(watched: LiveCluster, monkeypatch: pytes
     assert f"Trace={trace}\n" in watched.run("esctl", "show", "job", str(job)).out
     own = json.loads(watched.run("esctl", "show", "job", str(other), "--json").out)["jobs"][0]["trace"]
     assert len(bytes.fromhex(own)) == 16 and own != trace
+    kept = watched.run("esacct", "-j", f"{job},{other}", "-h", "-P", "-o", "trace").out
+    assert kept.split() == [trace, own]
     followed = [one for one in _told(watched) if one.get("trace") == trace]
     assert {one["job"] for one in followed} == {job}
     happened = {(one["logger"], one["message"].partition(": ")[2].partition(" ")[0]) for one in followed}

@@ -45,10 +45,17 @@ class WhatIf:
         self._shape -= 1
         return self.cycle.quest((0, 0, job.job_id, self._shape, job))
 
-    def start(self, job: Pending, from_us: int) -> Start | None:
-        """The first start of such a job from `from_us` on beside all that is planned; None: there is none."""
+    def start(self, job: Pending, from_us: int) -> Generator[None, None, Start | None]:
+        """The first start of such a job from `from_us` on beside all that is planned, in slices; None: there is none."""
         quest = self.quest(job)
-        return None if isinstance(quest, Why) else self.find(quest, job, from_us)
+        if isinstance(quest, Why):
+            return None
+        yield from self.preparing(quest)
+        return self.find(quest, job, from_us)
+
+    def preparing(self, quest: Quest) -> Generator[None, None, None]:
+        """Makes in slices what looking for it looks at: for amounts that nobody has asked for that is all nodes."""
+        yield from self.schedule.book.preparing(quest.need)
 
     def find(self, quest: Quest, job: Pending, from_us: int) -> Start | None:
         """The same for a quest that is known already."""
@@ -73,6 +80,7 @@ class WhatIf:
             yield
             if isinstance(quest, Why):
                 continue
+            yield from self.preparing(quest)
             for _ in range(entry[4].startable):
                 found = self.find(quest, entry[4], self.now_us)
                 if found is None:

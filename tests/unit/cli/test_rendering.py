@@ -201,7 +201,7 @@ def attempt(job_id: int, state: str, **fields: Any) -> pb.AttemptInfo:
 
 ATTEMPTS = [
     attempt(11, "NODE_FAIL", exit_text="node cn0002 was lost"),
-    attempt(11, "COMPLETED", attempt=2),
+    attempt(11, "COMPLETED", attempt=2, trace="4bf92f3577b34da6a3ce929d0e0e4736"),
     attempt(20, "FAILED", array_job_id=12, array_task=0, exit_code=3),
     attempt(22, "CANCELLED", started_us=0, node_names="", nodes=0, cpus=0),
     attempt(23, "TIMEOUT", exit_signal=15),

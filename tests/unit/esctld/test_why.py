@@ -188,6 +188,22 @@ def test_the_plan_with_its_reservations() -> None:
     run(main())
 
 
+def test_on_a_full_cluster_easy_tells_when_the_first_would_start() -> None:
+    async def main() -> None:
+        config = replace(CONFIG, policy="easy")
+        async with LeadingController(StoreImage(CLUSTER), config=config) as leading:
+            desk = await opened(leading)
+            running, first, _ = await desk.submit(spec(2), spec(2), spec(1))
+            await desk.cycle()
+            reply = await desk.inquiries.plan(pb.PlanRequest(), CALLER)
+            assert [(one.job_id, one.running) for one in reply.jobs] == [(running, True), (first, False)]
+            assert reply.jobs[1].start_us == reply.jobs[0].end_us == (await desk.why(first)).planned_start_us
+            assert (reply.jobs[1].nodes, reply.waiting) == ("cn[1-2]", 1)
+            assert not desk.planner.schedule.bookings
+
+    run(main())
+
+
 def test_what_recurs_for_ever_is_told_as_far_ahead_as_plans_are_made() -> None:
     async def main() -> None:
         async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+from msgspec.structs import replace
+
 from eslurm.core.job.model import StepEnd
-from eslurm.core.messages import JobRef, Reports, SuspendJobs
+from eslurm.core.messages import CancelJobs, JobRef, Reports, SuspendJobs
 from eslurm.core.plan.explain import Why, WhyKind
+from eslurm.core.records import Accounted, encode
 from eslurm.core.wire import Report, StepEnded
 from eslurm.ports.store import AttemptRow
 from eslurm.rpc.infos import attempt_info, job_info
@@ -60,3 +64,22 @@ def test_standing_still_is_told_apart_from_running() -> None:
     assert attempt_info(row).paused_us == 100 * SECOND
     info = job_info(world.state, world.job(job), None)
     assert (info.state, info.paused_us, info.suspended_us) == ("COMPLETED", 100 * SECOND, 0)
+
+
+def test_accounting_keeps_the_trace_of_a_job() -> None:
+    world = World(restarts=False)
+    traces = (bytes(range(16)), b"")
+    for trace in traces:
+        job = world.submit(trace=trace)
+        batch = world.batch(CancelJobs(ROOT, (JobRef(job),)))
+        (row,) = [row for row in to_store(world.state, batch).rows if isinstance(row, AttemptRow)]
+        assert attempt_info(row).trace == job_info(world.state, world.job(job), None).trace == trace.hex()
+
+
+def test_attempts_from_before_traces_were_kept_have_none() -> None:
+    row = AttemptRow(
+        1, 1, "ada", "", "main", "x", "COMPLETED", 1, 2, 3, 1, 1, 0, 0, encode(Accounted(text="x"))
+    )
+    short = replace(row, blob=msgspec.msgpack.encode([0, -1, False, "cn1"]))
+    assert (attempt_info(row).trace, attempt_info(short).trace) == ("", "")
+    assert attempt_info(short).node_names == "cn1"
