@@ -1,33 +1,60 @@
 #!/bin/sh
-# All tests in two halves side by side: those with real processes, which mostly wait, and the others, which compute.
-# With pytest's options or paths it is plain pytest. scripts/test.sh PYTHON [OPTION ...]
+# All tests in three parts side by side: two with real processes, which mostly wait, and what only computes, which gets
+# the time that those leave. With pytest's options or paths it is plain pytest. scripts/test.sh PYTHON [OPTION ...]
+#
+# The first and the last part are named here; the second is everything else, so that no test is left out.
 set -u
 
 python=$1
 shift
 if [ $# -gt 0 ]; then exec "$python" -m pytest "$@"; fi
 
-log=$(mktemp)
-others=
+first='tests/integration/test_[a-l]*.py'
+computing='tests/property tests/sim tests/unit/core tests/unit/plan tests/unit/estimator tests/unit/simulate
+    tests/unit/benchmarks'
+
+logs=$(mktemp -d)
+second=
+third=
+# As if each were interrupted by hand: it ends what it has started.
 stop() {
-    if [ -n "$others" ]; then kill "$others" 2>/dev/null; fi
-    rm -f "$log"
+    for pid in $second $third; do kill -INT "$pid" 2>/dev/null; done
+    for pid in $second $third; do wait "$pid"; done
+    rm -rf "$logs"
+}
+# A shell lets what it starts in the background ignore interrupts.
+beside() {
+    exec env --default-signal=INT "$@" -p no:cacheprovider 2>&1
 }
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-echo "the tests without real processes run meanwhile; they are shown at the end"
-"$python" -m pytest --ignore=tests/integration -p no:cacheprovider >"$log" 2>&1 &
-others=$!
-"$python" -m pytest tests/integration
-integration=$?
-wait "$others"
-rest=$?
-others=
-echo
-cat "$log"
-if [ "$integration" -ne 0 ]; then
-    echo "FAILED: tests with real processes, see above" >&2
-    exit "$integration"
-fi
-exit "$rest"
+echo "two more parts of the tests run meanwhile; they are shown at the end"
+set -f # here the pattern is pytest's
+ignored=
+for path in $first $computing; do ignored="$ignored --ignore-glob=$path"; done
+# shellcheck disable=SC2086  # lists of words
+beside "$python" -m pytest tests $ignored >"$logs/second" &
+second=$!
+# shellcheck disable=SC2086
+beside nice -n 5 "$python" -m pytest $computing >"$logs/third" &
+third=$!
+set +f
+# shellcheck disable=SC2086
+"$python" -m pytest $first
+code=$?
+[ "$code" -eq 0 ] || echo "FAILED: the first part of the tests, see above" >&2
+for part in second third; do
+    eval "pid=\$$part"
+    # shellcheck disable=SC2154  # set by eval
+    wait "$pid"
+    ended=$?
+    eval "$part="
+    echo
+    cat "$logs/$part"
+    if [ "$ended" -ne 0 ]; then
+        echo "FAILED: the $part part of the tests, see above" >&2
+        code=$ended
+    fi
+done
+exit "$code"

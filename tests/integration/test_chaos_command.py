@@ -29,9 +29,9 @@ def test_nodes_and_satellites_fail_and_heal(cluster: Cluster) -> None:
     for name in ("agent1", "sat1"):
         assert stat.S_IMODE((cluster.directory / name / "chaos.sock").stat().st_mode) == 0o600
 
-    first = failed(cluster, "kill", "--share", "30%", "--seed", "5", "--for", "60s")
+    first = failed(cluster, "kill", "--share", "30%", "--seed", "5", "--for", "10m")
     assert [(one["mode"], one["count"]) for one in first] == [("dead", 12)]
-    assert 0 < first[0]["left_s"] <= 60
+    assert 0 < first[0]["left_s"] <= 600
     again = failed(cluster, "hang", "--share", "30%", "--seed", "5")
     assert [(one["mode"], one["nodes"], one["left_s"]) for one in again] == [
         ("silent", first[0]["nodes"], None)

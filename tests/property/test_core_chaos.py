@@ -20,22 +20,22 @@ def run(seed: int, events: int, *, checked: bool) -> Chaos:
     return chaos
 
 
-@pytest.mark.slow
-def test_everything_comes_to_an_end(seeds: Seeds) -> None:
-    for seed in seeds(100):
+@pytest.mark.parametrize("first", range(1, 101, 10))
+def test_everything_comes_to_an_end(seeds: Seeds, first: int) -> None:
+    for seed in seeds(10, first):
         run(seed, 250, checked=False)
 
 
-@pytest.mark.slow
-def test_a_crash_between_any_two_facts_changes_nothing(seeds: Seeds) -> None:
+@pytest.mark.parametrize("first", range(1, 26, 5))
+def test_a_crash_between_any_two_facts_changes_nothing(seeds: Seeds, first: int) -> None:
     """After every fact: what the rows give, what replaying the log gives, and the living state are the same."""
-    for seed in seeds(25):
+    for seed in seeds(5, first):
         run(seed, 150, checked=True)
 
 
-@pytest.mark.slow
-def test_long_histories_leave_no_more_behind_than_short_ones(seeds: Seeds) -> None:
-    for seed in seeds(3):
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_long_histories_leave_no_more_behind_than_short_ones(seeds: Seeds, first: int) -> None:
+    for seed in seeds(1, first):
         state = run(seed, 2_000, checked=False).world.state
         assert len(state.timers) < 200
         assert len(state.finished) <= state.config.finished_jobs_max + 15

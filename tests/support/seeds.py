@@ -23,9 +23,9 @@ class Seeds:
         self._stash = stash
         self._only = only
 
-    def __call__(self, count: int) -> Iterator[int]:
-        """Seeds 1 to `count`, or only the one given with `--seed`."""
-        for seed in range(1, count + 1) if self._only is None else (self._only,):
+    def __call__(self, count: int, first: int = 1) -> Iterator[int]:
+        """So many seeds from `first` on, or only the one given with `--seed`."""
+        for seed in range(first, first + count) if self._only is None else (self._only,):
             self._stash[_drawn] = seed
             yield seed
 

@@ -159,7 +159,8 @@ def test_a_paused_daemon_is_left_for_one_that_answers(
             os.waitpid(paused.pid, os.WUNTRACED)
             began_s = time.monotonic()
             assert submit(client).job_ids == [17]
-            assert time.monotonic() - began_s < 5
+            # Far above what it takes on a busy machine, far below the patience of a call.
+            assert time.monotonic() - began_s < 20
     finally:
         paused.kill()
         paused.communicate(timeout=20)

@@ -1,4 +1,4 @@
-"""`eslurm up`, `status` and `down` with stand-ins for the daemons: what is started, refused, ended and kept."""
+"""`eslurm up` and `status` with stand-ins for the daemons: what is started, refused, ended and kept."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from escli.cluster import ports, processes
+from escli.cluster import ports
 from escli.cluster.main import main
 from escli.cluster.up import bring_up
 from eslurm.config import read_config
+from tests.support.ports import free_run
 from tests.unit.cluster.fakes import Fakes
 
 EVERYONE = ["agent1", "agent2", "esctld", "sat1", "sat2"]
@@ -155,81 +156,6 @@ def test_options_that_contradict_the_cluster_are_refused(fakes: Fakes) -> None:
     assert fakes.files() == before
 
 
-def test_down_ends_everything_and_up_finds_it_again(fakes: Fakes) -> None:
-    fakes.up()
-    identities = [daemon.identity for daemon in fakes.record().daemons]
-    config = fakes.layout.config_file.read_bytes()
-
-    answer = fakes("down")
-
-    assert answer.code == 0, answer.err
-    assert "5 daemons ended" in answer.out
-    assert not any(processes.is_alive(identity) for identity in identities)
-    assert fakes("down").out == "The cluster was down already.\n"
-    assert fakes.up().code == 0
-    assert fakes.layout.config_file.read_bytes() == config
-
-
-def test_down_without_a_cluster_is_no_error(fakes: Fakes) -> None:
-    answer = fakes("down")
-
-    assert answer.code == 0
-    assert "nothing to stop" in answer.out
-    assert not fakes.layout.directory.exists()
-
-
-def test_down_kills_what_ignores_sigterm(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    fakes.modes["esnoded"] = "deaf"
-    fakes.up()
-    monkeypatch.setattr(
-        "escli.cluster.stop.stop_all.__kwdefaults__", {"keep_jobs": False, "grace_s": 0.2, "hurry": bool}
-    )
-
-    assert fakes("down").code == 0
-    assert fakes.record().daemons == ()
-
-
-def test_a_recycled_pid_is_never_signalled(fakes: Fakes) -> None:
-    fakes.up()
-    own = processes.identify(os.getpid())
-    fakes("down")
-    # The record of another time: this test's own pid, as if it had been a daemon's.
-    daemon = {"name": "sat1", "kind": "essatd", "listen": "127.0.0.1:1", "started_us": 1}
-    identity = {"pid": own.pid, "start_ticks": own.start_ticks - 1, "boot_id": own.boot_id}
-    fakes.edit_record(daemons=[daemon | {"identity": identity}])
-
-    assert fakes("down").code == 0
-    assert fakes.record().daemons == ()
-
-
-def test_purge_removes_the_directory(fakes: Fakes) -> None:
-    fakes.up()
-
-    answer = fakes("down", "--purge")
-
-    assert answer.code == 0, answer.err
-    assert not fakes.layout.directory.exists()
-
-
-def test_purge_spares_a_directory_with_foreign_files(fakes: Fakes) -> None:
-    fakes.up()
-    mine = fakes.layout.directory / "thesis.tex"
-    mine.write_text("ten years of work")
-
-    answer = fakes("down", "--purge")
-
-    assert answer.code == 2
-    assert "thesis.tex" in answer.err
-    assert mine.exists()
-
-
-def test_purge_and_keep_jobs_exclude_each_other(fakes: Fakes) -> None:
-    answer = fakes("down", "--purge", "--keep-jobs")
-
-    assert answer.code == 2
-    assert "--keep-jobs" in answer.err
-
-
 def test_a_port_in_use_is_named_and_nothing_is_started(fakes: Fakes) -> None:
     fakes.up()
     fakes("down")
@@ -257,7 +183,7 @@ def test_port_base_moves_a_cluster_that_is_down(fakes: Fakes) -> None:
     assert fakes.up("--port-base", str(base)).code == 0
     fakes("down")
 
-    base = free_run(6, 22_000)
+    base = free_run(6)
     assert fakes.up("--port-base", str(base), "--controllers", "2").code == 0
     listens = {ports.port_of(daemon.listen) for daemon in fakes.record().daemons}
     assert listens == set(range(base, base + 6))
@@ -271,14 +197,6 @@ def test_a_taken_port_base_leaves_nothing_behind(fakes: Fakes) -> None:
     assert answer.code == 2
     assert f"port {base + 4} is in use" in answer.err
     assert fakes.files() == {}
-
-
-def free_run(count: int, lowest: int = 21_000) -> int:
-    """The first of `count` neighbouring ports that are free."""
-    for base in range(lowest, 32_000, count):
-        if all(ports.is_free(ports.address(port)) for port in range(base, base + count)):
-            return base
-    raise AssertionError("no free ports")
 
 
 def test_a_daemon_that_dies_at_its_start_is_shown_with_its_log(fakes: Fakes) -> None:

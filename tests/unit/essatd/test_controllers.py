@@ -23,8 +23,8 @@ from eslurm.rpc.server import RpcServer
 from eslurm.v1 import link_pb2
 from essatd import daemon
 from essatd.daemon import Satellite, SatelliteOptions
-from tests.integration.cluster import free_port
 from tests.support.loops import run
+from tests.support.ports import free_port
 from tests.unit.rpc.kit import KEYRING, PATIENCE_S, Process, Recorder, process, until
 
 KEY = b"a shared secret of this cluster"

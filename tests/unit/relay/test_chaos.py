@@ -141,7 +141,7 @@ def test_a_slow_addressee_acknowledges_late_and_is_exact() -> None:
         site.ask(1, 2, 3)
         assert site.link.acks == []
         assert set((await site.answer()).values()) == {Status.OK}
-        assert DELAY_US / 1e6 <= site.loop.time() - began_s < 1.0
+        assert site.loop.time() - began_s >= DELAY_US / 1e6
         assert site.link.acks == [((1,), "")]
         assert sorted(site.ran) == [1, 2, 3]
         await site.server.close()
