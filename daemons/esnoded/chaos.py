@@ -13,7 +13,7 @@ from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.core.agent.roster import Roster
 from eslurm.core.wire import Registration, Report
-from eslurm.relay.chaos_door import ChaosReply, ChaosRequest, fold_struck
+from eslurm.relay.chaos_door import ChaosReply, ChaosRequest, TooEarly, fold_struck
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.switches import Mode, Switch
 
@@ -63,7 +63,7 @@ class Chaos:
         self._roster = roster
 
     def answer(self, request: ChaosRequest) -> ChaosReply:
-        """Do as asked. Raises `ValueError`, with nothing changed."""
+        """Do as asked. Raises `ValueError`, with nothing changed (`TooEarly`: ask again)."""
         numbers = [self._number(name) for name in self._names(request)]
         changed = 0
         if request.action == "heal":
@@ -75,7 +75,7 @@ class Chaos:
 
     def _strike(self, numbers: list[int], request: ChaosRequest) -> None:
         if -1 in numbers:
-            raise ValueError("some of the nodes have not been registered yet: wait until they are up")
+            raise TooEarly("some of the nodes have not been registered yet: wait until they are up")
         mode = Mode(request.action)
         until_us = None if request.for_us is None else self._driver.now_us() + request.for_us
         self._driver.strike(numbers, Switch(mode, until_us, request.delay_us if mode is Mode.SLOW else 0))

@@ -44,11 +44,18 @@ class Struck(msgspec.Struct, frozen=True):
 
 
 class ChaosReply(msgspec.Struct, frozen=True):
-    """`changed` nodes were struck or healed; `struck` is what holds now. With `error` nothing was changed."""
+    """`changed` nodes were struck or healed; `struck` is what holds now. With `error` nothing was changed; `is_early`: the
+    same request will do in a moment.
+    """
 
     changed: int = 0
     struck: tuple[Struck, ...] = ()
     error: str = ""
+    is_early: bool = False
+
+
+class TooEarly(ValueError):
+    """It cannot be done yet."""
 
 
 def fold_struck(named: Iterable[tuple[str, Switch]], now_us: int) -> tuple[Struck, ...]:
@@ -119,4 +126,4 @@ class ChaosDoor:
         try:
             return self._answer(msgspec.json.decode(line, type=ChaosRequest))
         except (msgspec.MsgspecError, ValueError) as error:
-            return ChaosReply(error=str(error))
+            return ChaosReply(error=str(error), is_early=isinstance(error, TooEarly))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,9 @@ from eslurm.relay.chaos_door import NAME, ChaosReply, ChaosRequest
 
 _TIMEOUT_S = 10.0
 _PART_BYTES = 65_536
+_EARLY_S = 5.0
+"""The controller shows a node as up a moment before its agent hears that it is registered."""
+_AGAIN_S = 0.05
 
 
 def ask(layout: Layout, daemon: str, request: ChaosRequest) -> ChaosReply:
@@ -22,6 +26,17 @@ def ask(layout: Layout, daemon: str, request: ChaosRequest) -> ChaosReply:
 
 def ask_in(state_dir: Path, daemon: str, request: ChaosRequest) -> ChaosReply:
     """`ask` for a daemon with this state directory."""
+    deadline_s = time.monotonic() + _EARLY_S
+    while True:
+        reply = _answer(state_dir, daemon, request)
+        if not reply.error:
+            return reply
+        if not reply.is_early or time.monotonic() >= deadline_s:
+            raise ClusterError(f"{daemon}: {reply.error}")
+        time.sleep(_AGAIN_S)
+
+
+def _answer(state_dir: Path, daemon: str, request: ChaosRequest) -> ChaosReply:
     try:
         line = _exchange(str(state_dir / NAME), msgspec.json.encode(request) + b"\n")
     except FileNotFoundError:
@@ -35,12 +50,9 @@ def ask_in(state_dir: Path, daemon: str, request: ChaosRequest) -> ChaosReply:
     except OSError as error:
         raise ClusterError(f"{daemon} cannot be asked: {error.strerror or error}: `eslurm status`") from None
     try:
-        reply = msgspec.json.decode(line, type=ChaosReply)
+        return msgspec.json.decode(line, type=ChaosReply)
     except msgspec.MsgspecError as error:
         raise ClusterError(f"{daemon} answered what cannot be read: {error}") from None
-    if reply.error:
-        raise ClusterError(f"{daemon}: {reply.error}")
-    return reply
 
 
 def _exchange(path: str, line: bytes) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.tree.relay import Relay
 from eslurm.core.wire import NodeGone, Registration, Report
-from eslurm.relay.chaos_door import ChaosRequest
+from eslurm.relay.chaos_door import ChaosRequest, TooEarly
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.switches import Mode, Switch
 from esnoded.chaos import Chaos, HeldReports
@@ -130,6 +130,16 @@ def test_failures_are_asked_for_by_name() -> None:
         assert 0 < shown[1].left_us <= 60_000_000
         assert site.chaos.answer(ChaosRequest("heal")).changed == 2
         assert site.chaos.answer(ChaosRequest("show")).struck == ()
+        await site.driver.close()
+
+    run(scenario())
+
+
+def test_a_node_that_is_not_registered_yet_is_told_apart_from_what_is_wrong() -> None:
+    async def scenario() -> None:
+        site = Site()
+        with pytest.raises(TooEarly):
+            site.chaos.answer(ChaosRequest("dead", "fresh"))
         await site.driver.close()
 
     run(scenario())

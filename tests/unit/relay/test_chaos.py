@@ -12,7 +12,7 @@ import pytest
 from eslurm.core.tree.messages import Broadcast, RunLocal
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import OK, Outcome, Status
-from eslurm.relay.chaos_door import NAME, ChaosDoor, ChaosReply, ChaosRequest
+from eslurm.relay.chaos_door import NAME, ChaosDoor, ChaosReply, ChaosRequest, TooEarly
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import broadcast_item, read_ack, read_reply
 from eslurm.relay.switches import Mode, Switch
@@ -237,6 +237,8 @@ async def exchange(path: Path, *lines: bytes) -> list[ChaosReply]:
 def answer(request: ChaosRequest) -> ChaosReply:
     if request.nodes == "bad":
         raise ValueError("no such node")
+    if request.nodes == "fresh":
+        raise TooEarly("not yet")
     return ChaosReply(len(request.nodes))
 
 
@@ -248,15 +250,17 @@ def test_the_socket_is_private_and_refuses_with_words(uvloop: bool, state_dir: P
         door = ChaosDoor(path, answer)
         await door.start()
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        good, bad, no_json, other = await exchange(
+        good, bad, early, no_json, other = await exchange(
             path,
             b'{"action": "dead", "nodes": "abc"}',
             b'{"action": "dead", "nodes": "bad"}',
+            b'{"action": "dead", "nodes": "fresh"}',
             b"hello",
             b'{"action": 3}',
         )
         assert good == ChaosReply(3)
-        assert bad.error == "no such node"
+        assert (bad.error, bad.is_early) == ("no such node", False)
+        assert (early.error, early.is_early) == ("not yet", True)
         assert "JSON" in no_json.error
         assert "action" in other.error
         await door.stop()
