@@ -10,26 +10,28 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
 from escli import exits
 from escli.cluster.errors import ClusterError, unusable
-from eslurm.compat.durations import format_duration, parse_time_limit
+from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError
 
 if TYPE_CHECKING:
+    from eslurm.core.config import ClusterConfig
     from eslurm.core.estimate.model import Forecast
     from eslurm.simulate.loop import Result, Step
     from eslurm.simulate.machine import Machine
-    from eslurm.simulate.metrics import Metrics
-    from eslurm.simulate.workload import Choices, Workload
+    from eslurm.simulate.rules import Rules
+    from eslurm.simulate.workload import Choices, Names, Workload
     from eslurm.swf import Header
 
 PROGRESS_S: Final = 0.5
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_FIELDS = click.Choice(["user", "group", "queue", "partition"])
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -38,6 +40,10 @@ class Asked(msgspec.Struct, frozen=True):
     trace: Path
     policies: tuple[str, ...]
     config: Path | None
+    records: Path | None
+    account_from: str
+    qos_from: str
+    by: str
     nodes: str
     choices: Choices
     gantt: Path | None
@@ -58,7 +64,25 @@ class Asked(msgspec.Struct, frozen=True):
     help="fcfs, easy, conservative, planned, or an installed one; may be repeated (default: the configuration's, or easy).",
 )
 @click.option(
-    "--config", metavar="FILE", type=_FILE, help="The machine: nodes and partitions of this eslurm.toml."
+    "--config",
+    metavar="FILE",
+    type=_FILE,
+    help="The cluster of this eslurm.toml: its nodes and partitions, policy, priorities and rules.",
+)
+@click.option(
+    "--records",
+    metavar="FILE",
+    type=_FILE,
+    help="Accounts, users, QOS, limits, pools, reservations and defaults, as esctl load takes them.",
+)
+@click.option(
+    "--account-from", type=_FIELDS, help="Charge each job to the account that this field of the log names."
+)
+@click.option("--qos-from", type=_FIELDS, help="Give each job the QOS that this field of the log names.")
+@click.option(
+    "--by",
+    type=click.Choice(["user", "group", "account", "qos", "queue"]),
+    help="Print the waits of each of these apart, too.",
 )
 @click.option(
     "--nodes",
@@ -101,6 +125,10 @@ def simulate(
     trace: Path,
     policies: tuple[str, ...],
     config: Path | None,
+    records: Path | None,
+    account_from: str | None,
+    qos_from: str | None,
+    by: str | None,
     nodes: str,
     estimates: str,
     kill_at_limit: bool,
@@ -123,6 +151,7 @@ def simulate(
     eslurm simulate KTH.swf.gz                                 EASY on the log's own machine
     eslurm simulate KTH.swf.gz --policy fcfs --policy easy     one line each
     eslurm simulate KTH.swf.gz --nodes 25x4 --estimates perfect
+    eslurm simulate site.swf --config eslurm.toml --records site.toml --qos-from queue --by qos
     eslurm simulate KTH.swf.gz --jobs 500 --gantt kth.svg --trace kth.json
     """
     from eslurm.simulate.workload import Choices
@@ -131,6 +160,10 @@ def simulate(
         trace=trace,
         policies=policies,
         config=config,
+        records=records,
+        account_from=account_from or "",
+        qos_from=qos_from or "",
+        by=by or "",
         nodes=nodes,
         choices=Choices(
             estimates=_estimates(estimates),
@@ -150,44 +183,87 @@ def simulate(
 
 
 def _run(asked: Asked) -> int:
+    from escli import simulate_table as table
     from eslurm.simulate import metrics
     from eslurm.simulate.loop import Broken, replay
 
-    machine, policies = _machine_and_policies(asked)
+    config = _config(asked)
+    machine, policies = _machine_and_policies(asked, config)
+    records = _records(asked, config)
     _check_outputs(asked, policies)
-    machine, workload, header = _workload(asked, machine)
-    _tell(workload.notes)
-    measured = []
+    machine, workload, header, rules = _workload(asked, machine, config, records)
+    notes = (
+        *workload.notes,
+        *(_rules_notes(asked, rules, policies[0], workload) if rules is not None else ()),
+    )
+    _tell(notes)
+    name_of = table.name_of(asked.by, header)
+    runs = []
     for policy in policies:
         with _Progress(policy) as progress:
             try:
-                result = replay(workload, machine, policy, progress.find())
+                result = replay(workload, machine, policy, progress.find(), rules)
             except Broken as error:
                 raise ClusterError(f"{asked.trace}: policy {policy}: {error}") from None
-        measured.append(metrics.measure(result))
+        happened = result.happened
+        if happened is not None:
+            _tell([f"{policy}: {text}" for text in happened.sentences()])
+        parts = metrics.measure_by(result, name_of) if name_of is not None else []
+        runs.append(table.Run(metrics.measure(result), parts, happened))
         _write(asked, result, header)
-    sys.stdout.write(_as_json(asked, machine, workload, measured) if asked.as_json else _as_table(measured))
+    if asked.as_json:
+        sys.stdout.write(table.as_json(_head(asked, machine, workload), notes, runs, asked.by))
+    else:
+        sys.stdout.write(table.as_table([run.metrics for run in runs]))
+        if asked.by:
+            sys.stdout.write("\n" + table.parts_table(asked.by, runs))
     return exits.OK
 
 
-def _machine_and_policies(asked: Asked) -> tuple[Machine | None, tuple[str, ...]]:
-    """The machine that was asked for (None: the log's own), and the policies that exist."""
-    from eslurm.config import ConfigError, cluster_config, read_config
-    from eslurm.config_policies import PolicyError, load_policy
-    from eslurm.simulate.machine import MachineError, from_config, from_shape
+def _head(asked: Asked, machine: Machine, workload: Workload) -> dict[str, object]:
+    """What the JSON object says of the input."""
+    estimates = asked.choices.estimates
+    head: dict[str, object] = {
+        "trace": asked.trace.name,
+        "nodes": machine.topology.size,
+        "processors": machine.processors,
+        "jobs": len(workload.jobs),
+        "estimates": estimates if isinstance(estimates, str) else "file",
+    }
+    if asked.records is not None:
+        head["records"] = asked.records.name
+    return head
 
-    machine, default = None, "easy"
+
+def _config(asked: Asked) -> ClusterConfig | None:
+    from eslurm.config import ConfigError, cluster_config, read_config
+
     if asked.config is not None and asked.nodes:
         raise unusable("--nodes: cannot go with --config: say once what the machine is")
     if asked.config is None and asked.choices.memory:
         raise unusable("--memory: goes with --config FILE: without it the nodes have no memory")
+    if asked.config is None:
+        return None
     try:
-        if asked.config is not None:
-            config = cluster_config(read_config(asked.config), str(asked.config))
+        return cluster_config(read_config(asked.config), str(asked.config))
+    except ConfigError as error:
+        raise unusable(str(error)) from None
+
+
+def _machine_and_policies(
+    asked: Asked, config: ClusterConfig | None
+) -> tuple[Machine | None, tuple[str, ...]]:
+    """The machine that was asked for (None: the log's own), and the policies that exist."""
+    from eslurm.config_policies import PolicyError, load_policy
+    from eslurm.simulate.machine import MachineError, from_config, from_shape
+
+    machine, default = None, "easy"
+    try:
+        if config is not None:
             machine, default = from_config(config), config.policy
         elif asked.nodes:
             machine = from_shape(asked.nodes)
-    except (ConfigError, MachineError) as error:
+    except MachineError as error:
         raise unusable(str(error)) from None
     policies = tuple(dict.fromkeys(asked.policies)) or (default,)
     for policy in policies:
@@ -198,22 +274,82 @@ def _machine_and_policies(asked: Asked) -> tuple[Machine | None, tuple[str, ...]
     return machine, policies
 
 
-def _workload(asked: Asked, machine: Machine | None) -> tuple[Machine, Workload, Header]:
+def _records(asked: Asked, config: ClusterConfig | None) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """What `--records` says; nothing without it."""
+    from escli.failures import CommandFailed
+    from escli.policies import read_file
+
+    if asked.records is None and config is None:
+        for option, value in (
+            ("--account-from", asked.account_from),
+            ("--qos-from", asked.qos_from),
+            ("--by", asked.by if asked.by in ("account", "qos") else ""),
+        ):
+            if value:
+                raise unusable(
+                    f"{option}: {value}: goes with --records FILE or --config FILE: without either there are no rules"
+                )
+    if asked.qos_from and asked.records is None:
+        raise unusable(f"--qos-from: {asked.qos_from}: goes with --records FILE, which has the QOS")
+    if asked.records is None:
+        return []
+    try:
+        return read_file(str(asked.records))
+    except CommandFailed as error:
+        raise unusable(f"--records: {error.text}") from None
+
+
+def _workload(
+    asked: Asked,
+    machine: Machine | None,
+    config: ClusterConfig | None,
+    records: Sequence[tuple[str, str, Sequence[tuple[str, str]]]],
+) -> tuple[Machine, Workload, Header, Rules | None]:
     from eslurm.simulate.machine import MachineError, from_header
+    from eslurm.simulate.rules import Rules, plain_config, zone_of
     from eslurm.simulate.workload import WorkloadError, build
     from eslurm.swf import SwfError, SwfFile
 
+    choices, rules = asked.choices, None
     try:
         with SwfFile(asked.trace) as log:
             if machine is None:
                 machine = from_header(log.header)
-            return machine, build(log, log.header, machine, asked.choices), log.header
+            if config is not None or asked.records is not None:
+                zone = config.zone if config is not None else zone_of(log.header)
+                rules = Rules(config or plain_config(machine), tuple(records), zone)
+                choices = msgspec.structs.replace(choices, names=_names(asked, rules))
+            return machine, build(log, log.header, machine, choices), log.header, rules
     except OSError as error:
         raise unusable(f"{asked.trace}: cannot be read: {error.strerror or error}") from None
     except SwfError as error:
         raise unusable(str(error)) from None
     except (MachineError, WorkloadError) as error:
         raise unusable(f"{asked.trace}: {error}") from None
+
+
+def _names(asked: Asked, rules: Rules) -> Names:
+    from eslurm.simulate.workload import Names
+
+    return Names(
+        asked.account_from,
+        asked.qos_from,
+        rules.names("account"),
+        rules.names("qos"),
+        routed=rules.route,
+        tell=rules.bind,
+    )
+
+
+def _rules_notes(asked: Asked, rules: Rules, policy: str, workload: Workload) -> tuple[str, ...]:
+    from eslurm.simulate.notes import notes_of
+    from eslurm.simulate.rules import RulesError
+
+    try:
+        return notes_of(rules, policy, workload)
+    except RulesError as error:
+        where = f"--records: {asked.records}" if asked.records is not None else f"--config: {asked.config}"
+        raise unusable(f"{where}: {error}") from None
 
 
 def _estimates(text: str) -> str | dict[int, Forecast]:
@@ -270,6 +406,11 @@ def _check_outputs(asked: Asked, policies: Sequence[str]) -> None:
 def _write(asked: Asked, result: Result, header: Header) -> None:
     from eslurm.simulate import gantt, outcome, perfetto
 
+    if result.happened is not None and result.happened.paused and (asked.gantt or asked.perfetto):
+        raise ClusterError(
+            "--gantt, --trace: jobs stood still to make room and their cores were others' meanwhile, which no bar from "
+            "start to end shows: leave the option out, or use preempt_mode=requeue"
+        )
     work: list[tuple[Path | None, Callable[[Path], None]]] = [
         (asked.swf, lambda path: outcome.write_outcome(path, result, header)),
         (asked.perfetto, lambda path: perfetto.write_trace(path, result)),
@@ -289,56 +430,6 @@ def _write(asked: Asked, result: Result, header: Header) -> None:
 def _tell(notes: Sequence[str]) -> None:
     for note in notes:
         sys.stderr.write(f"eslurm: {note}\n")
-
-
-# ---- the result ----
-
-
-def _as_table(measured: Sequence[Metrics]) -> str:
-    from escli.tables import Column, render
-
-    heads = (
-        "JOBS",
-        "UTILISATION",
-        "WAIT",
-        "SLOWDOWN",
-        "P95_WAIT",
-        "LONGEST",
-        "WORK_WAIT",
-        "LOST",
-        "MAKESPAN",
-    )
-    columns = [Column("POLICY"), *(Column(head, right=True) for head in heads)]
-    rows = [
-        [
-            one.policy,
-            str(one.jobs),
-            f"{one.utilisation:.2%}",
-            *(format_duration(round(one.wait_mean_s)), f"{one.slowdown_mean:.2f}"),
-            *(
-                format_duration(round(wait_s))
-                for wait_s in (one.wait_p95_s, one.wait_max_s, one.wait_weighted_s)
-            ),
-            f"{one.loss_of_capacity:.2%}",
-            format_duration(round(one.makespan_s)),
-        ]
-        for one in measured
-    ]
-    return render(columns, rows, gap="  ")
-
-
-def _as_json(asked: Asked, machine: Machine, workload: Workload, measured: Sequence[Metrics]) -> str:
-    estimates = asked.choices.estimates
-    found: dict[str, Any] = {
-        "trace": asked.trace.name,
-        "nodes": machine.topology.size,
-        "processors": machine.processors,
-        "jobs": len(workload.jobs),
-        "estimates": estimates if isinstance(estimates, str) else "file",
-        "notes": workload.notes,
-        "results": measured,
-    }
-    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
 
 
 class _Progress:

@@ -1,14 +1,15 @@
 """The event loop: jobs arrive and end in virtual time, and one planning cycle runs at each such instant.
 
-The loop believes the planner nothing: what it places is booked on a second account of every node's amounts. Invariant
-(`Broken` otherwise): no node ever gives more than it has, every job starts exactly once and not before it came; under
-`conservative`, when no job outlives its estimate, nobody starts later than it was first promised.
+The loop believes the planner nothing: what it places is booked on a second account of every node's amounts, and held
+against the records of limits and reservations. Invariant (`Broken` otherwise): no node ever gives more than it has, every
+job starts not before it came and once, or once more each time it had to make room; nobody uses more than a limit allows or
+a node that is reserved; under `conservative`, without rules and when no job outlives its estimate, nobody starts later
+than it was first promised.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Final
 
@@ -16,30 +17,46 @@ import msgspec
 
 from eslurm.core.plan.mapping import Placement
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.resources.vector import add, is_negative, subtract
+from eslurm.simulate.account import Account, Broken, Idle, Promises
+from eslurm.simulate.changes import CUT, ENDED, REQUEUED, Change, Paused, Resumed, Told
+from eslurm.simulate.happened import Happened, Tally
 from eslurm.simulate.machine import Machine
+from eslurm.simulate.ruled import RuledSeat
+from eslurm.simulate.rules import Rules
 from eslurm.simulate.seat import Seat
+from eslurm.simulate.watch import Watch
 from eslurm.simulate.workload import Job, Workload
+
+__all__ = ["Broken", "Ran", "Result", "Step", "replay"]
 
 KEEPS_PROMISES: Final = "conservative"
 PROGRESS_EVENTS: Final = 256
-
-
-class Broken(Exception):
-    """The planner did what it must never do; the text names the job and the instant."""
+PATIENCE_US: Final = 70 * 86_400 * 1_000_000
+"""When nothing has run for so long, those that still wait do so for ever: what recurs every two months has come and gone."""
 
 
 class Ran(msgspec.Struct, frozen=True, gc=False):
-    """How one job went. `spans` are (position, cores) in the order of the nodes."""
+    """How one job went, in its last run. `spans` are (position, cores) in the order of the nodes.
+
+    It stood still for `paused_us` of its time. `account` and `qos` are those that it was accepted with.
+    """
 
     job: Job
     start_us: int
     end_us: int
     spans: tuple[tuple[int, int], ...]
+    paused_us: int = 0
+    account: str = ""
+    qos: str = ""
+
+    @property
+    def run_us(self) -> int:
+        return self.end_us - self.start_us - self.paused_us
 
     @property
     def wait_us(self) -> int:
-        return self.start_us - self.job.submit_us
+        """How long it was there and did not run, lost runs included."""
+        return self.start_us - self.job.submit_us + self.paused_us
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -55,6 +72,8 @@ class Result(msgspec.Struct, frozen=True):
     lost_us: int
     cycles: int
     waiting_max: int
+    happened: Happened | None = None
+    """With rules: what they did."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -67,182 +86,247 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def replay(
-    workload: Workload, machine: Machine, policy: str, progress: Callable[[Step], None] | None = None
+    workload: Workload,
+    machine: Machine,
+    policy: str,
+    progress: Callable[[Step], None] | None = None,
+    rules: Rules | None = None,
 ) -> Result:
-    """Runs all jobs to their end. Raises `Broken`, and `ValueError` for an unknown policy."""
-    return _Loop(workload, machine, policy, progress).run()
+    """Runs all jobs to their end, under rules in the controller's own core.
+
+    Raises `Broken`, `RulesError` for rules that the core refuses, and `ValueError` for an unknown policy.
+    """
+    return _Loop(workload, machine, policy, progress, rules).run()
+
+
+class _Live(msgspec.Struct, gc=False):
+    """A job that runs. `ends` numbers its end, as all ends of the run: one with another number is none any more."""
+
+    placement: Placement
+    end_us: int
+    at: int
+    """Its place among those that ran."""
+    ends: int
+    since_us: int = 0
+    """Since when it stands still; 0: it runs."""
+    paused_us: int = 0
 
 
 class _Loop:
     def __init__(
-        self, workload: Workload, machine: Machine, policy: str, progress: Callable[[Step], None] | None
+        self,
+        workload: Workload,
+        machine: Machine,
+        policy: str,
+        progress: Callable[[Step], None] | None,
+        rules: Rules | None,
     ) -> None:
         self._jobs = workload.jobs
+        self._kills = workload.kill_at_limit
         self._machine = machine
         self._policy = policy
         self._progress = progress
-        self._seat = Seat(machine, policy)
-        self._account = _Account(machine)
-        self._promises = _Promises(policy == KEEPS_PROMISES and workload.keeps_estimates)
-        self._idle = _Idle(machine.processors)
-        self._ends: list[tuple[int, int, Placement]] = []
+        self._ruled = RuledSeat(rules, policy, workload.jobs[0].submit_us) if rules is not None else None
+        self._seat = self._ruled or Seat(machine, policy)
+        self._watch: Watch | None = None
+        self._tally = Tally()
+        if self._ruled is not None:
+            self._watch = Watch(machine, self._ruled.policies, self._ruled.calendar)
+        self._account = Account(machine)
+        keeps_promises = policy == KEEPS_PROMISES and self._seat.keeps_promises
+        self._promises = Promises(keeps_promises and workload.keeps_estimates)
+        self._idle = Idle(machine.processors)
+        # (end, job, number of the end).
+        self._ends: list[tuple[int, int, int]] = []
+        self._numbered = 0
+        self._live: dict[int, _Live] = {}
         self._ran: list[Ran] = []
+        # Places of runs that were lost: the jobs have run again since, or wait to.
+        self._lost: set[int] = set()
         self._started: set[int] = set()
         self._arrived = 0
         self._cycles = 0
         self._waiting_max = 0
+        self._moved_us = 0
 
     def run(self) -> Result:
-        now_us = self._next(0)
+        now_us = self._moved_us = self._next(0)
         events = 0
-        while now_us < INFINITY_US:
+        while now_us < INFINITY_US and not self._is_over(now_us):
             self._idle.advance(now_us)
+            self._seat.advance(now_us)
             self._end(now_us)
             self._arrive(now_us)
-            if self._seat.waiting:
+            if self._seat.wants_cycle:
                 self._cycle(now_us)
             events += 1
             if self._progress is not None and events % PROGRESS_EVENTS == 0:
-                self._progress(Step(len(self._ran), len(self._jobs), self._seat.waiting, now_us))
+                self._progress(Step(len(self._started), len(self._jobs), self._seat.waiting, now_us))
             now_us = self._next(now_us)
-        if len(self._ran) < len(self._jobs):
-            missing = next(job for job in self._jobs if job.pending.job_id not in self._started)
-            raise Broken(
-                f"job {missing.name} was never started, and nothing happens any more that could change that"
-            )
+        self._settle()
         return Result(
-            self._policy, self._machine, tuple(self._ran), self._idle.lost_us, self._cycles, self._waiting_max
+            self._policy,
+            self._machine,
+            tuple(ran for at, ran in enumerate(self._ran) if at not in self._lost),
+            self._idle.lost_us,
+            self._cycles,
+            self._waiting_max,
+            self._tally.happened() if self._ruled is not None else None,
         )
+
+    def _is_over(self, now_us: int) -> bool:
+        """Whether only those are left that wait for ever."""
+        is_quiet = not self._live and self._arrived == len(self._jobs)
+        return is_quiet and now_us - self._moved_us >= PATIENCE_US
+
+    def _settle(self) -> None:
+        """Whoever has not run by now never will."""
+        for job in self._jobs:
+            number = job.pending.job_id
+            if number in self._started or number in self._tally.refused:
+                continue
+            if self._ruled is None:
+                raise Broken(
+                    f"job {job.name} was never started, and nothing happens any more that could change that"
+                )
+            self._tally.stuck(job.name, self._ruled.why(number))
+        if self._live:
+            name = self._jobs[next(iter(self._live)) - 1].name
+            raise Broken(f"job {name} stands still, and nothing happens any more that could change that")
 
     def _next(self, now_us: int) -> int:
         """The next instant at which anything happens by itself; planned starts count, rules may open then."""
+        while self._ends and self._is_stale(self._ends[0]):
+            heapq.heappop(self._ends)
         next_us = self._ends[0][0] if self._ends else INFINITY_US
         if self._arrived < len(self._jobs):
             next_us = min(next_us, self._jobs[self._arrived].submit_us)
-        if self._seat.waiting:
-            next_us = min(next_us, self._seat.wake_us(now_us))
-        return next_us
+        return min(next_us, self._seat.wake_us(now_us))
+
+    def _is_stale(self, end: tuple[int, int, int]) -> bool:
+        live = self._live.get(end[1])
+        return live is None or live.ends != end[2]
 
     def _end(self, now_us: int) -> None:
         while self._ends and self._ends[0][0] <= now_us:
-            _, _, placement = heapq.heappop(self._ends)
-            self._seat.leave(placement)
-            self._account.give_back(placement)
-            self._idle.take(-self._jobs[placement.job_id - 1].processors)
+            end = heapq.heappop(self._ends)
+            if not self._is_stale(end):
+                self._leave(end[1], now_us)
+
+    def _leave(self, number: int, now_us: int) -> None:
+        live, job = self._live.pop(number), self._jobs[number - 1]
+        outcome = self._seat.leave(live.placement)
+        self._account.give_back(live.placement)
+        self._idle.take(-job.processors)
+        self._moved_us = now_us
+        if self._watch is not None:
+            self._watch.leave(number)
+        if outcome == ENDED:
+            return
+        ran = self._ran[live.at]
+        lost_us = job.processors * ran.run_us
+        if outcome == CUT:
+            self._tally.cut(lost_us)
+            return
+        assert outcome == REQUEUED
+        self._tally.requeued(lost_us)
+        self._lost.add(live.at)
+        self._started.discard(number)
+        self._idle.wait(job.processors)
 
     def _arrive(self, now_us: int) -> None:
         while self._arrived < len(self._jobs) and self._jobs[self._arrived].submit_us <= now_us:
             job = self._jobs[self._arrived]
             self._arrived += 1
-            self._seat.arrive(job.pending, job.expected_us)
+            self._moved_us = now_us
+            refusal = self._seat.arrive(job)
+            if refusal:
+                self._tally.refuse(job.pending.job_id, job.name, refusal)
+                continue
             self._promises.expect(job)
             self._idle.wait(job.processors)
 
     def _cycle(self, now_us: int) -> None:
         self._cycles += 1
-        for placement in self._seat.plan(now_us):
-            self._start(placement, now_us)
+        for change in self._seat.plan(now_us):
+            self._follow(change, now_us)
+        if self._watch is not None:
+            self._must_be_right(self._watch.at(now_us), now_us)
         self._promises.note(self._seat)
         self._waiting_max = max(self._waiting_max, self._seat.waiting)
 
+    def _follow(self, change: Change, now_us: int) -> None:
+        match change:
+            case Placement():
+                self._start(change, now_us)
+            case Told():
+                live = self._live[change.job_id]
+                if change.by_us < live.end_us:
+                    self._move_end(change.job_id, live, change.by_us)
+            case Paused():
+                live, job = self._live[change.job_id], self._jobs[change.job_id - 1]
+                self._tally.pauses += 1
+                self._account.lend(live.placement)
+                self._idle.take(-job.processors)
+                live.since_us = now_us
+                # When it ends is not known until it goes on.
+                live.ends = self._number()
+                self._pause(change.job_id, resumed=False)
+            case Resumed():
+                live, job = self._live[change.job_id], self._jobs[change.job_id - 1]
+                self._account.take_back(live.placement, job, now_us)
+                self._idle.take(job.processors)
+                stood_us = now_us - live.since_us
+                live.since_us = 0
+                live.paused_us += stood_us
+                self._pause(change.job_id, resumed=True)
+                self._move_end(change.job_id, live, live.end_us + stood_us)
+
+    def _number(self) -> int:
+        self._numbered += 1
+        return self._numbered
+
+    def _pause(self, number: int, *, resumed: bool) -> None:
+        if self._watch is not None:
+            self._watch.pause(number, resumed=resumed)
+
+    def _move_end(self, number: int, live: _Live, end_us: int) -> None:
+        """The job ends at another time than was thought."""
+        live.end_us = end_us
+        live.ends = self._number()
+        heapq.heappush(self._ends, (end_us, number, live.ends))
+        self._ran[live.at] = msgspec.structs.replace(
+            self._ran[live.at], end_us=end_us, paused_us=live.paused_us
+        )
+
     def _start(self, placement: Placement, now_us: int) -> None:
-        job = self._jobs[placement.job_id - 1]
-        if placement.job_id in self._started or job.submit_us > now_us:
+        number = placement.job_id
+        job = self._jobs[number - 1]
+        if number in self._started or job.submit_us > now_us:
             raise Broken(
                 f"job {job.name} was started a second time, or before it was submitted, at {now_us} us"
             )
-        self._started.add(placement.job_id)
+        self._started.add(number)
+        self._moved_us = now_us
         self._promises.check(job, now_us)
         spans = self._account.take(placement, job, now_us)
+        account = qos = ""
+        if self._ruled is not None and self._watch is not None:
+            who = self._ruled.who(number)
+            account, qos = who.account, who.qos
+            expected_us = min(placement.until_us, now_us + job.pending.stay_us)
+            self._must_be_right(self._watch.start(who, placement, now_us, expected_us), now_us, job)
         end_us = now_us + job.run_us
-        heapq.heappush(self._ends, (end_us, placement.job_id, placement))
-        self._ran.append(Ran(job, now_us, end_us, spans))
+        if self._kills:
+            end_us = min(end_us, placement.until_us)
+        live = self._live[number] = _Live(placement, end_us, len(self._ran), self._number())
+        heapq.heappush(self._ends, (end_us, number, live.ends))
+        self._ran.append(Ran(job, now_us, end_us, spans, 0, account, qos))
         self._idle.start(job.processors)
 
-
-class _Account:
-    """What every node has left, kept apart from the planner's own books."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._topology = machine.topology
-        self._free = list(machine.topology.totals)
-
-    def take(self, placement: Placement, job: Job, now_us: int) -> tuple[tuple[int, int], ...]:
-        """Books a start; the cores by position. Raises `Broken`."""
-        spans: list[tuple[int, int]] = []
-        for span in placement.spans:
-            position = self._topology.positions[span.node]
-            left = subtract(self._free[position], span.amounts)
-            if is_negative(left):
-                raise Broken(
-                    f"node {self._topology.names[position]} was given to job {job.name} at {now_us} us beyond what it has: "
-                    f"{span.amounts} of {self._free[position]} free"
-                )
-            self._free[position] = left
-            spans.append((position, span.amounts[0]))
-        if sum(cores for _, cores in spans) < job.processors:
-            raise Broken(f"job {job.name} was started on fewer processors than it asked for, at {now_us} us")
-        return tuple(spans)
-
-    def give_back(self, placement: Placement) -> None:
-        for span in placement.spans:
-            position = self._topology.positions[span.node]
-            self._free[position] = add(self._free[position], span.amounts)
-
-
-class _Promises:
-    """The first planned start of each job, and that it is kept."""
-
-    def __init__(self, kept: bool) -> None:
-        self._kept = kept
-        self._without: dict[int, None] = {}
-        self._first_us: dict[int, int] = {}
-
-    def expect(self, job: Job) -> None:
-        """A job has come: the next cycle may promise it a start."""
-        if self._kept:
-            self._without[job.pending.job_id] = None
-
-    def note(self, seat: Seat) -> None:
-        """A cycle is over."""
-        for job_id in list(self._without):
-            start_us = seat.promised_us(job_id)
-            if start_us is not None:
-                del self._without[job_id]
-                self._first_us[job_id] = start_us
-
-    def check(self, job: Job, now_us: int) -> None:
-        """The job starts. Raises `Broken`."""
-        self._without.pop(job.pending.job_id, None)
-        promised_us = self._first_us.pop(job.pending.job_id, None)
-        if promised_us is not None and now_us > promised_us:
+    @staticmethod
+    def _must_be_right(wrong: str, now_us: int, job: Job | None = None) -> None:
+        if wrong:
             raise Broken(
-                f"job {job.name} starts {(now_us - promised_us) / 1e6:g} s later than it was first promised "
-                f"(promised {promised_us} us, starts {now_us} us)"
+                f"{wrong}, at {now_us} us" + (f", when job {job.name} starts" if job is not None else "")
             )
-
-
-class _Idle:
-    """Sums up processors that are idle while a job waits that needs no more than them."""
-
-    def __init__(self, processors: int) -> None:
-        self._free = processors
-        self._waiting: list[int] = []
-        self._at_us = 0
-        self.lost_us = 0
-
-    def advance(self, now_us: int) -> None:
-        """What was true since the last event ends now."""
-        if self._waiting and self._waiting[0] <= self._free:
-            self.lost_us += self._free * (now_us - self._at_us)
-        self._at_us = now_us
-
-    def wait(self, processors: int) -> None:
-        insort(self._waiting, processors)
-
-    def start(self, processors: int) -> None:
-        del self._waiting[bisect_left(self._waiting, processors)]
-        self.take(processors)
-
-    def take(self, processors: int) -> None:
-        self._free -= processors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -69,15 +69,53 @@ def measure(result: Result) -> Metrics:
     )
 
 
+class Part(msgspec.Struct, frozen=True):
+    """Of the jobs of one user, account, QOS, ... `share` is theirs of the processor time that was used; times as above."""
+
+    name: str
+    jobs: int
+    share: float
+    wait_mean_s: float
+    slowdown_mean: float
+    wait_p95_s: float
+    wait_max_s: float
+    wait_weighted_s: float
+
+
+def measure_by(result: Result, name_of: Callable[[Ran], str]) -> list[Part]:
+    """The figures of the jobs of each name, those that used most in front."""
+    apart: dict[str, list[Ran]] = {}
+    for one in result.ran:
+        apart.setdefault(name_of(one), []).append(one)
+    used_us = sum(map(area_us, result.ran))
+    parts = [_part(name, ran, used_us) for name, ran in apart.items()]
+    return sorted(parts, key=lambda part: (-part.share, part.name))
+
+
+def _part(name: str, ran: Sequence[Ran], used_us: int) -> Part:
+    areas = [area_us(one) for one in ran]
+    waits = sorted(one.wait_us for one in ran)
+    weighted = sum(area * one.wait_us for area, one in zip(areas, ran, strict=True))
+    return Part(
+        name=name,
+        jobs=len(ran),
+        share=sum(areas) / used_us,
+        wait_mean_s=sum(waits) / len(waits) / SECOND_US,
+        slowdown_mean=math.fsum(map(slowdown, ran)) / len(ran),
+        wait_p95_s=percentile(waits, 0.95) / SECOND_US,
+        wait_max_s=waits[-1] / SECOND_US,
+        wait_weighted_s=weighted / sum(areas) / SECOND_US,
+    )
+
+
 def area_us(one: Ran) -> int:
     """Processor microseconds of a job."""
-    return one.job.processors * (one.end_us - one.start_us)
+    return one.job.processors * one.run_us
 
 
 def slowdown(one: Ran) -> float:
     """Bounded slowdown of one job."""
-    run_us = one.end_us - one.start_us
-    return max(1.0, (one.wait_us + run_us) / max(run_us, TAU_S * SECOND_US))
+    return max(1.0, (one.wait_us + one.run_us) / max(one.run_us, TAU_S * SECOND_US))
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:

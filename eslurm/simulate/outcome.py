@@ -27,6 +27,6 @@ def records(result: Result) -> Iterator[Record]:
         yield msgspec.structs.replace(
             one.job.record,
             wait_s=one.wait_us // SECOND_US,
-            run_s=(one.end_us - one.start_us) // SECOND_US,
+            run_s=one.run_us // SECOND_US,
             allocated=sum(cores for _, cores in one.spans),
         )

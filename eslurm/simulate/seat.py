@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.mapping import Placement
 from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.plan.queue import Pending, PendingQueue
+from eslurm.core.plan.queue import PendingQueue
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.simulate.changes import ENDED
 from eslurm.simulate.machine import Machine
+from eslurm.simulate.overdue import Overdue
+from eslurm.simulate.workload import Job
 
 UNBOUNDED = 1 << 30
 LIMITS = PlanLimits(
@@ -25,7 +28,9 @@ LIMITS = PlanLimits(
 
 
 class Seat:
-    """One policy on one machine. `plan` is the only way in which jobs start."""
+    """One policy on one machine without any rules. `plan` is the only way in which jobs start."""
+
+    keeps_promises = True
 
     def __init__(self, machine: Machine, policy: str) -> None:
         self._machine = machine
@@ -36,30 +41,39 @@ class Seat:
         self._schedule = Schedule()
         self._generation = 0
         self._lengths_us: dict[int, int] = {}
-        # When work that is past its estimate is thought to come back, as the schedule has it.
-        self._expected_us: dict[RunningKey, int] = {}
+        self._overdue = Overdue()
 
     @property
     def waiting(self) -> int:
         """How many jobs wait."""
         return len(self._queue)
 
-    def arrive(self, job: Pending, expected_us: int = 0) -> None:
-        """A job is submitted. Once it runs it is expected to take so long (0: its limit)."""
-        self._queue.add(job)
-        if expected_us:
-            self._lengths_us[job.job_id] = expected_us
-        self._generation += 1
+    @property
+    def wants_cycle(self) -> bool:
+        """Whether a planning cycle could do anything."""
+        return bool(self._queue)
 
-    def leave(self, placement: Placement) -> None:
-        """A job that was placed so has ended."""
+    def advance(self, now_us: int) -> None:
+        """Time has passed: nothing depends on it here."""
+
+    def arrive(self, job: Job) -> str:
+        """A job is submitted; why it is refused, "" if it is not."""
+        self._queue.add(job.pending)
+        if job.expected_us:
+            self._lengths_us[job.pending.job_id] = job.expected_us
+        self._generation += 1
+        return ""
+
+    def leave(self, placement: Placement) -> str:
+        """A job that was placed so has ended; what becomes of it."""
         self._ledger.give_back_wide(placement.wide)
         for span in placement.spans:
             self._ledger.give_back(span.node, span.amounts, placement.until_us)
         key = (placement.job_id, 1)
         del self._running[key]
-        del self._expected_us[key]
+        self._overdue.leave(key)
         self._generation += 1
+        return ENDED
 
     def plan(self, now_us: int) -> Iterator[Placement]:
         """Cycles until nothing is left to do at this instant; what they place starts now, as soon as it is asked on."""
@@ -79,31 +93,15 @@ class Seat:
                 yield placement
                 self._start(placement, now_us)
             is_unfinished = plan.is_unfinished
-        for key, expected_us in self._expected_us.items():
-            if expected_us <= now_us:
-                self._expected_us[key] = self._schedule.end_us(key)
+        self._overdue.follow(self._schedule, now_us)
 
     def promised_us(self, job_id: int) -> int | None:
         """The start that the last cycle planned for a waiting job; None: it has none."""
         return min((booking.start_us for booking in self._schedule.bookings.get(job_id, ())), default=None)
 
     def wake_us(self, now_us: int) -> int:
-        """The next planned start that comes whether or not anything ends before it; `INFINITY_US` without one.
-
-        A start that was planned for when overdue work is expected back is none: that work's end is an event.
-        """
-        next_us = self._schedule.next_start_us()
-        overdue = {
-            expected_us
-            for key, expected_us in self._expected_us.items()
-            if expected_us > self._running[key].until_us
-        }
-        if now_us < next_us and next_us not in overdue:
-            return next_us
-        starts = (one.start_us for some in self._schedule.bookings.values() for one in some)
-        return min(
-            (at_us for at_us in starts if at_us > now_us and at_us not in overdue), default=INFINITY_US
-        )
+        """The next instant at which to plan though nothing comes or ends; `INFINITY_US` without one."""
+        return self._overdue.wake_us(self._schedule, now_us) if self._queue else INFINITY_US
 
     def _start(self, placement: Placement, now_us: int) -> None:
         job = self._queue.remove(placement.job_id)
@@ -123,4 +121,4 @@ class Seat:
             expected_us=expected_us,
             since_us=now_us,
         )
-        self._expected_us[key] = expected_us or placement.until_us
+        self._overdue.start(key, expected_us, placement.until_us)

@@ -25,6 +25,10 @@ from eslurm.simulate.machine import Machine
 from eslurm.swf import Header, Record
 
 KIB_PER_MIB: Final = 1024
+MONDAY_S: Final = 4 * 86_400
+"""Where rules ask for dates and a log has none: 1970-01-05, a Monday."""
+FIELD_LETTERS: Final = {"user": "u", "group": "g", "queue": "q", "partition": "p"}
+"""What stands before the log's numbers in the names made of them: user 12 is u12."""
 
 
 class WorkloadError(Exception):
@@ -41,11 +45,32 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     processors: int
     expected_us: int = 0
     """How long it is expected to take once it runs; 0: its limit."""
+    forecast: Forecast | None = None
+    account: str = ""
+    qos: str = ""
+    asked_partition: str = ""
+    """The partition it names; empty: it leaves that to whoever has a default."""
 
     @property
     def name(self) -> str:
         """As the log calls it."""
         return str(self.record.job_id)
+
+
+class Names(msgspec.Struct, frozen=True):
+    """How jobs that are replayed under rules get their names.
+
+    `account_from` and `qos_from` are the log's fields (user, group, queue, partition) that name them, empty: nothing does;
+    `accounts` and `qos` those that there are. `routed`: where jobs go, and whether they fit there, is said elsewhere.
+    `tell`: it matters whose jobs are, and when.
+    """
+
+    account_from: str = ""
+    qos_from: str = ""
+    accounts: frozenset[str] = frozenset()
+    qos: frozenset[str] = frozenset()
+    routed: bool = False
+    tell: bool = True
 
 
 class Choices(msgspec.Struct, frozen=True):
@@ -57,6 +82,8 @@ class Choices(msgspec.Struct, frozen=True):
     partition_from: str = ""
     """The field, queue or partition, that names a job's partition; empty: all go to the machine's default."""
     jobs_max: int = 0
+    names: Names | None = None
+    """With rules: whose jobs are, and under which QOS."""
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -64,6 +91,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     jobs: tuple[Job, ...]
     notes: tuple[str, ...]
+    kill_at_limit: bool = False
 
     @property
     def keeps_estimates(self) -> bool:
@@ -112,10 +140,16 @@ def build(records: Iterable[Record], header: Header, machine: Machine, choices: 
     kept.sort(key=lambda one: one[:2])
     if unsorted:
         builder.count("submitted before the job above them: put in order of submission", unsorted)
-    begins_us = (header.find_number("UnixStartTime") or 0) * SECOND_US
-    begins_us = max(begins_us, -kept[0][0] * SECOND_US, 0)
+    zero_s = header.find_number("UnixStartTime")
+    notes = builder.notes()
+    if choices.names is not None and choices.names.tell and not zero_s:
+        zero_s = MONDAY_S
+        notes += (
+            "the log does not say when it began (UnixStartTime): taken for Monday 1970-01-05 00:00 UTC",
+        )
+    begins_us = max((zero_s or 0) * SECOND_US, -kept[0][0] * SECOND_US, 0)
     jobs = tuple(builder.job(number, draft, begins_us) for number, (_, _, draft) in enumerate(kept, start=1))
-    return Workload(jobs, builder.notes())
+    return Workload(jobs, notes, choices.kill_at_limit)
 
 
 class _Draft(msgspec.Struct, frozen=True, gc=False):
@@ -125,6 +159,8 @@ class _Draft(msgspec.Struct, frozen=True, gc=False):
     run_s: int
     limit_s: int
     forecast: Forecast | None
+    account: str = ""
+    qos: str = ""
 
 
 class _Builder:
@@ -136,6 +172,7 @@ class _Builder:
         self._counts: dict[str, int] = {}
         field = choices.partition_from
         self._names = header.names_of(field.capitalize()) if field else {}
+        self._field_names = {name: header.names_of(name.capitalize()) for name in FIELD_LETTERS}
         self._requests: dict[tuple[int, int], Request] = {}
         self._empty = empty_ledger(machine.topology)
         self._fitting: dict[tuple[str, Request, int], bool] = {}
@@ -159,7 +196,9 @@ class _Builder:
             self.count("without a number of processors: left out")
             return None
         partition = self._partition(record)
-        if processors > self._machine.largest.get(partition, 0):
+        names = self._choices.names
+        is_routed = names is not None and names.routed
+        if not is_routed and processors > self._machine.largest.get(partition, 0):
             self.count("for more processors than the machine has: left out")
             return None
         run_s = record.run_s
@@ -174,10 +213,16 @@ class _Builder:
                 self.count("ran longer than they asked for: run on as in the log")
         request = self._request(processors, self._memory_mib(record))
         limit_s = run_s if self._choices.estimates == "perfect" else requested_s
-        if not self._fits(request, partition, limit_s):
+        if not is_routed and not self._fits(request, partition, limit_s):
             self.count("that no nodes of the machine can hold: left out")
             return None
-        return _Draft(record, request, partition, run_s, limit_s, self._forecast(record))
+        forecast = self._forecast(record)
+        if names is None:
+            return _Draft(record, request, partition, run_s, limit_s, forecast)
+        if names.tell and record.user < 0:
+            self.count("without a user: taken for those of one, called unknown")
+        account, qos = self._account(record, names), self._qos(record, names)
+        return _Draft(record, request, partition, run_s, limit_s, forecast, account, qos)
 
     def job(self, number: int, draft: _Draft, begins_us: int) -> Job:
         """With the number and the instants it has in virtual time."""
@@ -192,7 +237,53 @@ class _Builder:
             estimate_us=waiting_us(draft.forecast, limit_us),
         )
         run_us, expected_us = draft.run_s * SECOND_US, running_us(draft.forecast, limit_us)
-        return Job(pending, draft.record, submit_us, run_us, draft.request.tasks, expected_us)
+        names = self._choices.names
+        is_said = bool(self._choices.partition_from) or names is None or not names.routed
+        return Job(
+            pending,
+            draft.record,
+            submit_us,
+            run_us,
+            draft.request.tasks,
+            expected_us,
+            draft.forecast,
+            draft.account,
+            draft.qos,
+            draft.partition if is_said else "",
+        )
+
+    def _account(self, record: Record, names: Names) -> str:
+        """Its account: one that the records have, or the log's own, which every user may use who has no record."""
+        if not names.account_from:
+            return ""
+        spellings = self._spellings(record, names.account_from)
+        if not spellings:
+            self.count(f"without a {names.account_from}: without an account")
+            return ""
+        return next((name for name in spellings if name in names.accounts), spellings[0])
+
+    def _qos(self, record: Record, names: Names) -> str:
+        if not names.qos_from:
+            return ""
+        field = names.qos_from
+        spellings = self._spellings(record, field)
+        found = next((name for name in spellings if name in names.qos), "")
+        if not spellings:
+            self.count(f"without a {field}: without a QOS")
+        elif not found:
+            self.count(f"with a {field} that is no QOS of the records: without a QOS")
+        return found
+
+    def _spellings(self, record: Record, field: str) -> tuple[str, ...]:
+        """How a field of the log may be written as a name; nothing when the log does not know it."""
+        number: int = getattr(record, field)
+        if number < 0:
+            return ()
+        return tuple(
+            name
+            for name in (self._field_names[field].get(number), f"{FIELD_LETTERS[field]}{number}", str(number))
+            if name
+        )
 
     def _forecast(self, record: Record) -> Forecast | None:
         """How long it is expected to run; None: nobody said."""

@@ -57,6 +57,95 @@ def test_the_machine_of_a_configuration(capsys: pytest.CaptureFixture[str], tmp_
     assert "for more processors than the machine has: left out" in err
 
 
+QOS_RECORDS = """
+[qos.q1]
+[qos.q2]
+[limit.half]
+qos = "q2"
+resource = "cores"
+items = "0/50%"
+"""
+
+
+def test_records_are_read_as_esctl_load_takes_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, golden: Golden
+) -> None:
+    log = log_of(
+        tmp_path / "log.swf",
+        [line(number, number, 100, 1 + number % 3, 100, queue=1 + number % 2) for number in range(1, 9)],
+    )
+    records = tmp_path / "site.toml"
+    records.write_text(QOS_RECORDS, encoding="utf-8")
+    words = [str(log), "--records", str(records), "--qos-from", "queue", "--by", "qos"]
+    out, err = said(capsys, *words)
+    golden("simulate/by-qos.txt", out)
+    assert err == (
+        "eslurm: the log does not say when it began (UnixStartTime): taken for Monday 1970-01-05 00:00 UTC\n"
+        "eslurm: easy: 1 job refused at submission: left out; the first, 5: limit half: qos q2 may use 2 cores at a time, "
+        "3 are asked for: ask for at most 2\n"
+    )
+    found = json.loads(said(capsys, *words, "--json")[0])
+    assert found["records"] == "site.toml" and found["by"] == "qos"
+    assert [part["name"] for part in found["parts"]["easy"]] == ["q1", "q2"]
+    assert found["rules"]["easy"]["refused"][0]["count"] == 1
+
+
+def test_a_configuration_weighs_and_forbids(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = log_of(
+        tmp_path / "log.swf", [line(1, 0, 100, 4, 100), line(2, 1, 50, 1, 50), line(3, 2, 50, 4, 70)]
+    )
+    config = tmp_path / "eslurm.toml"
+    head = '[cluster]\nname = "lab"\n[[nodes]]\nnames = "n[1-4]"\ncores = 1\nmemory_mib = 100\n'
+    tail = '[policy]\nscheduler = "fcfs"\n'
+    waits = {}
+    for name, more in (("plain", ""), ("size", "[priority]\nsize = 1000\n")):
+        config.write_text(
+            head + '[[partition]]\nname = "all"\ndefault = true\n' + tail + more, encoding="utf-8"
+        )
+        out, err = said(capsys, str(log), "--config", str(config), "--json", "--by", "user")
+        waits[name] = json.loads(out)["results"][0]["wait_max_s"]
+        # Where no rule asks when, nobody is told of it.
+        assert ("UnixStartTime" in err) == bool(more)
+        assert "rules" not in json.loads(out)
+    assert waits == {"plain": 148.0, "size": 149.0}
+    limit = '[[partition]]\nname = "all"\ndefault = true\ntime_limit_max_s = 80\n'
+    config.write_text(head + limit + tail, encoding="utf-8")
+    out, err = said(capsys, str(log), "--config", str(config), "--json")
+    assert json.loads(out)["rules"]["fcfs"]["refused"][0]["count"] == 1
+    assert "--time: 100 s is more than partition all allows" in err
+
+
+def test_pictures_of_jobs_that_stood_still_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = log_of(tmp_path / "log.swf", [line(1, 0, 100, 4, 100), line(2, 10, 50, 4, 50, queue=2)])
+    records = tmp_path / "site.toml"
+    records.write_text('[qos.q1]\npreempt_mode = "suspend"\n[qos.q2]\npreempts = "q1"\n', encoding="utf-8")
+    words = [str(log), "--records", str(records), "--qos-from", "queue"]
+    picture = tmp_path / "run.json"
+    _, err = said(capsys, *words, "--trace", str(picture), code=exits.FAILED)
+    assert "jobs stood still to make room" in err and not picture.exists()
+    assert "to make room: 1 time a job stood still" in said(capsys, *words)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[limit.x\n", "is no TOML"),
+        ("[limits.x]\nitems = 1\n", "'limits' is no kind of policy: did you mean [limit.NAME]?"),
+        ('[limit.x]\nuser = "u1"\n', "limit x: limit: '' limits nothing: give items=, duration= or area="),
+        ('[limit.x]\nqos = "q9"\nitems = 1\n', "qos 'q9' does not exist"),
+    ],
+)
+def test_wrong_records_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, told: str
+) -> None:
+    records = tmp_path / "site.toml"
+    records.write_text(text, encoding="utf-8")
+    _, err = said(capsys, str(SYNTHETIC), "--records", str(records), code=exits.USAGE)
+    assert err.splitlines()[-1].startswith("eslurm: --records: ") and told in err and str(records) in err
+
+
 def test_estimates_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     log = log_of(tmp_path / "log.swf", [line(1, 0, 100, 4, 100), line(2, 1, 50, 4, 50)])
     csv = tmp_path / "estimates.csv"
@@ -85,6 +174,10 @@ def test_estimates_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         (["--from", "1:00"], "--from, --until: go with --gantt FILE"),
         (["--gantt", "x.svg", "--from", "2:00", "--until", "1:00"], "--until: must lie after --from"),
         (["--gantt", "x.svg", "--from", "soon"], "--from: 'soon' is not a time"),
+        (["--records", "/nowhere/x.toml"], "--records: load: '/nowhere/x.toml' cannot be read: No such file"),
+        (["--qos-from", "queue"], "--qos-from: queue: goes with --records FILE"),
+        (["--account-from", "group"], "--account-from: group: goes with --records FILE or --config FILE"),
+        (["--by", "qos"], "--by: qos: goes with --records FILE or --config FILE"),
         (["--jobs", "0"], "Invalid value for '--jobs'"),
     ],
 )

@@ -12,6 +12,7 @@ from eslurm.core.estimate.model import exactly
 from eslurm.core.plan.mapping import Placement, Span
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.simulate import loop
+from eslurm.simulate.changes import ENDED
 from eslurm.simulate.loop import Broken, Ran, Result, Step, replay
 from eslurm.simulate.machine import uniform
 from eslurm.simulate.metrics import measure, percentile, slowdown
@@ -44,10 +45,14 @@ def test_an_early_end_is_used_at_once() -> None:
     assert starts(run(early, "easy")) == {1: 0, 2: 10}
 
 
-def planned_with(records: list[Record], estimates: dict[int, int], policy: str, **choices: bool) -> Result:
+def planned_with(
+    records: list[Record], estimates: dict[int, int], policy: str, *, kill_at_limit: bool = False
+) -> Result:
     machine = uniform(4, 1)
     forecasts = {number: exactly(seconds) for number, seconds in estimates.items()}
-    return replay(workload(records, machine, Choices(estimates=forecasts, **choices)), machine, policy)
+    return replay(
+        workload(records, machine, Choices(estimates=forecasts, kill_at_limit=kill_at_limit)), machine, policy
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES[1:])
@@ -122,12 +127,17 @@ class Wrong:
         self._cycles = list(cycles)
         self._promised = list(promised)
         self.waiting = 1
+        self.wants_cycle = True
+        self.keeps_promises = True
 
-    def arrive(self, job: object, expected_us: int) -> None:
+    def advance(self, now_us: int) -> None:
         pass
 
-    def leave(self, placement: Placement) -> None:
-        pass
+    def arrive(self, job: object) -> str:
+        return ""
+
+    def leave(self, placement: Placement) -> str:
+        return ENDED
 
     def wake_us(self, now_us: int) -> int:
         return INFINITY_US
@@ -183,8 +193,8 @@ def test_the_planner_s_books_are_the_run_s() -> None:
     machine = uniform(3, 1)
     seat = Seat(machine, "easy")
     first, second = workload([record(1, 0, 10, 2), record(2, 0, 10, 2)], machine).jobs
-    seat.arrive(first.pending)
-    seat.arrive(second.pending)
+    seat.arrive(first)
+    seat.arrive(second)
     (placement,) = seat.plan(0)
     assert placement.job_id == 1 and seat.waiting == 1
     assert (seat.promised_us(1), seat.promised_us(2)) == (None, 10_000_000)
@@ -197,8 +207,8 @@ def test_nobody_is_woken_for_work_that_is_late() -> None:
     machine = uniform(3, 1)
     seat = Seat(machine, "easy")
     first, second = workload([record(1, 0, 100, 2, asked_s=10), record(2, 0, 10, 2)], machine).jobs
-    seat.arrive(first.pending)
-    seat.arrive(second.pending)
+    seat.arrive(first)
+    seat.arrive(second)
     assert [one.job_id for one in seat.plan(0)] == [1]
     assert list(seat.plan(10_000_000)) == []
     assert seat.promised_us(2) == 10_000_000 + LIMITS.overdue_grace_us
