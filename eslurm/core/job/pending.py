@@ -52,6 +52,7 @@ def pending_of(
         after=() if is_ready else tuple([dependency.job_id for dependency in job.open]),
         not_before_us=0 if is_ready else job.not_before_us,
         estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US) if use_forecasts else 0,
+        eligible_us=spec.begin_us,
     )
 
 

@@ -24,6 +24,9 @@ about as long is looked for once, and a forecast that changes by less moves noth
 AGED_US: Final = 24 * 3600 * SECOND_US
 """Who has waited for so long is not overtaken by shorter jobs any more."""
 
+HALVED_US: Final = 3 * 3600 * SECOND_US
+"""For each such time that a job has waited it counts as half as long, where it is promised nothing meanwhile."""
+
 
 def waiting_us(forecast: Forecast | None, limit_us: int) -> int:
     """For how long room is looked for on behalf of a waiting job, in microseconds; 0: its limit (0: none).
@@ -67,13 +70,27 @@ def end_us(one: Running, now_us: int, grace_us: int) -> int:
 
 
 def shortest_first(entries: Sequence[Entry], now_us: int) -> Generator[None, None, list[Entry]]:
-    """Waiting jobs in the order in which a hole is offered to them: by priority, and among equals by what fills it best.
+    """Waiting jobs in the order in which what came free is offered to them: by priority, and among equals by length.
 
     Whoever is gone soon delays few; those that have waited for a day have their turn before them, by age (ADR 14).
     """
-    old_us = now_us - AGED_US
 
     def turn(entry: Entry) -> tuple[int, int]:
-        return entry[0], 0 if entry[1] <= old_us else entry[4].stay_us
+        job = entry[4]
+        return entry[0], 0 if now_us - job.since_us >= AGED_US else job.stay_us
+
+    return sorting(entries, turn)
+
+
+def shortest_for_its_wait_first(entries: Sequence[Entry], now_us: int) -> Generator[None, None, list[Entry]]:
+    """The same where those who wait have no promise: a job counts as half as long for every three hours that it has waited.
+
+    So the long ones are not put off from one hole to the next until their day has passed (ADR 14).
+    """
+
+    def turn(entry: Entry) -> tuple[int, float]:
+        job = entry[4]
+        waited_us = max(0, now_us - job.since_us)
+        return entry[0], 0.0 if waited_us >= AGED_US else job.stay_us * 0.5 ** (waited_us / HALVED_US)
 
     return sorting(entries, turn)

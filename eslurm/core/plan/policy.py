@@ -14,7 +14,7 @@ import msgspec
 
 from eslurm.core.plan import explain
 from eslurm.core.plan.book import BookError
-from eslurm.core.plan.expected import shortest_first
+from eslurm.core.plan.expected import shortest_for_its_wait_first
 from eslurm.core.plan.explain import NOT_EXAMINED, Why
 from eslurm.core.plan.mapping import Placement, Span, spans_of
 from eslurm.core.plan.need import Need
@@ -198,11 +198,12 @@ class Cycle:
 
     def to_fill(self, jobs: Sequence[Pending]) -> Generator[None, None, Sequence[Pending]]:
         """Jobs that `jobs` has told, in the order in which they are to be let in front of others: the shortest of a priority
-        first where running times are forecast.
+        for what they have waited first where running times are forecast.
         """
         if len(jobs) < 2 or not self.snapshot.has_estimates:
             return jobs
-        found = yield from shortest_first([self._entries[job.job_id] for job in jobs], self.now_us)
+        entries = [self._entries[job.job_id] for job in jobs]
+        found = yield from shortest_for_its_wait_first(entries, self.now_us)
         return [entry[4] for entry in found]
 
     def members(self, job: Pending) -> int:

@@ -28,7 +28,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     `groups` are gid numbers in decimal. `after` are the jobs it waits for and `not_before_us` the begin time it waits
     for: such jobs are planned ahead (by policies that do) but started only once nothing of that is left.
     `estimate_us` is how long it is expected to run (0: nobody said): plans count on it, nothing ends a job by it.
-    `start_at_us` is a fixed start, `deadline_us` the latest end; 0: none (C-30).
+    `start_at_us` is a fixed start, `deadline_us` the latest end; 0: none (C-30). `eligible_us` is the begin time it was
+    submitted with: it has waited for resources no longer than since then.
     """
 
     job_id: int
@@ -51,6 +52,12 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     after: tuple[int, ...] = ()
     not_before_us: int = 0
     estimate_us: int = 0
+    eligible_us: int = 0
+
+    @property
+    def since_us(self) -> int:
+        """Since when it waits for resources, as far as is known."""
+        return max(self.submitted_us, self.eligible_us) if self.eligible_us else self.submitted_us
 
     @property
     def stay_us(self) -> int:

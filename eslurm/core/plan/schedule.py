@@ -23,7 +23,7 @@ from eslurm.core.plan.queue import Entry, Mark, Pending
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.search import Move
 from eslurm.core.plan.slices import exhaust
-from eslurm.core.plan.slips import SLIP_HEAD_US, Slips, slack_us
+from eslurm.core.plan.slips import PATIENCE_US, SLIP_HEAD_US, Slips, slack_us
 from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
@@ -275,7 +275,8 @@ class Schedule:
         self.stuck.pop(job_id, None)
         start_us = min([booking.start_us for booking in bookings])
         may_slip_us = SLIP_HEAD_US if self.renews else slack_us(start_us - self.book.now_us)
-        self.slips.note(entry, start_us, may_slip_us)
+        is_patient = self.renews and self.book.now_us - entry[4].since_us >= PATIENCE_US
+        self.slips.note(entry, start_us, may_slip_us, is_shut=is_patient)
         self.changed_ends.add(job_id)
         for start_us in {booking.start_us for booking in bookings}:
             heapq.heappush(self._starts, (start_us, job_id))

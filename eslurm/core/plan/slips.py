@@ -1,7 +1,8 @@
 """Whose start has slipped far behind the one that was foretold first, and how those behind are kept from adding to it.
 
 Forecasts that are too short make starts slip: those who were let in front of a job stay longer than was thought, and others
-after them. From some point on a job's planned place is shut to those behind it for as long as they may run (ADR 14).
+after them. From some point on a job's planned place is shut to those behind it for as long as they may run (ADR 14), and
+under a policy that makes few promises, that of whoever has waited for long is shut from the beginning.
 Invariant: only waiting jobs are remembered, and only as long as they wait.
 """
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 SLIP_HEAD_US: Final = 600_000_000
 """By how much the one promise of a policy that makes no others may slip: all that is let in front is let in front of it."""
+PATIENCE_US: Final = 12 * 3_600_000_000
+"""Who has waited for so long when such a policy promises him a start is not to slip at all."""
 SLIP_MIN_US: Final = 3_600_000_000
 SLIP_MAX_US: Final = 4 * SLIP_MIN_US
 """Where everybody has a planned start, it may slip by as much as it was foretold ahead, within these bounds."""
@@ -58,8 +61,8 @@ class Slips:
         """All jobs of which something is remembered."""
         return list(self._latest_us)
 
-    def note(self, entry: Entry, start_us: int, slack_us: int) -> None:
-        """A start is planned for the job; the first one may slip by so much.
+    def note(self, entry: Entry, start_us: int, slack_us: int, *, is_shut: bool = False) -> None:
+        """A start is planned for the job; the first one may slip by so much. `is_shut`: its place is shut in any case.
 
         Tasks of an array begin one after the other: their next start says nothing.
         """
@@ -72,7 +75,7 @@ class Slips:
         first_us, latest_us = known
         if start_us <= first_us:
             self.by.pop(job_id, None)
-        if start_us > latest_us:
+        if is_shut or start_us > latest_us:
             self.late[job_id] = entry
             self.version += 1
         elif self.late.pop(job_id, None) is not None:

@@ -98,6 +98,18 @@ def test_plans_may_be_told_not_to_count_on_forecasts() -> None:
     assert world.job(waiting).forecast == FIRST
 
 
+def test_who_asked_for_a_begin_time_has_waited_since_then() -> None:
+    world = World(nodes=1)
+    begin_us = world.now_us + 10**9
+    now, later = world.submit(), world.submit(begin_us=begin_us)
+    submitted_us = world.job(later).submitted_us
+    foreseen = world.state.later.find(later)
+    assert foreseen is not None and foreseen.since_us == begin_us
+    world.pass_time(1001)
+    queued = [world.state.queue.find(job) for job in (now, later)]
+    assert [one and one.since_us for one in queued] == [submitted_us, begin_us]
+
+
 def test_nothing_ends_by_a_forecast() -> None:
     world = World()
     job = world.submit(time_limit_s=LIMIT_S)

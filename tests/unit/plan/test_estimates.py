@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,10 +11,19 @@ from eslurm.core.account.model import Limit, Policy, Reservation, Validity
 from eslurm.core.estimate.model import Forecast, exactly
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once
-from eslurm.core.plan.expected import AGED_US, end_us, running_us, waiting_us
+from eslurm.core.plan.expected import (
+    AGED_US,
+    HALVED_US,
+    end_us,
+    running_us,
+    shortest_first,
+    shortest_for_its_wait_first,
+    waiting_us,
+)
 from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.queue import Pending, PendingQueue, differs_in_estimate
-from eslurm.core.plan.slips import SHIELDED_MAX, SLIP_MAX_US, SLIP_MIN_US, Slips, slack_us
+from eslurm.core.plan.queue import Entry, Pending, PendingQueue, differs_in_estimate
+from eslurm.core.plan.slices import exhaust
+from eslurm.core.plan.slips import PATIENCE_US, SHIELDED_MAX, SLIP_MAX_US, SLIP_MIN_US, Slips, slack_us
 from eslurm.core.plan.snapshot import PartitionView, Running, Snapshot
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.plan.building import NOW, started
@@ -313,15 +324,38 @@ def test_only_so_many_of_the_late_are_shielded() -> None:
     assert 99 in plan.bookings
 
 
+@pytest.mark.parametrize(("waited_us", "let_in"), [(PATIENCE_US, [11]), (PATIENCE_US - 1, [10])])
+def test_nobody_is_let_in_front_of_the_patient_for_longer_than_it_may_run(
+    waited_us: int, let_in: list[int]
+) -> None:
+    now_us = 2 * PATIENCE_US
+    site = Site("easy")
+    site.plan(expected(1, HOUR, limit_us=HOUR), expected(2, HOUR, limit_us=HOUR), at_us=now_us)
+    wide = replace(
+        job(9, limit_us=HOUR),
+        request=replace(job(9).request, nodes_min=3),
+        submitted_us=now_us + 1 - waited_us,
+    )
+    whole = Request(cpus_per_task=4)
+    few = [
+        replace(expected(10, HOUR // 4, limit_us=2 * HOUR), request=whole, submitted_us=now_us),
+        replace(expected(11, HOUR // 2, limit_us=HOUR // 2), request=whole, submitted_us=now_us),
+    ]
+    plan = site.plan(wide, *few, at_us=now_us + 1)
+    assert started(plan.placements) == let_in
+    assert list(site.schedule.slips.late) == [9][: waited_us // PATIENCE_US]
+
+
 @pytest.mark.parametrize(
     ("changes", "first"),
     [
         ({}, [11, 12]),
         # By priority, then by length.
         ({10: {"priority": 1}}, [10, 11]),
-        # Who has waited for a day is not overtaken any more.
-        ({10: {"submitted_us": NOW - AGED_US}}, [10, 11]),
-        ({10: {"submitted_us": NOW - AGED_US + 2}}, [11, 12]),
+        # Who has waited twice three hours counts as a quarter as long.
+        ({10: {"submitted_us": NOW - SECOND - 2 * HALVED_US}}, [10, 11]),
+        ({10: {"submitted_us": NOW + SECOND - 2 * HALVED_US}}, [11, 10]),
+        ({10: {"submitted_us": NOW - 2 * HALVED_US, "eligible_us": NOW}}, [11, 12]),
         # Nothing is known of anybody: by age.
         ({10: {"estimate_us": 0}, 11: {"estimate_us": 0}, 12: {"estimate_us": 0}}, [10, 11]),
     ],
@@ -340,6 +374,24 @@ def test_a_hole_is_offered_to_the_shortest_first(
     }
     jobs = [replace(one, **changes.get(number, {})) for number, one in few.items()]
     assert started(site.plan(replace(wide, priority=2), *jobs, at_us=NOW + 1).placements) == first
+
+
+@pytest.mark.parametrize("order", [shortest_first, shortest_for_its_wait_first])
+def test_who_has_waited_for_a_day_is_not_overtaken_any_more(
+    order: Callable[[Sequence[Entry], int], Generator[None, None, list[Entry]]],
+) -> None:
+    month_us, now_us = 30 * AGED_US, 2 * AGED_US
+    few = [
+        replace(expected(1, month_us, limit_us=2 * month_us), submitted_us=AGED_US),
+        replace(expected(2, 2 * month_us, limit_us=2 * month_us), submitted_us=AGED_US),
+        replace(expected(3, month_us, limit_us=2 * month_us), submitted_us=AGED_US + 1),
+        replace(expected(4, 0, limit_us=0), submitted_us=now_us),
+        replace(expected(5, SECOND, limit_us=HOUR), submitted_us=now_us),
+        # Its begin time is told from its submission, and may still be to come.
+        replace(expected(6, 2 * SECOND, limit_us=HOUR), submitted_us=0, eligible_us=now_us + HOUR),
+    ]
+    entries = PendingQueue(few).first(len(few))
+    assert [entry[2] for entry in exhaust(order(entries, now_us))] == [1, 2, 5, 6, 3, 4]
 
 
 def test_what_comes_free_is_offered_to_the_shortest_first() -> None:

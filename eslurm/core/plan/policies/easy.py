@@ -14,7 +14,8 @@ class Easy:
     """The first blocked job gets a promised start that nothing behind it may delay; others fill the holes.
 
     Partitions that share no node have a promise each. Who is blocked by a limit, not by others, blocks nobody.
-    Where running times are forecast, the shortest of a priority fill the holes first.
+    Where running times are forecast, the shortest of a priority for what they have waited fill the holes first, and those
+    in front of a job that has waited for half a day are those that cannot delay it by their limits either.
     """
 
     name = "easy"
