@@ -30,6 +30,8 @@ SETTLE_EVERY: Final = 100
 """First questions between two looks at how answers turn out."""
 FIRST_LESSON_JOBS: Final = 150
 """Ended jobs before the first lesson; then each time twice as many, until `retrain_jobs` more are enough."""
+ENOUGH_OF_ITS_OWN: Final = 1_000
+"""Examples from which a first model is as good as one of another cluster, which answers until then."""
 LEAST_NEW_SHARE: Final = 0.5
 """Of `retrain_jobs` before a lesson that only time makes due."""
 POOLS: Final = ThreadpoolController()
@@ -76,6 +78,8 @@ class History:
         self._next_jobs = FIRST_LESSON_JOBS
         self._taught_jobs = 0
         self._taught_at_s: int | None = None
+        self._least_examples = 0
+        """For the first lesson, where a model was adopted before it: that one has seen more."""
 
     def submitted(self, job: Submitted) -> None:
         live = self._memory.submitted(job)
@@ -126,7 +130,7 @@ class History:
         if not self._lesson_due(at_s):
             return None
         ended = self._memory.ended_jobs
-        self._taught_jobs, self._taught_at_s = ended, at_s
+        self._taught_jobs, self._taught_at_s, self._least_examples = ended, at_s, 0
         self._next_jobs = ended + min(max(ended, FIRST_LESSON_JOBS), self._settings.retrain_jobs)
         columns, questions, former = self._memory.table.view().copied(), list(self._lessons), self._mind
         target_under, penalty = self._settings.target_under, self._at_submission.penalty
@@ -160,9 +164,13 @@ class History:
             self._at_submission.begin(penalty)
             self._at_start.begin(penalty)
         self._mind = mind
+        if self._taught_at_s is None:
+            self._least_examples = min(_examples(model), self._settings.window_jobs)
 
     def _lesson_due(self, at_s: int) -> bool:
         ended = self._memory.ended_jobs
+        if len(self._lessons) < self._least_examples:
+            return False
         if ended >= self._next_jobs:
             return True
         late = self._taught_at_s is not None and at_s - self._taught_at_s >= self._settings.retrain_every_s
@@ -200,6 +208,12 @@ class History:
             )
         point = np.exp(found.grid[np.arange(len(questions)), place])
         return _forecasts(questions, np.concatenate((np.exp(spans), point[None, :])))
+
+
+def _examples(model: Model) -> int:
+    """How many of its own an estimator needs to know better than this model."""
+    examples = model.facts.get("window_jobs")
+    return max(0, min(examples, ENOUGH_OF_ITS_OWN)) if isinstance(examples, int) else ENOUGH_OF_ITS_OWN
 
 
 def _forecasts(questions: Sequence[Question], seconds: Floats) -> list[Forecast]:

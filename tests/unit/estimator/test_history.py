@@ -337,6 +337,29 @@ def test_unknown_and_cancelled_jobs_are_no_lessons() -> None:
     assert estimator.lesson(10**6) is None
 
 
+def test_what_has_seen_more_answers_until_there_are_examples_enough() -> None:
+    estimator = make(QUICK)
+    arrays, facts = model(log())
+    estimator.adopt(Model(arrays, {**facts, "window_jobs": 300}))
+    for told_jobs in range(len(log())):
+        if estimator.due(10**7):
+            break
+        run_all(estimator, log()[told_jobs : told_jobs + 1])
+    assert 150 < told_jobs < 300
+    asked = sum(1 + (one.start_s - one.submitted.at_s >= 60) for one in log()[:told_jobs])
+    assert 300 <= asked <= 301
+    assert estimator.lesson(10**7) is not None
+
+
+@pytest.mark.parametrize("claimed", [10**9, 500, -1, None, "many"])
+def test_no_claim_of_a_model_holds_up_the_first_lesson_for_good(claimed: Any) -> None:
+    arrays, facts = model(log())
+    estimator = make(QUICK)
+    estimator.adopt(Model(arrays, {**facts, "window_jobs": claimed}))
+    run_all(estimator, log())
+    assert estimator.lesson(10**7) is not None
+
+
 def test_memory_is_bounded_and_forgetting_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "RUNS_KEPT", 200)
     found = replay(log(), make(QUICK))
