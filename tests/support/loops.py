@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -39,7 +40,10 @@ def run(coro: Coroutine[Any, Any, T], *, uvloop: bool = False) -> T:
     pending: list[str] = []
 
     async def main() -> T:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unheard.append(context))
+        # How long a callback takes is the machine's affair; a line about it would be one too many where none may be logged.
+        loop.slow_callback_duration = math.inf
         result = await coro
         for _ in range(_SETTLING_TURNS):
             await asyncio.sleep(0)
