@@ -124,6 +124,10 @@ class BlobCargo:
             # The nodes will ask for them themselves, and say what is missing.
             log.warning("launches go without their blobs: %s", error)
             return {}
+        except Exception:
+            # Whatever it is, a launch that never goes out is never tried again: it counts as under way.
+            log.exception("launches go without their blobs")
+            return {}
         return {digest: data for digest, data in found.items() if hashlib.sha256(data).digest() == digest}
 
     async def close(self) -> None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -141,6 +144,7 @@ class GrpcClient:
         self._tls = tls
         self._revision = 0
         self._channel = self._new_channel()
+        self._under_way: Counter[grpc.aio.Channel] = Counter()
 
     def _new_channel(self) -> grpc.aio.Channel:
         options = _door_options(self._tls)
@@ -149,15 +153,26 @@ class GrpcClient:
         self._revision = self._tls.revision
         return grpc.aio.secure_channel(self._endpoint, self._tls.channel_credentials(), options)
 
-    async def _renew(self) -> None:
+    def _renew(self) -> None:
         """After a failure: a channel keeps the certificates that it was made with, and others may be in force by now."""
-        if self._tls is None:
-            return
-        self._tls.current()
-        if self._tls.revision == self._revision:
-            return
-        old, self._channel = self._channel, self._new_channel()
-        await old.close()
+        if self._tls is not None:
+            self._tls.current()
+            if self._tls.revision != self._revision:
+                self._channel = self._new_channel()
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[grpc.aio.Channel]:
+        """The channel for one try. To close it cancels all that it carries, so a former one goes with its last call."""
+        channel = self._channel
+        self._under_way[channel] += 1
+        try:
+            yield channel
+        finally:
+            self._under_way[channel] -= 1
+            if not self._under_way[channel]:
+                del self._under_way[channel]
+                if channel is not self._channel:
+                    await channel.close()
 
     async def call(
         self,
@@ -172,19 +187,21 @@ class GrpcClient:
         )
         payload = request.SerializeToString()
         while True:
-            ask: Any = self._channel.unary_unary(method.path)
-            try:
-                reply = await ask(payload, timeout=tries.left_s, metadata=tries.metadata())
-            except grpc.aio.AioRpcError as error:
-                await self._renew()
-                pause_s = tries.pause_s(error)
-            else:
-                return method.reply.FromString(reply)
+            async with self._lent() as channel:
+                ask: Any = channel.unary_unary(method.path)
+                try:
+                    reply = await ask(payload, timeout=tries.left_s, metadata=tries.metadata())
+                except grpc.aio.AioRpcError as error:
+                    self._renew()
+                    pause_s = tries.pause_s(error)
+                else:
+                    return method.reply.FromString(reply)
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
         """Close the channel."""
-        await self._channel.close()
+        for channel in {self._channel, *self._under_way}:
+            await channel.close()
 
 
 class BlockingGrpcClient:

@@ -27,6 +27,13 @@ SETTLED_S = 1.0
 """Files that were changed less long ago are left alone: the certificate may be there and its key not yet."""
 FILE_BYTES_MAX = 1 << 20
 _FLIGHTS_MAX = 8
+_KEYS_SERVED = (
+    bytes.fromhex("06092a864886f70d010101"),  # RSA
+    bytes.fromhex("06072a8648ce3d020106082a8648ce3d030107"),  # P-256
+    bytes.fromhex("06072a8648ce3d020106052b81040022"),  # P-384
+)
+"""How a certificate names the kinds of keys that gRPC shakes hands with. The standard library takes more of them, such as
+Ed25519 and P-521, so trying out does not find those."""
 
 _Stamp = tuple[tuple[int, int, int, int], ...]
 
@@ -271,7 +278,7 @@ def _try_out(server_context: ssl.SSLContext, client_context: ssl.SSLContext, fil
         waiting = [client, server]
         for _ in range(_FLIGHTS_MAX):
             waiting = [one for one in waiting if not _advance(one)]
-        certificate = client.getpeercert()
+        certificate, encoded = client.getpeercert(), client.getpeercert(binary_form=True)
     except ssl.SSLCertVerificationError as error:
         raise TlsError(
             f"TLS certificate {files.certificate} is not accepted by {files.ca}: {error.verify_message}: get one"
@@ -281,8 +288,13 @@ def _try_out(server_context: ssl.SSLContext, client_context: ssl.SSLContext, fil
         raise TlsError(
             f"TLS certificate {files.certificate} cannot be served: {error.reason or error}: get another one"
         ) from None
-    if waiting or not certificate:
+    if waiting or not certificate or not encoded:
         raise TlsError(f"TLS certificate {files.certificate} cannot be served: the handshake does not end")
+    if not any(kind in encoded for kind in _KEYS_SERVED):
+        raise TlsError(
+            f"TLS certificate {files.certificate} has a kind of key that gRPC does not take: get one with an EC key"
+            " (P-256 or P-384) or an RSA key"
+        )
     return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
 
 

@@ -3,7 +3,8 @@
 #
 # ca, and by it: server (localhost, 127.0.0.1, ::1), renewed (the same with another key), elsewhere (other names),
 # serving (not for clients), named (eslurm.test), expired. locked: a key with a password.
-# other-ca and stranger: of another authority; short-ca: one that ends in 2121. No authority's key is kept.
+# other-ca and stranger: of another authority; short-ca: one that ends in 2121. No authority's key is kept but those of
+# ed25519 and p521, which are their own authorities and have keys that gRPC does not take.
 set -eu
 cd "${1:-$(dirname "$0")}"
 work=$(mktemp -d)
@@ -11,12 +12,18 @@ trap 'rm -rf "$work"' EXIT
 here='DNS:localhost,IP:127.0.0.1,IP:::1'
 both='serverAuth,clientAuth'
 
-key() {
-    openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"
+key() { # FILE [OPTION ...]
+    kept=$1
+    shift
+    [ $# -gt 0 ] || set -- -algorithm EC -pkeyopt ec_paramgen_curve:P-256
+    openssl genpkey -quiet "$@" -out "$kept"
 }
 
-authority() { # NAME SUBJECT END
-    key "$work/$1.key"
+authority() { # NAME SUBJECT END [KEY'S OPTION ...]
+    name=$1 subject=$2 until=$3
+    shift 3
+    key "$work/$name.key" "$@"
+    set -- "$name" "$subject" "$until"
     : >"$work/$1.index"
     echo 1000 >"$work/$1.serial"
     {
@@ -57,3 +64,11 @@ pair ca named DNS:eslurm.test "$both" 21200101000000Z
 pair ca expired "$here" "$both" 20200201000000Z
 pair other-ca stranger "$here" "$both" 21200101000000Z
 openssl ec -in server.key -aes128 -passout pass:locked -out locked.key 2>/dev/null
+for kind in 'ed25519 -algorithm ED25519' 'p521 -algorithm EC -pkeyopt ec_paramgen_curve:P-521'; do
+    # shellcheck disable=SC2086  # a list of words
+    set -- $kind
+    name=$1
+    shift
+    authority "$name" "$name" 21300101000000Z "$@"
+    cp "$work/$name.key" "$name.key"
+done

@@ -26,7 +26,7 @@ from eslurm.rpc.tls import Tls
 from eslurm.rpc.tls_options import TlsFiles
 from eslurm.rpc.tokens import TokenAuthenticator, mint_token
 from eslurm.v1 import controller_pb2 as pb
-from tests.support.certificates import KEPT, place, replace_file
+from tests.support.certificates import KEPT, place, replace_file, replace_pair
 from tests.support.loops import both_loops, run
 from tests.unit.rpc.kit import ALICE, KEYRING, PATIENCE_S, REQUEST_ID, Service, calls_ending, until
 
@@ -315,6 +315,31 @@ def test_a_client_shows_its_certificate_where_one_is_required(tmp_path: Path) ->
                 assert (await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)).cluster == "alice"
 
     run(scenario())
+
+
+def test_certificates_that_change_end_no_call_that_is_under_way(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = [0.0]
+        files = place(tmp_path)
+        tls = Tls(files, wall_s=lambda: time.time() + 60, clock_s=lambda: clock[0])
+        service = Service(hold=True, misbehave=[lambda: None, _unknown])
+        async with door(service, tls=tls) as endpoint, client(endpoint, tls=tls) as one:
+            slow = asyncio.create_task(one.call(methods.PING, pb.PingRequest(), PATIENCE_S))
+            await service.entered.wait()
+            replace_pair(tmp_path, "renewed")
+            clock[0] += 60
+            with pytest.raises(DoorRefused, match="no such job"):
+                await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
+            assert tls.revision == 2
+            service.gate_open.set()
+            assert (await slow).cluster == "alice"
+            assert (await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)).cluster == "alice"
+
+    run(scenario())
+
+
+def _unknown() -> None:
+    raise DoorError(Status.NOT_FOUND, "no such job")
 
 
 def test_a_client_takes_other_authorities_without_a_restart(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from esctld.cargo import ATTACHED_BYTES_MAX, LOADED_AT_ONCE, BlobCargo
 from eslurm.core.courier import Send
 from eslurm.core.job.model import Principal
 from eslurm.core.wire import End, JobLaunch, Prepare
+from eslurm.ports.store import StoreFailed
 from eslurm.relay.blobs import BlobCache, BlobUnavailable
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import link_pb2
@@ -39,7 +40,7 @@ class Site:
         self.gate = asyncio.Event()
         self.gate.set()
         self.moved = asyncio.Event()
-        self.fails = False
+        self.error: Exception | None = None
         self.cache = BlobCache(30)
         self.cargo = BlobCargo(self.cache, self.load, ControllerMetrics())
         self.cargo.connect(self.attach, lambda _: None, self.ready)
@@ -48,8 +49,8 @@ class Site:
         self.asked.append(list(digests))
         self.moved.set()
         await self.gate.wait()
-        if self.fails:
-            raise BlobUnavailable("the store is away")
+        if self.error is not None:
+            raise self.error
         there = {digest: self.stored[digest] for digest in digests if digest in self.stored}
         return {digest: data for digest, data in there.items() if len(data) <= bytes_max}
 
@@ -157,14 +158,18 @@ def test_launches_go_without_what_is_too_large_missing_or_not_what_it_should_be(
     run(test)
 
 
-def test_a_store_that_is_away_keeps_no_launch_back(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [BlobUnavailable("the store is away"), StoreFailed("the store is away")])
+def test_a_store_that_does_not_answer_keeps_no_launch_back(
+    caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
     async def test() -> None:
         site = Site(environment(1))
-        site.fails = True
+        site.error = error
         site.defer(environment(1))
         await site.settled(1)
-        assert site.attached == {} and "go without their blobs: the store is away" in caplog.text
-        site.fails = False
+        assert site.attached == {} and "go without their blobs" in caplog.text
+        assert "the store is away" in caplog.text
+        site.error = None
         site.defer(environment(1), first=2)
         await site.settled(2)
         assert site.attached[2] == [SCRIPT, environment(1)]

@@ -54,6 +54,13 @@ def test_of_several_authorities_the_first_end_is_told(tmp_path: Path) -> None:
         ("expired", "ca", False, f"TLS certificate .*{CERTIFICATE} .*expired: get one that is in force"),
         ("stranger", "ca", False, f"TLS certificate .*{CERTIFICATE} is not accepted by .*{CA}: "),
         ("serving", "ca", True, "purpose"),
+        (
+            "ed25519",
+            "ed25519",
+            False,
+            f"{CERTIFICATE} has a kind of key that gRPC does not take: get one with",
+        ),
+        ("p521", "p521", True, f"{CERTIFICATE} has a kind of key that gRPC does not take: get one with"),
     ],
 )
 def test_a_pair_that_nobody_would_accept(
