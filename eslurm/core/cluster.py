@@ -356,6 +356,7 @@ class State:
                 self.want_plan()
         elif new.job_id in self.queue:
             self.queue.remove(new.job_id)
+            self._give_up_plans(new)
         if new.is_array and old is not None and bool(task_slots(old)) != bool(task_slots(new)):
             self._refresh_waiting_tasks(new.job_id)
         self.pending_count += (new.state is JobState.PENDING) - (
@@ -388,6 +389,12 @@ class State:
                 self.want_plan()
         elif new.job_id in self.later:
             self.later.remove(new.job_id)
+            self._give_up_plans(new)
+
+    def _give_up_plans(self, new: Job) -> None:
+        """What was planned for a job that waits no longer without being placed is for others."""
+        if new.hold or new.state in FINAL:
+            self.want_plan()
 
     def _index_live(self, old: Job | None, new: Job) -> None:
         """What runs, as the planner sees it; the same object as long as nothing about it changes."""

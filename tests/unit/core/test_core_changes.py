@@ -54,6 +54,17 @@ def test_an_administrator_may_take_over_a_users_hold() -> None:
     assert world.job(job).hold == "admin"
 
 
+@pytest.mark.parametrize("waits_for_another", [False, True])
+@pytest.mark.parametrize("way", ["cancel", "hold"])
+def test_a_job_that_waits_no_longer_leaves_its_place_to_others(way: str, waits_for_another: bool) -> None:
+    world = World()
+    first = world.submit()
+    job = world.submit(dependencies=depends("afterany", first) if waits_for_another else ())
+    world.state.plan_wanted = False
+    (world.cancel if way == "cancel" else world.hold)(job)
+    assert world.state.plan_wanted
+
+
 # ---- changes ----
 
 
