@@ -89,6 +89,8 @@ class MakingRoom:
         spans = spans_of(cycle.ledger.topology, need, chosen)
         nodes = {span.node for span in spans}
         leaving = [one for one in going if any(node in nodes for node, _ in one.shares)]
+        # What is free already and yet no start is kept from it by rules, which still count those who go from elsewhere.
+        leaving = leaving or list(going)
         ends = [schedule.end_us((one.job_id, one.attempt)) for one in leaving]
         at_us = max((cycle.now_us + 1, *ends))
         planned = [one for one in schedule.bookings.get(job.job_id, ()) if not self._is_room(one)]

@@ -306,3 +306,25 @@ def test_a_new_planner_finds_who_makes_room_already(policy: str) -> None:
     assert plan.start_us(3) == NOW + 30
     site.end(1, 1)
     assert not site.plan(NOW + 3).placements
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_has_room_already_waits_for_the_limit_that_those_who_go_still_use(policy: str) -> None:
+    eight = Limit("eight", "user", "ada", "cores", Amount(8))
+    site = Site(policy, eight, count=3)
+    site.submit(1, "high", user="bob")
+    site.submit(2, user="ada")
+    site.submit(3, "high", user="ada")
+    assert started(site.plan()) == [1, 2, 3]
+    site.submit(4, "high", user="ada")
+    plan = site.plan(NOW + 1)
+    assert (plan.claimant, gone(plan)) == (4, [(2, "requeue")])
+    site.tell(2, NOW + 30)
+    # A node is free, but both of ada's jobs count until one of them is gone: nothing happens before.
+    site.end(1)
+    plan = site.plan(NOW + 2)
+    assert started(plan) == []
+    assert plan.next_us == plan.start_us(4) == NOW + 30
+    assert plan.why(4).text == "job 2 makes room for it"
+    site.end(2)
+    assert started(site.plan(NOW + 20)) == [4]
