@@ -239,7 +239,11 @@ class Cycle:
     def careful(self, entry: Entry) -> Quest | Why:
         """The same for a job that is to be let in front of others: it keeps clear of those whose starts have slipped."""
         found = self.quest(entry)
-        return found if isinstance(found, Why) else self._shield.around(entry, found)
+        return found if isinstance(found, Why) else self.clear_of_late(entry, found)
+
+    def clear_of_late(self, entry: Entry, quest: Quest) -> Quest:
+        """What is to be found for a job at that turn, outside of the places of those before it whose starts have slipped."""
+        return self._shield.around(entry, quest)
 
     def _interned(self, quest: Quest | Why) -> Quest | Why:
         """Jobs of different owners that look for the same, and whom no rule tells apart, share one quest: what is learned

@@ -53,6 +53,13 @@ class Slips:
         self.by: dict[int, int] = {}
         self.version = 0
 
+    def copy(self) -> Slips:
+        """An independent one that knows the same."""
+        other = Slips()
+        other._latest_us = self._latest_us.copy()
+        other.late, other.by = self.late.copy(), self.by.copy()
+        return other
+
     def is_known(self, job_id: int) -> bool:
         """Whether anything is remembered of the job."""
         return job_id in self._latest_us

@@ -18,6 +18,7 @@ from eslurm.core.plan.reconcile import reconcile
 from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.plan.search import Never, Quest, Start, first_start, start_exactly
 from eslurm.core.plan.snapshot import Snapshot
+from eslurm.core.resources.timeline import INFINITY_US
 
 AHEAD_MAX: Final = 100
 """Jobs without a booking that are planned before the one asked about; behind more of them nothing can be foretold."""
@@ -35,6 +36,7 @@ class WhatIf:
         # Before this instant nobody starts who comes behind, where starts keep to the queue's order.
         self.floor_us = self.now_us
         self._shape = 0
+        self._turns: dict[int, tuple[int, int, int]] | None = None
 
     def quest(self, job: Pending) -> Quest | Why:
         """What is to be found for a job of any shape; or why that is impossible."""
@@ -59,6 +61,7 @@ class WhatIf:
 
     def find(self, quest: Quest, job: Pending, from_us: int) -> Start | None:
         """The same for a quest that is known already."""
+        quest = self._clear_of_late(quest, job)
         from_us = max(from_us, self.floor_us)
         if job.start_at_us:
             at_us = max(job.start_at_us, self.now_us)
@@ -66,6 +69,16 @@ class WhatIf:
         else:
             found = first_start(self.schedule.book, quest, from_us)
         return None if isinstance(found, Never) else found
+
+    def _clear_of_late(self, quest: Quest, job: Pending) -> Quest:
+        """Nobody is let into the places of the late before him; who is not in the queue comes behind his equals."""
+        if not self.schedule.slips.late:
+            return quest
+        if self._turns is None:
+            self._turns = {entry[2]: entry[:3] for entry in self.snapshot.pending}
+        turn = self._turns.get(job.job_id, (-job.priority, self.now_us, INFINITY_US))
+        self._shape -= 1
+        return self.cycle.clear_of_late((*turn, self._shape, job), quest)
 
     def plan_ahead(self, entries: Sequence[Entry], *, strict: bool) -> Generator[None, None, bool]:
         """Books the waiting jobs that come first and have no booking yet, each as early as it fits.
@@ -110,6 +123,7 @@ def _copied(snapshot: Snapshot, schedule: Schedule) -> Schedule:
     other.entries = schedule.entries.copy()
     other.moves = schedule.moves.copy()
     other.stuck = schedule.stuck.copy()
+    other.slips = schedule.slips.copy()
     other.needs = schedule.needs
     other.book.advance(snapshot.now_us)
     if other.rules is not None:

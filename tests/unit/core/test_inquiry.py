@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from eslurm.core.account.model import Access, Amount, FreePool, Limit, Policy, Reservation, Validity
 from eslurm.core.cluster import State
 from eslurm.core.config import NodeConfig, Partition, Resource
+from eslurm.core.estimate.model import Forecast
 from eslurm.core.inquiry import Answer, would_wait
 from eslurm.core.job.model import ArraySpec, JobSpec
 from eslurm.core.job.request import Request
-from eslurm.core.messages import ConfigLoaded, Refused, SubmitJobs, UpdateNodes
+from eslurm.core.messages import ConfigLoaded, Refused, SetForecasts, SubmitJobs, UpdateNodes
 from eslurm.core.plan.cycle import exhaust
 from eslurm.core.plan.why import Holder
 from tests.unit.core.asking import HOUR, Site
@@ -340,6 +341,24 @@ def test_what_would_be_refused_is_not_offered() -> None:
     assert here.why(job).start_us == here.world.now_us + HOUR * SECOND
     assert [one.option for one in here.why(job).alternatives] == []
     assert here.why(job, with_alternatives=False).alternatives == ()
+
+
+def test_nobody_is_told_a_start_in_the_place_of_one_who_has_waited_for_long() -> None:
+    here = site(policy="easy")
+    world = here.world
+    world.submit(request=Request(cpus_per_task=4), time_limit_s=14 * HOUR)
+    here.run()
+    wide = world.submit(request=WHOLE, time_limit_s=HOUR)
+    here.run()
+    world.pass_time(13 * HOUR)
+    # It is expected to be gone in time; by its limit it would not be.
+    short = world.submit(request=Request(cpus_per_task=4), time_limit_s=2 * HOUR)
+    world.send(SetForecasts(ROOT, ((short, Forecast(600, 600, 600, 600)),), "history-1"))
+    here.run()
+    assert (world.state_of(wide), world.state_of(short)) == ("PENDING", "PENDING")
+    answer = here.why(short)
+    assert answer.start_us == here.why(wide).start_us + HOUR * SECOND
+    assert [(one.option, one.start_us) for one in answer.alternatives] == [("--time 1:00:00", world.now_us)]
 
 
 # ---- a job that is not there yet ----
