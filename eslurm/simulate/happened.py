@@ -99,5 +99,6 @@ def _count(found: dict[str, tuple[int, str, str]], reason: str, name: str, text:
 def _reason(text: str) -> str:
     """What is the same for all who are refused for one reason: the limit or option that a text begins with."""
     head = text.partition(":")[0]
-    is_named = head.startswith(("limit ", "pool ", "--"))
-    return head if is_named else _DIGITS.sub("0", head)
+    if head.startswith("pool "):
+        return " ".join(head.split()[:2])
+    return head if head.startswith(("limit ", "--")) else _DIGITS.sub("0", head)

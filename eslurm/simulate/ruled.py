@@ -104,7 +104,10 @@ class RuledSeat:
         self._ages = weighs(self._state.config.priority)
 
     def _set_up(self, rules: Rules) -> None:
-        config = msgspec.structs.replace(rules.config, operators=(_OPERATOR.uid,), zone=rules.zone)
+        # Whoever gives forecasts wants to see what they do, whatever the cluster does with its own.
+        config = msgspec.structs.replace(
+            rules.config, operators=(_OPERATOR.uid,), zone=rules.zone, use_forecasts=True
+        )
         self._must(ConfigLoaded(config))
         self._must(EpochStarted(1))
         for node in config.nodes:

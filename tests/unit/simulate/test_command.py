@@ -155,6 +155,26 @@ def test_estimates_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "1 job without an estimate" in err
 
 
+def test_estimates_that_are_given_count_whatever_the_configuration_does_with_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # The third fits behind the first in front of the second only if it is thought to be short.
+    lines = [line(1, 0, 100, 3, 100), line(2, 1, 50, 4, 50), line(3, 2, 50, 1, 500)]
+    log = log_of(tmp_path / "log.swf", lines)
+    csv, config = tmp_path / "estimates.csv", tmp_path / "eslurm.toml"
+    csv.write_text("job,estimate\n1,100\n2,50\n3,50\n", encoding="utf-8")
+    config.write_text(
+        '[cluster]\nname = "lab"\n[[nodes]]\nnames = "n[1-4]"\ncores = 1\nmemory_mib = 100\n'
+        '[[partition]]\nname = "all"\ndefault = true\n[estimator]\nuse = false\n',
+        encoding="utf-8",
+    )
+    waits = {}
+    for words in ([], ["--estimates", str(csv)]):
+        out, _ = said(capsys, str(log), "--config", str(config), "--json", *words)
+        waits[len(words)] = json.loads(out)["results"][0]["wait_max_s"]
+    assert waits == {0: 148.0, 2: 99.0}
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -113,6 +113,13 @@ def test_a_pool_keeps_nodes_for_the_small() -> None:
     assert begun(ruled(log, nodes)) == {1: 0, 3: 50, 2: 100}
 
 
+def test_those_whom_a_pool_refuses_are_told_as_one_reason() -> None:
+    rules = '[pool.small]\nresource = "cores"\nitems = 2\naccess = "cores<2"\n'
+    found = ruled([record(1, 0, 10, 3), record(2, 0, 10, 4), record(3, 0, 10, 1)], rules)
+    assert found.happened is not None
+    assert [(one.count, one.job) for one in found.happened.refused] == [(2, "1")]
+
+
 @pytest.mark.parametrize("maintenance", ["", "maintenance = true\n"])
 def test_a_reservation_keeps_its_nodes_free(maintenance: str) -> None:
     course = (
@@ -133,6 +140,15 @@ def test_defaults_say_what_jobs_do_not_and_force_what_they_do() -> None:
     killed = workload(log, machine, Choices(names=Names(), kill_at_limit=True))
     found = replay(killed, machine, "easy", rules=Rules(plain_config(machine), records_of(rules)))
     assert sorted(one.run_us // 1_000_000 for one in found.ran) == [60, 100]
+
+
+def test_who_is_killed_at_a_longer_limit_than_it_asked_for_runs_so_long() -> None:
+    rules = '[defaults.one]\nuser = "u1"\n"force.time" = "3:00"\n'
+    log = [record(1, 0, 500, 1, asked_s=60, user=1), record(2, 0, 500, 1, asked_s=60, user=2)]
+    machine = uniform(4, 1)
+    killed = workload(log, machine, Choices(names=Names(), kill_at_limit=True))
+    found = replay(killed, machine, "easy", rules=Rules(plain_config(machine), records_of(rules)))
+    assert {one.job.name: one.run_us // 1_000_000 for one in found.ran} == {"1": 180, "2": 60}
 
 
 def test_records_may_send_jobs_to_partitions() -> None:
