@@ -9,7 +9,7 @@ python=$1
 shift
 if [ $# -gt 0 ]; then exec "$python" -m pytest "$@"; fi
 
-first='tests/integration/test_[a-p]*.py'
+first='tests/contract tests/integration/test_[q-z]*.py'
 computing='tests/property tests/sim tests/unit/core tests/unit/plan tests/unit/estimator tests/unit/simulate
     tests/unit/benchmarks'
 
