@@ -50,18 +50,12 @@ def measure(result: Result) -> Metrics:
     begin_us = min(one.job.submit_us for one in ran)
     makespan_us = max(one.end_us for one in ran) - begin_us
     capacity_us = result.machine.processors * makespan_us
-    areas = [area_us(one) for one in ran]
-    weighted = sum(area * one.wait_us for area, one in zip(areas, ran, strict=True))
-    waits = sorted(one.wait_us for one in ran)
+    areas_us = [area_us(one) for one in ran]
     return Metrics(
         policy=result.policy,
         jobs=len(ran),
-        utilisation=sum(areas) / capacity_us,
-        wait_mean_s=sum(waits) / len(waits) / SECOND_US,
-        slowdown_mean=math.fsum(map(slowdown, ran)) / len(ran),
-        wait_p95_s=percentile(waits, 0.95) / SECOND_US,
-        wait_max_s=waits[-1] / SECOND_US,
-        wait_weighted_s=weighted / sum(areas) / SECOND_US,
+        utilisation=sum(areas_us) / capacity_us,
+        **_waits_of(ran, areas_us),
         loss_of_capacity=result.lost_us / capacity_us,
         makespan_s=makespan_us / SECOND_US,
         cycles=result.cycles,
@@ -93,19 +87,21 @@ def measure_by(result: Result, name_of: Callable[[Ran], str]) -> list[Part]:
 
 
 def _part(name: str, ran: Sequence[Ran], used_us: int) -> Part:
-    areas = [area_us(one) for one in ran]
+    areas_us = [area_us(one) for one in ran]
+    return Part(name=name, jobs=len(ran), share=sum(areas_us) / used_us, **_waits_of(ran, areas_us))
+
+
+def _waits_of(ran: Sequence[Ran], areas_us: Sequence[int]) -> dict[str, float]:
+    """The figures of waiting that a run and a part of it have alike."""
+    weighted = sum(area * one.wait_us for area, one in zip(areas_us, ran, strict=True))
     waits = sorted(one.wait_us for one in ran)
-    weighted = sum(area * one.wait_us for area, one in zip(areas, ran, strict=True))
-    return Part(
-        name=name,
-        jobs=len(ran),
-        share=sum(areas) / used_us,
-        wait_mean_s=sum(waits) / len(waits) / SECOND_US,
-        slowdown_mean=math.fsum(map(slowdown, ran)) / len(ran),
-        wait_p95_s=percentile(waits, 0.95) / SECOND_US,
-        wait_max_s=waits[-1] / SECOND_US,
-        wait_weighted_s=weighted / sum(areas) / SECOND_US,
-    )
+    return {
+        "wait_mean_s": sum(waits) / len(waits) / SECOND_US,
+        "slowdown_mean": math.fsum(map(slowdown, ran)) / len(ran),
+        "wait_p95_s": percentile(waits, 0.95) / SECOND_US,
+        "wait_max_s": waits[-1] / SECOND_US,
+        "wait_weighted_s": weighted / sum(areas_us) / SECOND_US,
+    }
 
 
 def area_us(one: Ran) -> int:

@@ -43,7 +43,7 @@ from eslurm.core.plan.priority import Ranking, weighs
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.planning import message_of, plan_slices
-from eslurm.core.reactor import BatchAnswer, Reactor
+from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.wire import (
     End,
@@ -232,7 +232,7 @@ class RuledSeat:
 
     def _carry_out(self, message: PlanMade) -> set[int]:
         """The jobs that a plan has made run."""
-        placed = self._send_all(message)
+        placed = {fact.job_id for fact in self._process(message).facts if isinstance(fact, facts.JobPlaced)}
         for job_id in placed:
             self._retry_us = RETRIED_US
             job = self._state.get_job(job_id)
@@ -261,15 +261,13 @@ class RuledSeat:
         self._send(Reports((Report("nodes", self._seq, body),)))
 
     def _send(self, message: Message) -> BatchAnswer:
-        batch = self._reactor.process((message,), self._now_us)
-        self._answer(batch.effects)
-        return batch.answers[0]
+        return self._process(message).answers[0]
 
-    def _send_all(self, message: Message) -> set[int]:
-        """The same; the jobs that were placed."""
+    def _process(self, message: Message) -> Batch:
+        """What becomes of a message, with all that nodes have to do for it done."""
         batch = self._reactor.process((message,), self._now_us)
         self._answer(batch.effects)
-        return {fact.job_id for fact in batch.facts if isinstance(fact, facts.JobPlaced)}
+        return batch
 
     def _answer(self, effects: list[Effect]) -> None:
         """What nodes say to what they are told, until nothing more follows."""

@@ -113,7 +113,7 @@ class Watch:
                             for k, n, own in self._memberships(one.who)
                         )
                     ]
-                    used = sum(self._items(one, resource) for one in theirs)
+                    used = sum(self._used(one, resource) for one in theirs)
                     if used > most:
                         return f"limit {limit.name}: {kind} {name} uses {used} {resource}, {most} are allowed"
         return ""
@@ -158,19 +158,20 @@ class Watch:
         return None if amount.items < 0 else amount.items
 
     def _columns_of(self, placement: Placement) -> Iterator[str]:
-        one = Held(Who("", (), "", "", ""), placement, 0)
-        return (name for name in self._there if self._items(one, name))
+        return (name for name in self._there if self._items(placement, name))
 
-    def _items(self, one: Held, resource: str) -> int:
-        placement = one.placement
+    def _used(self, one: Held, resource: str) -> int:
+        """Who stands still lends his cores."""
+        lends = one.is_paused and resource == self._own[CORES]
+        return 0 if lends else self._items(one.placement, resource)
+
+    def _items(self, placement: Placement, resource: str) -> int:
         if resource == NODES:
             return len(placement.spans)
         if resource in self._wide:
             at = self._wide.index(resource)
             return placement.wide[at] if at < len(placement.wide) else 0
         at = self._own.index(resource)
-        if at == CORES and one.is_paused:
-            return 0
         return sum(span.amounts[at] for span in placement.spans if at < len(span.amounts))
 
     # ---- nodes that are closed ----
