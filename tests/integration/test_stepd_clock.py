@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,10 @@ import pytest
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepWarning
 from esnoded.stepd import procfs
 from esnoded.stepd.client import SupervisorClient
-from tests.support.loops import run
-from tests.unit.stepd.kit import NOBODY, Outcomes, Site, eventually, key, supervised
+from tests.integration import stepd_kit
+from tests.integration.stepd_kit import USERS
+from tests.unit.stepd.kit import Outcomes, Site, eventually, key, supervised
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start steps of other users")
-USERS = [pytest.param(os.getuid(), id="self"), pytest.param(NOBODY, id="other", marks=as_root)]
 LONG_US = 3_600_000_000
 # Long enough that a step always ends by the first signal: without a grace the kill may overtake it.
 GRACE_US = 60_000_000
@@ -31,13 +30,7 @@ def site(state_dir: Path) -> Iterator[Site]:
         yield opened
 
 
-def play(site: Site, scenario: Callable[[SupervisorClient, Outcomes], Awaitable[None]]) -> None:
-    async def main() -> None:
-        outcomes = Outcomes()
-        async with site.client(outcomes) as client:
-            await scenario(client, outcomes)
-
-    run(main(), uvloop=True)
+play = partial(stepd_kit.play, uvloop=True)
 
 
 async def ended_by(client: SupervisorClient, outcomes: Outcomes) -> StepEnded:
