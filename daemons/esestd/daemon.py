@@ -88,7 +88,10 @@ class EstimatorDaemon:
             self._follower.begin_anew,
         )
         self._status = EstimatorStatus(
-            *(options.estimator, self._follower, self.metrics, lambda: self._forecaster.is_answering),
+            options.estimator,
+            self._follower,
+            self.metrics,
+            lambda: self._forecaster.is_answering,
             tls=options.tls,
         )
         self._at_work = asyncio.Lock()

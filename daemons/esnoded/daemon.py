@@ -198,7 +198,12 @@ class NodeDaemon:
             return None
         driver = self._driver
         told = AgentStatus(
-            *(shell.agent, spool, self._uplink, self._table, driver.relay, driver.counters),
+            shell.agent,
+            spool,
+            self._uplink,
+            self._table,
+            driver.relay,
+            driver.counters,
             tls=self._options.tls,
         )
         told.lag.start()

@@ -25,7 +25,7 @@ from eslurm.core.plan.phrases import (
     type_in,
     wide_option,
 )
-from eslurm.core.plan.usage import length_words
+from eslurm.core.plan.usage import SECOND_US, length_words
 from eslurm.core.words import counted
 
 PARTITIONS_MAX: Final = 8
@@ -36,7 +36,6 @@ TERMS_MAX: Final = 4
 """Single features that are left out in turn, those first that exclude most nodes."""
 LESS_MIN: Final = 10
 """A tenth of what was asked for is the least that is offered."""
-SECOND_US: Final = 1_000_000
 MIB_GRAIN: Final = 256
 """Who asks for less memory than this is not kept waiting by it."""
 TIME_GRAINS: Final = ((1, 600), (60, 3600), (300, 6 * 3600), (900, 86_400), (3600, 0))
