@@ -48,13 +48,19 @@ def url() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def opened(url: str, name: str = "c1") -> AsyncIterator[SqlStore]:
+async def unopened(url: str) -> AsyncIterator[SqlStore]:
     store = SqlStore(url, CLUSTER)
     try:
-        await store.open(OWNER, Claim(name, "", await store.leader(OWNER)))
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def opened(url: str, name: str = "c1") -> AsyncIterator[SqlStore]:
+    async with unopened(url) as store:
+        await store.open(OWNER, Claim(name, "", await store.leader(OWNER)))
+        yield store
 
 
 @contextmanager
@@ -215,7 +221,7 @@ def test_whether_an_ambiguous_commit_is_there_is_said_only_when_it_is_decided(ur
 
 
 FROZEN = """
-import asyncio, os, signal, sys
+import asyncio, signal, sys, threading
 from eslurm.store.sql import SqlStore
 from eslurm.store.writer import Writer
 from tests.contract.store_kit import CLUSTER, OWNER, batch
@@ -228,7 +234,8 @@ def freeze(self, *arguments):
     try:
         return as_it_was(self, *arguments)
     finally:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this very thread: one sent to the process stops the main thread first, and this one may still commit.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 async def main():
     store = SqlStore(sys.argv[1], CLUSTER)
@@ -256,21 +263,19 @@ def test_a_leader_frozen_in_the_middle_of_a_commit_keeps_nobody_out_and_harms_no
     url: str, where: str
 ) -> None:
     async def take_over() -> None:
-        store = SqlStore(url, CLUSTER)
-        seen = await store.leader(OWNER)
-        assert (seen.epoch, seen.revision, seen.holder) == (1, 1, "old")
-        assert await store.open(OWNER, Claim("new", "", seen)) == 2
-        await store.commit(batch(2))
-        await store.close()
+        async with unopened(url) as store:
+            seen = await store.leader(OWNER)
+            assert (seen.epoch, seen.revision, seen.holder) == (1, 1, "old")
+            assert await store.open(OWNER, Claim("new", "", seen)) == 2
+            await store.commit(batch(2))
 
     async def check() -> None:
-        store = SqlStore(url, CLUSTER)
-        assert [(fact.revision, fact.epoch) for fact in await collect(store.load_facts(OWNER, 1))] == [
-            (1, 1),
-            (2, 2),
-        ]
-        assert await store.leader(OWNER) == Leader(2, 2, 1_000, "new")
-        await store.close()
+        async with unopened(url) as store:
+            assert [(fact.revision, fact.epoch) for fact in await collect(store.load_facts(OWNER, 1))] == [
+                (1, 1),
+                (2, 2),
+            ]
+            assert await store.leader(OWNER) == Leader(2, 2, 1_000, "new")
 
     with subprocess.Popen(
         [sys.executable, "-c", FROZEN, url, where], cwd=ROOT, stdout=subprocess.PIPE, text=True
