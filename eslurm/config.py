@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand
-from eslurm.config_nodes import nodes_of, resources_of, rules_of, switches_of
+from eslurm.config_nodes import login_of, nodes_of, resources_of, rules_of, switches_of
 from eslurm.config_policies import policy_names
 from eslurm.core.config import ClusterConfig, Partition, PriorityWeights
 
@@ -130,6 +130,13 @@ class NodesSection(msgspec.Struct, forbid_unknown_fields=True):
     """Makes them dearer; cheap nodes are taken first. 0: by the largest share they have of any resource."""
     cores_for_devices: Whole = 0
     """Cores of each that only jobs with one of its devices may use; others may not have these nodes to themselves."""
+
+
+class LoginSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Login hosts: where users give commands though no controller is there (`esnoded --login`). No job runs on them."""
+
+    nodes: str = ""
+    """Their names, folded: login[1-2]. None of them is in [[nodes]]."""
 
 
 class ResourceSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -319,6 +326,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     tls: TlsSection = msgspec.field(default_factory=TlsSection)
     satellite: list[SatelliteSection] = msgspec.field(default_factory=list)
     nodes: list[NodesSection] = msgspec.field(default_factory=list)
+    login: LoginSection = msgspec.field(default_factory=LoginSection)
     resource: list[ResourceSection] = msgspec.field(default_factory=list)
     switch: list[SwitchSection] = msgspec.field(default_factory=list)
     node_rule: list[NodeRuleSection] = msgspec.field(default_factory=list)
@@ -359,9 +367,10 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
         resources = resources_of(config.resource, config.nodes)
         nodes = nodes_of(config.nodes, resources)
         names = [node.name for node in nodes]
+        login_nodes = login_of(config.login, names)
         switches = switches_of(config.switch, names)
         rules = rules_of(config.node_rule, names, resources)
-        partitions = _partitions(config, {node.name: node.name for node in nodes}, origin)
+        partitions = _partitions(config, {node.name: node.name for node in nodes}, login_nodes, origin)
     except OptionError as error:
         raise ConfigError(f"{origin}: {error}") from None
     policy = config.policy
@@ -390,6 +399,7 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
         node_rules=rules,
         priority=_priority(config.priority),
         use_forecasts=config.estimator.use,
+        login_nodes=login_nodes,
         **numbers,
     )
     _check_billing(made, origin)
@@ -449,12 +459,18 @@ def _check_relay(config: Config, nodes: set[str], origin: str) -> None:
         seen.add(satellite.name)
 
 
-def _partitions(config: Config, known: dict[str, str], origin: str) -> tuple[Partition, ...]:
+def _partitions(
+    config: Config, known: dict[str, str], login: tuple[str, ...], origin: str
+) -> tuple[Partition, ...]:
     """With the nodes' own strings for names: of twenty thousand nodes a second set of them is a megabyte."""
     found: list[Partition] = []
     for section in config.partition:
         names = expand(section.nodes, "partition.nodes") if section.nodes else tuple(known)
         unknown = [name for name in names if name not in known]
+        if unknown and unknown[0] in login:
+            raise ConfigError(
+                f"{origin}: partition.nodes: '{unknown[0]}' of {section.name} is a login host, where no job runs"
+            )
         if unknown:
             raise ConfigError(
                 f"{origin}: partition.nodes: '{unknown[0]}' of {section.name} is not among the nodes"

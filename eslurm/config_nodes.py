@@ -16,7 +16,7 @@ from eslurm.core.resources.features import WORD_CHARS
 from eslurm.core.resources.vector import RESOURCES
 
 if TYPE_CHECKING:
-    from eslurm.config import NodeRuleSection, NodesSection, ResourceSection, SwitchSection
+    from eslurm.config import LoginSection, NodeRuleSection, NodesSection, ResourceSection, SwitchSection
 
 RESERVED = frozenset(
     (*RESOURCES, "nodes", "jobs", "arrayjobs", "ncpus", "cpus", "mem", "memory", "gpus", "ngpus", "place")
@@ -85,6 +85,24 @@ def nodes_of(sections: Sequence[NodesSection], resources: Sequence[Resource]) ->
                 name, total, features, section.weight, section.cores_for_devices, device_type
             )
     return tuple(found.values())
+
+
+def login_of(section: LoginSection, nodes: Iterable[str]) -> tuple[str, ...]:
+    """The login hosts' names; none of them is a compute node."""
+    names = expand(section.nodes, "login.nodes") if section.nodes else ()
+    compute, seen = set(nodes), set[str]()
+    for name in names:
+        if name in compute:
+            raise OptionError(
+                "login.nodes",
+                name,
+                "is among the [[nodes]], too",
+                "a login host runs no jobs: name it in one of the two",
+            )
+        if name in seen:
+            raise OptionError("login.nodes", name, "is named twice", "name it once")
+        seen.add(name)
+    return names
 
 
 def switches_of(sections: Sequence[SwitchSection], nodes: Iterable[str]) -> tuple[Switch, ...]:

@@ -72,6 +72,11 @@ def state_of(node: Any) -> str:
     return node_state(node.state, node.flags, node.cores_used, node.cores)
 
 
+def is_login_host(node: Any) -> bool:
+    """Whether commands are given there and no job runs."""
+    return "LOGIN" in node.flags
+
+
 def _table(given: Words, nodes: Sequence[Any], partitions: Sequence[Any]) -> str:
     header = not given.has("noheader")
     if given.has("list-reasons"):
@@ -82,7 +87,7 @@ def _table(given: Words, nodes: Sequence[Any], partitions: Sequence[Any]) -> str
 
 
 def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, *, is_long: bool) -> str:
-    """One line for each partition and state of its nodes."""
+    """One line for each partition and state of its nodes; then the login hosts, which are in none."""
     columns = [
         Column("PARTITION"),
         Column("AVAIL"),
@@ -105,6 +110,9 @@ def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, 
             row = [*head, str(len(group)), state]
             rows.append([*row, *_capacity(group)] if is_long else row)
             rows[-1].append(fold(node.name for node in group))
+    for state, group in _grouped(filter(is_login_host, nodes)):
+        row = ["-", "-", "-", str(len(group)), state, *(["-"] * 3 if is_long else ())]
+        rows.append([*row, fold(node.name for node in group)])
     return render(columns, rows, header=header)
 
 
@@ -153,7 +161,8 @@ def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
         columns += [Column("SINCE"), Column("REASON")]
     rows = []
     for node in nodes:
-        row = [node.name, ",".join(node.partitions), state_of(node), f"{node.cores_used}/{node.cores}"]
+        partitions = "-" if is_login_host(node) else ",".join(node.partitions)
+        row = [node.name, partitions, state_of(node), f"{node.cores_used}/{node.cores}"]
         if is_long:
             row += [
                 f"{format_memory(node.memory_used_mib)}/{format_memory(node.memory_mib)}",
@@ -171,7 +180,7 @@ def _reasons(nodes: Sequence[Any], header: bool) -> str:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for node in nodes:
         state = state_of(node)
-        if node.reason or state not in ("idle", "mixed", "allocated"):
+        if node.reason or state not in ("idle", "mixed", "allocated", "login"):
             since = format_moment(node.since_us, clock.local_offset_s)
             groups.setdefault((escaped(node.reason) or "none", since, state), []).append(node.name)
     rows = [[*key, fold(names)] for key, names in groups.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from escli import clock, exits, program
+from escli.esinfo import is_login_host
 from escli.tables import Column, render
 from escli.why import when
 from eslurm.compat.errors import OptionError, escaped, nearest, whole_number
@@ -74,7 +75,8 @@ def _nodes(door: Door, words: Sequence[str]) -> list[str]:
     from eslurm.v1 import controller_pb2 as pb
 
     partition = next((word.partition("=")[2] for word in words if word.lower().startswith("partition=")), "")
-    return [node.name for node in door.call("Nodes", pb.NodesRequest(partition=partition), _TIMEOUT_S).nodes]
+    found = door.call("Nodes", pb.NodesRequest(partition=partition), _TIMEOUT_S).nodes
+    return [node.name for node in found if not is_login_host(node)]
 
 
 def table(reply: Any) -> str:

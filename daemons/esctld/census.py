@@ -48,6 +48,7 @@ NODES = Described("eslurm_nodes", "gauge", "Nodes, by state.", ("state",))
 DRAINING = Described(
     "eslurm_nodes_drained", "gauge", "Nodes that take no new jobs because they were drained."
 )
+LOGIN = Described("eslurm_login_hosts", "gauge", "Login hosts, by state; they are no nodes.", ("state",))
 IDLE = Described("eslurm_nodes_idle", "gauge", "Nodes in service on which nothing runs.")
 CORES = Described("eslurm_partition_cores", "gauge", "Cores of a partition's nodes.", ("partition",))
 CORES_USED = Described(
@@ -77,7 +78,7 @@ USAGE = Described(
 STORE_BYTES = Described("eslurm_store_size_bytes", "gauge", "Size of the job store.")
 AGE = Described("eslurm_census_age_seconds", "gauge", "Time since the queue and the nodes were counted.")
 CENSUS = (
-    *(JOBS, WAITING, TASKS, NODES, DRAINING, IDLE, CORES, CORES_USED, USABLE, PARTITION_IDLE),
+    *(JOBS, WAITING, TASKS, NODES, LOGIN, DRAINING, IDLE, CORES, CORES_USED, USABLE, PARTITION_IDLE),
     *(PARTITION_WAITING, ACCOUNT_CORES, USAGE, STORE_BYTES, AGE),
 )
 
@@ -173,15 +174,19 @@ class Census:
 
     def _nodes(self, nodes: list[Node]) -> Generator[None, None, list[Family]]:
         states: Counter[str] = Counter({state.value: 0 for state in NodeState})
+        login: Counter[str] = Counter({state.value: 0 for state in NodeState})
         drained = idle = 0
         jobs_on = self._state.jobs_on
         for part in parts(nodes, RECORDS_PER_SLICE):
             for node in part:
+                if node.number in self._state.login:
+                    login[node.state.value] += 1
+                    continue
                 states[node.state.value] += 1
                 drained += node.drain
                 idle += is_usable(node) and not jobs_on.get(node.number)
             yield
-        return [NODES.by(states), DRAINING.is_(drained), IDLE.is_(idle)]
+        return [NODES.by(states), LOGIN.by(login), DRAINING.is_(drained), IDLE.is_(idle)]
 
     def _of_partitions(self) -> Generator[None, None, list[Family]]:
         totals: Counter[str] = Counter()

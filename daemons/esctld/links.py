@@ -1,11 +1,13 @@
 """The controller's ends of links: relay items to the driver, reports into the inbox, acknowledgements after the commit;
-standbys, whose doors are as good as our own.
+calls that came through other doors: a standby's, which is as good as our own, a login host's, where every user may call,
+and a node's, where only users may whose jobs are there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -14,6 +16,8 @@ from esctld.leadership import Standbys
 from esctld.satellites import LinkedSatellites, status_from_pb
 from eslurm.core.cluster import State
 from eslurm.core.messages import Reports
+from eslurm.core.node.hostlist import fold
+from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.satellite.roster import SatelliteStatus
 from eslurm.core.wire import Report, ReportAck
@@ -25,6 +29,7 @@ from eslurm.relay.driver import RelayDriver
 from eslurm.relay.envelopes import EnvelopeError
 from eslurm.rpc.codec import CodecError, report_ack_to_pb, report_from_pb
 from eslurm.rpc.forward import CallParts, answer_door_call, send_reply
+from eslurm.rpc.gate import root_text
 from eslurm.rpc.principals import Principals
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import link_pb2
@@ -32,6 +37,8 @@ from eslurm.v1 import link_pb2
 log = logging.getLogger("esctld.links")
 
 DOOR_CALLS_MAX = 4096
+DOOR_CALLS_PER_NODE_MAX = 1024
+"""Calls under way from one node or login host: what one of them keeps waiting must not keep the others out."""
 RETRY_AFTER_MS = 250
 """When a call that found no room is welcome again: most take a few milliseconds."""
 
@@ -70,6 +77,7 @@ class ControllerLinks:
         self._unanswered: dict[tuple[str, int], Link] = {}
         self._parts: dict[Link, CallParts] = {}
         self._calls: set[asyncio.Task[None]] = set()
+        self._calls_from: Counter[int] = Counter()
 
     def attach(
         self, driver: RelayDriver, dispatcher: Dispatcher, blobs: BlobExchange, answerer: Answerer
@@ -113,6 +121,7 @@ class ControllerLinks:
             # First: what it had to do must not be given back to it.
             self._caller.on_satellite_down(number, reason)
             log.warning("satellite %s is gone: %s", link.peer.process, reason)
+        self._parts.pop(link, None)
         self._driver.on_down(link)
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
@@ -169,39 +178,89 @@ class ControllerLinks:
 
         self._dispatcher.post(Reports(tuple(came)), acknowledge)
 
-    # ---- calls that came through an agent's or a standby's door ----
+    # ---- calls that came through other doors ----
 
     def _call(self, link: Link, part: link_pb2.DoorCall) -> None:
         call: link_pb2.DoorCall | None = part
-        parts = self._parts.get(link)
-        if parts is not None:
-            try:
+        try:
+            parts = self._parts_of(link, part)
+            if parts is not None:
                 call = parts.join(part, asyncio.get_running_loop().time())
-            except DoorError as error:
-                self._refuse(link, part, error.status, error.text)
-                return
+        except DoorError as error:
+            self._refuse(link, part, error.status, error.text)
+            return
         if call is None:
             return
+        is_ours = link.peer.role == "controller"
         if len(self._calls) >= DOOR_CALLS_MAX:
             text = "too many calls through other doors at once: try again in a moment"
+            self._refuse(link, call, Status.RESOURCE_EXHAUSTED, text)
+            return
+        if not is_ours and self._calls_from[call.node] >= DOOR_CALLS_PER_NODE_MAX:
+            text = f"too many calls from {self._name(call.node)} at once: try again in a moment"
             self._refuse(link, call, Status.RESOURCE_EXHAUSTED, text)
             return
         task = asyncio.get_running_loop().create_task(self._answer(link, call), name="door call")
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        if not is_ours:
+            number = call.node
+            self._calls_from[number] += 1
+            task.add_done_callback(lambda _done: self._on_answered(number))
+
+    def _on_answered(self, number: int) -> None:
+        self._calls_from[number] -= 1
+        if not self._calls_from[number]:
+            del self._calls_from[number]
+
+    def _parts_of(self, link: Link, part: link_pb2.DoorCall) -> CallParts | None:
+        """Where a call's parts are joined. Raises `DoorError` when it may not come in parts."""
+        parts = self._parts.get(link)
+        if parts is None and (part.more or part.part):
+            if link.peer.role != "agent" or part.node not in self._state.login:
+                raise DoorError(
+                    Status.PERMISSION_DENIED, "only login hosts may send what needs several parts"
+                )
+            parts = self._parts[link] = CallParts()
+        return parts
 
     async def _answer(self, link: Link, call: link_pb2.DoorCall) -> None:
-        trusted = link.peer.role == "controller"
-        if not trusted and not self._may_call(call.uid, call.node):
-            text = f"uid {call.uid} has no job on this node: use a login host"
-            self._refuse(link, call, Status.PERMISSION_DENIED, text)
+        via = self._way(link, call)
+        refusal = "" if via == "socket" else self._refusal(via, call)
+        if refusal:
+            log.debug(
+                "%s of uid %d through %s was refused: %s",
+                call.method,
+                call.uid,
+                self._name(call.node),
+                refusal,
+            )
+            self._refuse(link, call, Status.PERMISSION_DENIED, refusal)
             return
+        if via != "socket":
+            log.debug("%s of uid %d came through %s", call.method, call.uid, self._name(call.node))
         principal = await self._principals.resolve(call.uid, call.gid)
-        reply = await answer_door_call(call, principal, self._answerer, "socket" if trusted else "agent")
-        await send_reply(link, reply, in_parts=trusted)
+        reply = await answer_door_call(call, principal, self._answerer, via)
+        is_login = via == "login"
+        in_parts = via == "socket" or (is_login and link.peer.role == "agent")
+        await send_reply(link, reply, in_parts=in_parts, is_login=is_login)
 
-    def _may_call(self, uid: int, number: int) -> bool:
-        """Only who holds an allocation on the node now; its agent process may serve several nodes."""
+    def _way(self, link: Link, call: link_pb2.DoorCall) -> str:
+        """Whose door it was: see `ports.door.Caller.via`."""
+        if link.peer.role == "controller":
+            return "socket"
+        return "login" if call.node in self._state.login else "agent"
+
+    def _refusal(self, via: str, call: link_pb2.DoorCall) -> str:
+        """Why this user may not call from there; empty when they may."""
+        if call.uid == 0:
+            return root_text(via)
+        if via == "login" or self._has_job(call.uid, call.node):
+            return ""
+        return f"uid {call.uid} has no job on this node ({self._name(call.node)}): {self._elsewhere()}"
+
+    def _has_job(self, uid: int, number: int) -> bool:
+        """Whether a user holds an allocation on the node now; its agent process may serve several nodes."""
         node = self._state.nodes.get(number)
         if node is None:
             return False
@@ -211,6 +270,18 @@ class ControllerLinks:
             for other in same_host
             for job_id in self._state.jobs_on.get(other, ())
         )
+
+    def _elsewhere(self) -> str:
+        """Where commands may be given, in words: login hosts in service, else all of them."""
+        nodes = [self._state.nodes[number] for number in sorted(self._state.login)]
+        if not nodes:
+            return "use a host of the controller (no login hosts are configured)"
+        serving = [node.name for node in nodes if node.state is NodeState.UP]
+        return f"use a login host: {fold(serving or [node.name for node in nodes])}"
+
+    def _name(self, number: int) -> str:
+        (name,) = self._state.node_names([number])
+        return f"login host {name}" if number in self._state.login else name
 
     @staticmethod
     def _refuse(link: Link, call: link_pb2.DoorCall, status: Status, text: str) -> None:

@@ -235,14 +235,15 @@ class ControllerService:
     async def _ping(self, request: pb.PingRequest, caller: Caller) -> pb.PingReply:
         state, view = self._dispatcher.state, self._dispatcher.view
         return pb.PingReply(
+        nodes = [node for node in view.nodes.values() if node.number not in state.login]
             cluster=state.config.cluster,
             owner=self._owner,
             epoch=state.epoch,
             revision=view.revision,
             build=__version__,
             now_us=wall_us(),
-            nodes=len(view.nodes),
-            nodes_up=sum(node.state is NodeState.UP for node in view.nodes.values()),
+            nodes=len(nodes),
+            nodes_up=sum(node.state is NodeState.UP for node in nodes),
             jobs_pending=view.pending_count,
             jobs_running=view.active_count,
             started_us=self._started_us,

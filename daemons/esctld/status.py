@@ -17,6 +17,7 @@ from eslurm import __version__
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.facts import Fact
+from eslurm.core.job.model import ATTESTED
 from eslurm.core.messages import RefusalCode, Refused
 from eslurm.core.satellite.flights import Answered
 from eslurm.core.satellite.herald import Herald
@@ -166,11 +167,12 @@ class LeaderStatus:
 
 
 class CountedCalls:
-    """Calls of the service, of which refused submissions are counted. A `DoorService`."""
+    """Calls of the service, counted by door, and refused submissions. A `DoorService`."""
 
     def __init__(self, service: Any, metrics: ControllerMetrics) -> None:
         self._service = service
         self._refused = metrics.refused
+        self._calls = {door: metrics.calls.labels(door) for door in ("socket", "token", *sorted(ATTESTED))}
         for code in RefusalCode:
             metrics.refused.labels(code.value)
         for limit in LIMITS:
@@ -178,6 +180,7 @@ class CountedCalls:
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
         """See `ports.door.DoorService`."""
+        self._calls[caller.via].inc()
         try:
             return await self._service.call(method, request, caller)
         except Refused as refusal:

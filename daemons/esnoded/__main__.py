@@ -30,10 +30,12 @@ STATE_DIR_MODE = 0o711
 
 def main(argv: list[str] | None = None) -> None:
     """Run an agent until SIGTERM. Steps outlive it."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
     logging_to_stderr(arguments.log_level, arguments.log_format)
     key = read_key(arguments.key_file)
     nodes = _nodes(arguments.nodes)
+    _check(parser, arguments, nodes)
     try:
         files = tls_files(arguments)
     except ValueError as error:
@@ -42,7 +44,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         # Others may pass to their scripts and the door, and list nothing.
         state_dir.mkdir(mode=STATE_DIR_MODE, parents=True, exist_ok=True)
-        if not arguments.each:
+        if not arguments.each and not arguments.login:
             ensure_supervisor(state_dir)
     except (OSError, SupervisorUnavailable) as error:
         _give_up(f"--state-dir: {error}")
@@ -59,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     options = AgentOptions(
         cluster=arguments.cluster,
         nodes=nodes,
-        total=(arguments.cores, arguments.memory_mib),
+        total=(arguments.cores or 0, arguments.memory_mib or 0),
         satellites=tuple(endpoint for endpoint in arguments.satellites.split(",") if endpoint),
         controllers=tuple(endpoint for endpoint in arguments.controller.split(",") if endpoint),
         key=key,
@@ -69,6 +71,8 @@ def main(argv: list[str] | None = None) -> None:
         allow_chaos=arguments.allow_chaos,
         metrics_listen=arguments.metrics_listen,
         tls=tls,
+        is_login=arguments.login,
+        door=arguments.socket,
     )
 
     if arguments.each:
@@ -92,6 +96,25 @@ def _run_each(options: AgentOptions, arguments: argparse.Namespace) -> NoReturn:
         raise SystemExit(run_many(options, arguments.loop, arguments.ready_fd))
     except (CannotStart, ValueError) as error:
         _give_up(str(error))
+
+
+def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace, nodes: tuple[str, ...]) -> None:
+    """Options that need or exclude each other."""
+    sizes = {"--cores": arguments.cores, "--memory-mib": arguments.memory_mib}
+    if not arguments.login:
+        missing = [option for option, size in sizes.items() if size is None]
+        if missing:
+            parser.error(f"the following arguments are required: {', '.join(missing)}")
+    elif len(nodes) > 1:
+        _give_up(
+            f"--nodes: '{arguments.nodes}' means {len(nodes)} hosts: with --login name the one that this is"
+        )
+    else:
+        given = [option for option, size in sizes.items() if size is not None]
+        if given or arguments.each:
+            _give_up(f"--login: no job runs on a login host: leave out {(given or ['--each'])[0]}")
+    if arguments.each and arguments.socket:
+        _give_up("--socket: with --each every agent has a door of its own: leave it out")
 
 
 def _nodes(text: str) -> tuple[str, ...]:
@@ -131,8 +154,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--allow-chaos", action="store_true", help="let the own user make nodes fail (see `eslurm chaos`)"
     )
-    parser.add_argument("--cores", required=True, type=int, help="cores that each node offers")
-    parser.add_argument("--memory-mib", required=True, type=int, help="memory that each node offers")
+    parser.add_argument(
+        "--cores", type=int, help="cores that each node offers; required, but for a login host"
+    )
+    parser.add_argument("--memory-mib", type=int, help="memory that each node offers; the same")
+    parser.add_argument(
+        "--login",
+        action="store_true",
+        help="this is a login host ([login] nodes): no job runs here, and every user's commands are taken",
+    )
+    parser.add_argument(
+        "--socket",
+        type=Path,
+        default=None,
+        help="where commands on this host find the agent's door; default: door.sock in --state-dir",
+    )
     add_tls_options(parser)
     add_process_options(parser, "serve /metrics and /health there (with --each: from this port on, one each)")
     return parser

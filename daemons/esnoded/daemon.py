@@ -28,6 +28,7 @@ from eslurm.core.tree.messages import RunLocal
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import Outcome, failed
 from eslurm.core.wire import Command, Heartbeat, Report
+from eslurm.ports.door import Answerer
 from eslurm.ports.link import Link
 from eslurm.ports.step_runner import StepEnded, StepStarted
 from eslurm.relay.blobs import BlobExchange, LinkLoader
@@ -37,6 +38,7 @@ from eslurm.relay.chaos_door import ChaosDoor
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import EnvelopeError
 from eslurm.rpc.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
+from eslurm.rpc.counters import DoorCounters
 from eslurm.rpc.forward import Forwarder
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
@@ -53,6 +55,7 @@ from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
 from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
+from esnoded.door import AgentDoor, LoginDoor
 from esnoded.health import watch
 from esnoded.launch import Launcher, step_id
 from esnoded.scripts import Scripts
@@ -82,6 +85,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
 
     With `controller_socket` (controllers on this host, several as `a:b`) the commands of jobs go there, not through
     this agent.
+    With `is_login` the host is a login host: no job runs on it, every user's commands go through its door (`door`; None:
+    in the state directory), and they go straight to the controllers when those are given.
     At `metrics_listen` (host:port; empty: nowhere) the process is watched.
     With `allow_chaos` the user may let nodes pretend to fail; with `is_one_of_many` there are many such processes on
     this host, and the step supervisor is started with the first step. Without `tls` its links are plain.
@@ -100,6 +105,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     is_one_of_many: bool = False
     metrics_listen: str = ""
     tls: Tls | None = None
+    is_login: bool = False
+    door: Path | None = None
 
 
 class NodeDaemon:
@@ -128,12 +135,20 @@ class NodeDaemon:
         )
         self._reports = HeldReports(self._driver, self._number_of, self._send_report_now)
         first = zlib.crc32(options.nodes[0].encode())
-        self._uplink = Uplink(
-            self._table, options.satellites, options.controllers, first, self._on_uplink, rng
-        )
+        is_straight = options.is_login and bool(options.controllers)
+        # Login hosts are few, and what they ask for may be large: a satellite takes no more than an item of it.
+        satellites = () if is_straight else options.satellites
+        self._uplink = Uplink(self._table, satellites, options.controllers, first, self._on_uplink, rng)
         self._loader = LinkLoader(lambda: self._uplink.link)
         self._blobs = BlobExchange(BLOB_BYTES_MAX, self._load_blob)
-        self._forwarder = Forwarder(self._process, lambda: self._uplink.link, self._first_number)
+        self._forwarder = Forwarder(
+            self._process,
+            lambda: self._uplink.link,
+            self._first_number,
+            in_parts=is_straight,
+            is_login=options.is_login,
+        )
+        self._door_counters = DoorCounters()
         self._commands: OrderedDict[int, Command | str] = OrderedDict()
         self._shell: Shell | None = None
         self._health = watch(options.state_dir)
@@ -156,10 +171,15 @@ class NodeDaemon:
         options = self._options
         spool = Spool(options.state_dir / "agent.spool")
         early: list[StepEnded] = []
-        runner_type = StandbyRunner if options.is_one_of_many else SupervisorClient
+        runner_type = StandbyRunner if options.is_one_of_many or options.is_login else SupervisorClient
         runner = runner_type(options.state_dir, lambda ended: self._on_step_ended(ended, early))
         principals = Principals()
-        door = UnixDoor(options.state_dir / "door.sock", OnDemand(self._uplink, self._forwarder), principals)
+        door = UnixDoor(
+            options.door or options.state_dir / "door.sock",
+            self._answerer(),
+            principals,
+            counters=self._door_counters,
+        )
         rpc = RpcServer([self._server.handler()], Guard())
         chaos: ChaosDoor | None = None
         runner.start()
@@ -178,7 +198,8 @@ class NodeDaemon:
             status = await self._open_status(shell, spool)
             uplink = asyncio.create_task(self._uplink.run(), name="uplink")
             ready(self._local.endpoint)
-            log.info("serving %d nodes at %s", len(options.nodes), self._local.endpoint)
+            what = f"login host {options.nodes[0]}" if options.is_login else f"{len(options.nodes)} nodes"
+            log.info("serving %s at %s", what, self._local.endpoint)
             await self._stopped.wait()
         finally:
             if uplink is not None:
@@ -192,6 +213,16 @@ class NodeDaemon:
             principals.close()
             spool.close()
 
+    def _answerer(self) -> Answerer:
+        """What the door hands its calls to."""
+        onward = OnDemand(self._uplink, self._forwarder)
+        door = AgentDoor(onward, lambda: self._get_shell().agent.roster.by_name.values())
+        return LoginDoor(door, self._options.controllers) if self._options.is_login else door
+
+    def _get_shell(self) -> Shell:
+        assert self._shell is not None
+        return self._shell
+
     async def _open_status(self, shell: Shell, spool: Spool) -> StatusDoor | None:
         """Where the agent is watched, if anywhere. Raises OSError, ValueError."""
         if not self._options.metrics_listen:
@@ -204,6 +235,7 @@ class NodeDaemon:
             self._table,
             driver.relay,
             driver.counters,
+            self._door_counters,
             tls=self._options.tls,
         )
         told.lag.start()
@@ -267,6 +299,8 @@ class NodeDaemon:
     def _offers(self, uids: dict[str, str]) -> list[NodeOffer]:
         """Each node with what it has. A process of several nodes emulates them: the host's devices are none of theirs."""
         options = self._options
+        if options.is_login:
+            return [NodeOffer(name, uids[name], options.total, login=True) for name in options.nodes]
         gpus = detect_gpus() if len(options.nodes) == 1 and not options.is_one_of_many else None
         if gpus is None:
             return [NodeOffer(name, uids[name], options.total) for name in options.nodes]
@@ -360,6 +394,7 @@ class NodeDaemon:
         if isinstance(command, str):
             self.answer(run.broadcast_id, run.nodes, failed(command))
             return
+        self._uplink.on_epoch(command.owner, command.epoch)
         if type(command.body) is Heartbeat:
             shell.agent.set_problems(tuple(sorted((*self._health.problems(), *shell.problems))))
         now_us = self._clock.now_us()
@@ -421,5 +456,4 @@ class NodeDaemon:
 
     def _first_number(self) -> int:
         """The node that vouches for callers at the door; the cluster's word on which that may be is the controller's."""
-        assert self._shell is not None
-        return min(self._shell.agent.roster.by_number, default=0)
+        return min(self._get_shell().agent.roster.by_number)

@@ -12,6 +12,7 @@ from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.machine import Agent
 from eslurm.core.tree.relay import Relay
 from eslurm.relay.counters import RelayCounters
+from eslurm.rpc.counters import DoorCounters
 from eslurm.rpc.links import LinkTable
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.exposition import Described, Family, text_of
@@ -35,7 +36,19 @@ SILENCE = Described(
 UPLINK = Described(
     "eslurm_agent_uplink", "gauge", "Whether there is a way up now; one that is idle is closed."
 )
-AGENT = (NODES, ATTEMPTS, UNACKNOWLEDGED, SPOOL, SILENCE, UPLINK)
+DOOR_CALLS = Described(
+    "eslurm_agent_door_calls_total", "counter", "Calls of commands at the agent's door, passed on or refused."
+)
+DOOR_REFUSED = Described(
+    "eslurm_agent_door_calls_refused_total", "counter", "Those that were refused, here or by the controller."
+)
+DOOR_CONNECTIONS = Described(
+    "eslurm_agent_door_connections", "gauge", "Commands that are connected to the agent's door."
+)
+AGENT = (
+    *(NODES, ATTEMPTS, UNACKNOWLEDGED, SPOOL, SILENCE, UPLINK),
+    *(DOOR_CALLS, DOOR_REFUSED, DOOR_CONNECTIONS),
+)
 
 
 def described() -> list[Described]:
@@ -54,6 +67,7 @@ class AgentStatus:
         table: LinkTable,
         relay: Relay,
         counters: RelayCounters,
+        door: DoorCounters,
         tls: parts.Certificates | None = None,
     ) -> None:
         self._agent = agent
@@ -62,6 +76,7 @@ class AgentStatus:
         self._table = table
         self._relay = relay
         self._counters = counters
+        self._door = door
         self._tls = tls
         self.lag = LoopLag()
 
@@ -83,6 +98,9 @@ class AgentStatus:
         yield SPOOL.is_(self._spool.size_bytes)
         yield SILENCE.is_(self._uplink.silence_s)
         yield UPLINK.is_(self._uplink.link is not None)
+        yield DOOR_CALLS.is_(self._door.calls)
+        yield DOOR_REFUSED.is_(self._door.calls_refused)
+        yield DOOR_CONNECTIONS.is_(self._door.connections_now)
         yield from parts.relay_families(self._counters, self._relay)
         yield from parts.link_families(self._table.counters)
         yield from parts.tls_families(self._tls)

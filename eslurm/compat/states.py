@@ -27,6 +27,7 @@ NODE_STATES = (
     "allocated",
     "mixed",
     "idle",
+    "login",
     "draining",
     "drained",
     "unreachable",
@@ -79,10 +80,13 @@ def reason_name(reason: str) -> str:
 
 
 def node_state(state: str, flags: Iterable[str], cores_used: int, cores: int) -> str:
-    """sinfo's word: idle, mixed, allocated, draining, drained, down; also unknown, unreachable."""
+    """sinfo's word: idle, mixed, allocated, draining, drained, down; also unknown, unreachable, login."""
     if state != "UP":
         return {"LOST": "down"}.get(state, state.lower())
-    if any(flag.lower() == "drain" for flag in flags):
+    words = {flag.lower() for flag in flags}
+    if "login" in words:
+        return "login"
+    if "drain" in words:
         return "draining" if cores_used else "drained"
     if not cores_used:
         return "idle"

@@ -99,6 +99,7 @@ class State:
         self.ledger = Ledger(Topology(()))
         self.queue = PendingQueue()
         self.later = PendingQueue(shapes=self.queue.shapes)
+        self.login: frozenset[int] = frozenset()
         self.live: dict[RunningKey, Running] = {}
         self.dependents: dict[int, set[int]] = {}
         # Jobs whose dependencies have to be looked at again, the next one last: the reactor's, which makes it anew from
@@ -312,7 +313,8 @@ class State:
                     self.live[job_id, number] = self._running(*found)
         for job_id in self.later.ids():
             self._index_later(self.jobs[job_id])
-        configured = {node_config.name for node_config in config.nodes}
+        self.login = frozenset(self.numbers[name] for name in config.login_nodes)
+        configured = {node_config.name for node_config in config.nodes}.union(config.login_nodes)
         self.removed = {number for number, node in self.nodes.items() if node.name not in configured}
         self.ledger = fresh_ledger(self)
         for node in self.nodes.values():

@@ -130,3 +130,5 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """How far ahead jobs are planned; 0: without end."""
     use_forecasts: bool = True
     """Whether plans count on what an estimator says, instead of time limits."""
+    login_nodes: tuple[str, ...] = ()
+    """Login hosts: numbered, registered and called as nodes are, but no part of what jobs run on."""

@@ -145,6 +145,11 @@ def check(state: State) -> None:
         _require(
             usable == (is_usable(node) and number not in state.removed), f"node {node.name} usable: {usable}"
         )
+    login = {state.numbers[name] for name in state.config.login_nodes}
+    _require(login == state.login, "the index of login hosts disagrees with the configuration")
+    for number in login:
+        is_free = number not in state.ledger.topology.positions and number not in state.jobs_on
+        _require(is_free, f"jobs run on login host {state.nodes[number].name}, or may")
     queued = set(state.queue_ids())
     _require(queued <= state.jobs.keys(), f"the queue holds unknown jobs {queued - state.jobs.keys()}")
     _check_planning(state, queued)

@@ -246,6 +246,8 @@ class Registration(
     resources: tuple[tuple[str, int], ...] = ()
     """What the node has counted itself of configured resources, by name: of the others it knows nothing."""
     device_model: str = ""
+    login: bool = False
+    """Whether it is offered as a login host, where no job may run."""
 
 
 ReportBody: TypeAlias = Registration | StepEnded | NodeGone
@@ -268,6 +270,8 @@ class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defau
     epoch: int = 0
     owner: str = ""
     refused: str = ""
+    login: bool = False
+    """Whether it was accepted as a login host."""
 
 
 class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

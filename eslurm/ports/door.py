@@ -44,7 +44,7 @@ def status_of(number: int) -> Status:
 
 
 class Caller(NamedTuple):
-    """Who asks, and how. `deadline_us` is what is left at arrival; `via` is socket, agent or token.
+    """Who asks, and how. `deadline_us` is what is left at arrival; `via` is socket, agent, login or token.
 
     `request_id` is empty or 16 bytes. `retry` says that an earlier try of the same call may have arrived.
     """

@@ -61,6 +61,7 @@ WORDS: dict[tuple[str, str], str] = {
     ("ClusterConfig", "cluster"): "cluster",
     ("NodeConfig", "name"): "node",
     ("Partition", "nodes"): "node",
+    ("ClusterConfig", "login_nodes"): "node",
     ("ConfigAccepted", "numbers"): "node",
     ("Node", "name"): "node",
     ("Request", "include"): "node",

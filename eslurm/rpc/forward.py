@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from eslurm.core.job.model import Principal
 from eslurm.ports.door import Answered, Answerer, Caller, DoorError, Status, status_of
 from eslurm.ports.link import Link, LinkClosed
@@ -22,13 +24,14 @@ from eslurm.rpc.options import BULK_CHUNK_BYTES_MAX
 from eslurm.v1 import link_pb2
 
 CONTROL_CALL_BYTES_MAX = 2 * 1024 * 1024
-"""What goes through a node's door in one item, either way; more goes in parts, and only through a standby's."""
+"""What goes in one item, either way; more goes in parts, and only over a link to the controller itself."""
 PARTS_PATIENCE_S = 60.0
 
 
 class Forwarder:
     """The `Answerer` of a door that is not the leader's. `uplink` gives the link calls go out on now, `node` the node's
-    number (0 on a standby); `nobody` says that there is no link. With `in_parts` calls of any size may go.
+    number (0 on a standby); `nobody` says that there is no link. With `in_parts` calls of any size may go: its links
+    lead to the controller itself.
     """
 
     def __init__(
@@ -39,12 +42,14 @@ class Forwarder:
         nobody: str = "this node has no link to the controller now",
         *,
         in_parts: bool = False,
+        is_login: bool = False,
     ) -> None:
         self._process = process
         self._uplink = uplink
         self._node = node
         self._nobody = nobody
         self._in_parts = in_parts
+        self._is_login = is_login
         self._calls: dict[int, tuple[Link, asyncio.Future[Answered]]] = {}
         self._begun: dict[int, list[bytes]] = {}
         self._last_call = 0
@@ -54,7 +59,7 @@ class Forwarder:
         if len(payload) > CONTROL_CALL_BYTES_MAX and not self._in_parts:
             return Answered(
                 Status.RESOURCE_EXHAUSTED,
-                f"a request of {len(payload)} bytes; through a node at most {CONTROL_CALL_BYTES_MAX} go",
+                f"the request has {len(payload)} bytes; {_most(self._is_login)}",
                 b"",
             )
         link = self._uplink()
@@ -113,7 +118,9 @@ async def _send_call(link: Link, call: link_pb2.DoorCall) -> bool:
     call.part = len(before)
     try:
         for at, data in enumerate(before):
-            part = link_pb2.DoorCall(process=call.process, call=call.call, request=data, more=True, part=at)
+            part = link_pb2.DoorCall(
+                process=call.process, call=call.call, node=call.node, request=data, more=True, part=at
+            )
             await link.send_bulk(link_pb2.Item(door_call=part))
         await link.send_bulk(link_pb2.Item(door_call=call))
     except LinkClosed:
@@ -121,16 +128,22 @@ async def _send_call(link: Link, call: link_pb2.DoorCall) -> bool:
     return True
 
 
-async def send_reply(link: Link, reply: link_pb2.DoorReply, *, in_parts: bool) -> None:
-    """The leader's side: an answer to where the call came from; one that is too large for a node is refused."""
+def _most(is_login: bool) -> str:
+    """How much goes in one item, and what else there is."""
+    way_out = "give its esnoded --controller" if is_login else "use a login host"
+    place = "a login host's satellites" if is_login else "a node"
+    return f"through {place} at most {CONTROL_CALL_BYTES_MAX} go: ask for less, or {way_out}"
+
+
+async def send_reply(
+    link: Link, reply: link_pb2.DoorReply, *, in_parts: bool, is_login: bool = False
+) -> None:
+    """The leader's side: an answer to where the call came from; one that is too large for that way is refused."""
     if len(reply.reply) <= CONTROL_CALL_BYTES_MAX:
         link.send(link_pb2.Item(door_reply=reply))
         return
     if not in_parts:
-        text = (
-            f"the answer has {len(reply.reply)} bytes; through a node at most {CONTROL_CALL_BYTES_MAX} go: "
-            "ask for less, or use a login host"
-        )
+        text = f"the answer has {len(reply.reply)} bytes; {_most(is_login)}"
         refusal = link_pb2.DoorReply(
             process=reply.process, call=reply.call, status=Status.RESOURCE_EXHAUSTED, text=text
         )
@@ -151,9 +164,9 @@ def _cut(data: bytes) -> list[bytes]:
 
 
 class CallParts:
-    """The leader's side: calls of one standby that come in parts. At most `bytes_max` are kept, of all together.
+    """The leader's side: calls of one standby or login host that come in parts.
 
-    What a caller has given up is forgotten after `patience_s`.
+    At most `bytes_max` are kept, of all together. What a caller has given up is forgotten after `patience_s`.
     """
 
     def __init__(self, bytes_max: int = REQUEST_BYTES_MAX, patience_s: float = PARTS_PATIENCE_S) -> None:
@@ -195,8 +208,11 @@ async def answer_door_call(
 ) -> link_pb2.DoorReply:
     """The leader's side: answer a forwarded call for the principal its uid and gid stand for.
 
-    `via` is "agent", or "socket" for a standby's door, which is as good as the leader's own.
+    `via` is "agent" or "login", or "socket" for a standby's door, which is as good as the leader's own.
     """
+    if principal.via != via:
+        # With it go all rights but a user's: whatever is decided later must know.
+        principal = msgspec.structs.replace(principal, via=via)
     method = BY_NAME.get(call.method)
     if method is None:
         answered = Answered(Status.UNIMPLEMENTED, f"this controller knows no method {call.method}", b"")

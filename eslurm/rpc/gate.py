@@ -13,13 +13,21 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from eslurm.core.job.model import Principal
+from eslurm.core.job.model import ATTESTED, Principal
 from eslurm.ports.door import Answered, Caller, DoorError, DoorService, Status
 from eslurm.rpc.framing import REQUEST_ID_BYTES
 from eslurm.rpc.limits import LimitSettings, RequestLimits, Ticket
 from eslurm.rpc.metered import Metered
 from eslurm.rpc.methods import Method
 from eslurm.rpc.status import refusal_of
+
+PLACES = {"agent": "nodes", "login": "login hosts"}
+"""Ways in that give no rights over others, as people call them."""
+
+
+def root_text(via: str) -> str:
+    """Why root is refused on such a way."""
+    return f"root's commands do not pass through {PLACES[via]}: use a host of the controller"
 
 
 def check_caller(method: Method[Any, Any], caller: Caller, is_operator: Callable[[Principal], bool]) -> None:
@@ -34,11 +42,15 @@ def check_caller(method: Method[Any, Any], caller: Caller, is_operator: Callable
             f"{method.name} changes things and needs a request id of {REQUEST_ID_BYTES} bytes, "
             f"not {len(caller.request_id)}",
         )
-    if caller.via == "agent" and caller.principal.uid == 0:
+    if caller.via in ATTESTED and caller.principal.uid == 0:
+        raise DoorError(Status.PERMISSION_DENIED, root_text(caller.via))
+    if method.right == "operator" and caller.via in ATTESTED:
         raise DoorError(
-            Status.PERMISSION_DENIED, "root's calls do not pass through nodes; use a host of the controller"
+            Status.PERMISSION_DENIED,
+            f"{method.name} is for operators, and their commands do not pass through {PLACES[caller.via]}: "
+            "use a host of the controller",
         )
-    if method.right == "operator" and (caller.via == "agent" or not is_operator(caller.principal)):
+    if method.right == "operator" and not is_operator(caller.principal):
         raise DoorError(
             Status.PERMISSION_DENIED, f"{method.name} is for operators; {caller.principal.name} is none here"
         )
@@ -85,7 +97,7 @@ class Gate:
         if self._stopping:
             raise DoorError(Status.UNAVAILABLE, self._stopping)
         check_caller(method, caller, self._is_operator)
-        operator = caller.via != "agent" and self._is_operator(caller.principal)
+        operator = caller.via not in ATTESTED and self._is_operator(caller.principal)
         ticket = self._limits.admit(method, caller, operator=operator)
         try:
             work = self._serve(method, payload, caller)

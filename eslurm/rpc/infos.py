@@ -23,6 +23,8 @@ from eslurm.core.resources.vector import WIDTH, subtract
 from eslurm.ports.store import AttemptRow
 from eslurm.v1 import controller_pb2 as pb
 
+LOGIN = "LOGIN"
+"""Flag of a login host."""
 REASONS = {
     "priority": "Priority",
     "resources": "Resources",
@@ -165,7 +167,7 @@ def node_info(state: State, node: Node, partitions: list[str], jobs: list[int]) 
     if position is not None:
         used = subtract(topology.totals[position], state.ledger.free_on(position))
         features, weight = topology.features_on(position), topology.weights.get(position, 0)
-    flags = ["DRAIN"] if node.drain else []
+    flags = [flag for flag, is_set in (("DRAIN", node.drain), (LOGIN, node.number in state.login)) if is_set]
     info = pb.NodeInfo(
         number=node.number,
         name=node.name,

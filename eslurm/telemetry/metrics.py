@@ -41,6 +41,12 @@ class ControllerMetrics:
         self.refused_limits = self._counter(
             "eslurm_requests_refused_limits",
             "Requests refused because of a limit on users or on all, by limit.",
+        self.calls = self._counter(
+            "eslurm_calls",
+            "Calls of commands and programs, by the door they came through: a controller's socket, an agent's, a login "
+            "host's, or with a token.",
+            ["door"],
+        )
             ["limit"],
         )
 

@@ -30,6 +30,7 @@ from eslurm.core.account.references import find_cycle, in_order, references_of, 
 from eslurm.core.account.reserve import settled
 from eslurm.core.cluster import State
 from eslurm.core.dates import format_moment
+from eslurm.core.job.model import ATTESTED
 from eslurm.core.job.states import FINAL
 from eslurm.core.messages import Changed, ChangePolicies, PolicyChange, RefusalCode, Refused
 from eslurm.core.node.hostlist import fold, unfold
@@ -56,7 +57,7 @@ class _Draft:
 
 def on_change(state: State, message: ChangePolicies, now_us: int) -> Decision:
     """All of the changes or none. Raises `Refused` naming the policy, the value and the way out."""
-    if message.by.uid not in state.config.operators or message.by.via == "agent":
+    if message.by.uid not in state.config.operators or message.by.via in ATTESTED:
         raise Refused(RefusalCode.DENIED, "only operators change policies: ask one")
     if len(message.changes) > CHANGES_MAX:
         raise Refused(

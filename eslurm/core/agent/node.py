@@ -37,13 +37,16 @@ class NodeOffer(msgspec.Struct, frozen=True):
     resources: tuple[tuple[str, int], ...] = ()
     """What was counted beyond `total`, by name."""
     device_model: str = ""
+    login: bool = False
+    """Whether it is a login host."""
 
 
 @dataclass(slots=True, eq=False)
 class LocalNode:
     """One served node. `number` is -1 until a controller has accepted it for the first time.
 
-    `session` and `starts` (its count in this spool) are what the node is offered under.
+    `session` and `starts` (its count in this spool) are what the node is offered under. `refused` is why it was not
+    accepted when it was offered last.
     """
 
     offer: NodeOffer
@@ -52,6 +55,7 @@ class LocalNode:
     session: str = ""
     starts: int = 0
     registered: bool = False
+    refused: str = ""
     owner: str = ""
     epoch: int = 0
     registration_seq: int = 0

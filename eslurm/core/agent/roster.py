@@ -20,6 +20,10 @@ from eslurm.core.wire import HeldAttempt, Registration, RegistrationReply
 
 RETRY_REFUSED_US = 15_000_000
 RETRY_STALE_US = 1_000_000
+NO_LOGIN_HOSTS = (
+    "its controller is of an older release, which knows no login hosts: update it, "
+    "then name this host in [login] nodes"
+)
 
 
 class Site:
@@ -101,6 +105,7 @@ class Roster:
                 starts=node.starts,
                 resources=node.offer.resources,
                 device_model=node.offer.device_model,
+                login=node.offer.login,
             )
             node.registration_seq = self._outbox.add(body)
 
@@ -122,19 +127,24 @@ class Roster:
         elif not reply.refused and node.number not in (-1, reply.number):
             # Numbers are for ever: what runs here is known to the runner under the old one.
             why = f"it is number {node.number} here and {reply.number} there: this is another cluster's state"
-            self._desk.emit(Refusal(name, why))
-            self._retries[name] = now_us + RETRY_REFUSED_US
+            self._on_refused(node, why, now_us)
         elif reply.owner and reply.epoch > self._desk.fence(reply.owner).epoch:
             # The offer did not name the epoch, so it cannot have fenced off what older ones sent.
             self._number(node, reply)
             self.see_epoch(reply.owner, reply.epoch)
         elif reply.refused:
-            self._desk.emit(Refusal(name, reply.refused))
-            self._retries[name] = now_us + RETRY_REFUSED_US
+            self._on_refused(node, reply.refused, now_us)
+        elif node.offer.login and not reply.login:
+            self._on_refused(node, NO_LOGIN_HOSTS, now_us)
         elif reply.epoch < self._desk.fence(reply.owner).epoch:
             self._retries[name] = now_us + RETRY_STALE_US
         else:
             self._accept(node, reply)
+
+    def _on_refused(self, node: LocalNode, why: str, now_us: int) -> None:
+        node.refused = why
+        self._desk.emit(Refusal(node.offer.name, why))
+        self._retries[node.offer.name] = now_us + RETRY_REFUSED_US
 
     def on_timer(self, now_us: int) -> None:
         """Offer refused nodes again: the reason (a twin, a missing configuration) may have gone."""
@@ -159,6 +169,7 @@ class Roster:
             self.renew((node,))
             return
         node.registered = True
+        node.refused = ""
         node.registration_seq = 0
         node.incarnation = reply.incarnation
         node.epoch = reply.epoch

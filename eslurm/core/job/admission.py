@@ -21,7 +21,7 @@ from eslurm.core.config import Partition
 from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
 from eslurm.core.job.dependency import open_dependencies
-from eslurm.core.job.model import JobSpec, Principal
+from eslurm.core.job.model import ATTESTED, JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import RefusalCode, Refused, SubmitJobs, Submitted
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
@@ -33,7 +33,7 @@ FEASIBLE_MAX = 1024
 
 def is_operator(state: State, who: Principal) -> bool:
     """Operators may change anything; never someone who came through an agent's door."""
-    return who.uid in state.config.operators and who.via != "agent"
+    return who.uid in state.config.operators and who.via not in ATTESTED
 
 
 def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[facts.Fact], Submitted]:

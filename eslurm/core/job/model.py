@@ -23,8 +23,12 @@ Vector: TypeAlias = tuple[int, ...]
 NO_LIMIT = 0
 
 
+ATTESTED = frozenset(("agent", "login"))
+"""Ways in on which a node's word is taken for who somebody is: for users that is enough, for operators it is not."""
+
+
 class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Who asked, as the door established it. `via` is `socket`, `agent` or `token`."""
+    """Who asked, as the door established it. `via` is `socket`, `agent`, `login` or `token`."""
 
     name: str
     uid: int

@@ -9,8 +9,11 @@ from eslurm.core.cluster import State
 from eslurm.core.job.states import IllegalTransition
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import TRANSITIONS, NodeState
+from eslurm.core.resources.vector import WIDTH
 
 SESSIONS_KEPT = 8
+NOTHING = (0,) * WIDTH
+"""What a login host has for jobs."""
 
 
 def moved(node: Node, state: NodeState) -> NodeState:
@@ -22,15 +25,16 @@ def moved(node: Node, state: NodeState) -> NodeState:
 
 def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
     given = dict(fact.numbers)
-    configured = set()
-    for node_config in fact.config.nodes:
-        configured.add(node_config.name)
-        number = state.numbers.get(node_config.name)
+    totals = {node_config.name: node_config.total for node_config in fact.config.nodes}
+    configured = totals | dict.fromkeys(fact.config.login_nodes, NOTHING)
+    for name, total in configured.items():
+        number = state.numbers.get(name)
         if number is None:
-            number = given[node_config.name]
-            node = Node(number=number, name=node_config.name, total=node_config.total, since_us=state.now_us)
+            node = Node(number=given[name], name=name, total=total, since_us=state.now_us)
         else:
-            node = replace(state.nodes[number], total=node_config.total)
+            node = replace(state.nodes[number], total=total)
+            if node.drain and name in fact.config.login_nodes:
+                node = replace(node, drain=False, reason="")
         state.put_node(node)
     named = state.named_nodes()
     for node in list(state.nodes.values()):

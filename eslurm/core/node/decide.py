@@ -46,7 +46,9 @@ def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
                 f"node {node_config.name}: its jobs hold {_held_on(state, number)}, more than {node_config.total}: "
                 f"drain it and change it when they have ended",
             )
-    added = [node.name for node in config.nodes if node.name not in state.numbers]
+    _check_login(state, config)
+    names = (*(node.name for node in config.nodes), *config.login_nodes)
+    added = [name for name in names if name not in state.numbers]
     numbers = tuple((name, next_number + at) for at, name in enumerate(added))
     return [facts.ConfigAccepted(config, numbers)]
 
@@ -71,6 +73,19 @@ def _check_resources(state: State, config: ClusterConfig) -> None:
                 RefusalCode.CONFLICT,
                 f"resource {one.name}: jobs hold nodes while devices = {str(not one.devices).lower()} is set, and nobody "
                 "knows which items are theirs: drain the nodes first",
+            )
+
+
+def _check_login(state: State, config: ClusterConfig) -> None:
+    """A login host holds nothing: a node becomes one when its last job has left it."""
+    if state.login.issuperset(state.numbers.get(name, -1) for name in config.login_nodes):
+        return
+    named = state.named_nodes()
+    for name in config.login_nodes:
+        if state.numbers.get(name) in named:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"login.nodes: {name} is a node that jobs are on: drain it and make it a login host when they have ended",
             )
 
 
@@ -99,6 +114,8 @@ def on_registration(
             name, refused=f"node {name} is not in the configuration of {state.config.cluster}"
         )
     node = state.nodes[number]
+    if refusal := _other_role(state, node, registration):
+        return [], RegistrationReply(name, refused=refusal)
     if registration.epoch != state.epoch:
         # It has to refuse older epochs from before its inventory on, so it must know the epoch first.
         return [], RegistrationReply(name, number, epoch=state.epoch, owner=state.owner, refused=STALE_EPOCH)
@@ -120,7 +137,23 @@ def on_registration(
 
 
 def _reply(state: State, node: Node, incarnation: int) -> RegistrationReply:
-    return RegistrationReply(node.name, node.number, incarnation, state.epoch, state.owner)
+    login = node.number in state.login
+    return RegistrationReply(node.name, node.number, incarnation, state.epoch, state.owner, login=login)
+
+
+def _other_role(state: State, node: Node, registration: Registration) -> str:
+    """Why an agent cannot be what the configuration says of its host; empty when it can."""
+    if registration.login is (node.number in state.login):
+        return ""
+    if registration.login:
+        return (
+            f"{node.name} is a compute node in the configuration of {state.config.cluster}: start its esnoded without "
+            "--login, or name it in [login] nodes"
+        )
+    return (
+        f"{node.name} is a login host in the configuration of {state.config.cluster}: start its esnoded with --login "
+        "(one of an older release has to be updated)"
+    )
 
 
 def _back(node: Node) -> list[facts.Fact]:
@@ -244,6 +277,10 @@ def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[li
         number = state.numbers.get(name)
         if number is None:
             problems.append(JobProblem(name, RefusalCode.NOT_FOUND, f"node {name} does not exist"))
+            continue
+        if number in state.login and message.action == "drain":
+            text = f"{name} is a login host, where no job runs: to close it, stop its esnoded"
+            problems.append(JobProblem(name, RefusalCode.INVALID, text))
             continue
         count += 1
         if message.action == "lost":

@@ -11,7 +11,7 @@ import pytest
 from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.tree.relay import Relay
 from eslurm.relay.counters import RelayCounters
-from eslurm.rpc.counters import LinkCounters
+from eslurm.rpc.counters import DoorCounters, LinkCounters
 from esnoded.status import SILENT_S, AgentStatus
 from essatd.status import SatelliteStatus
 
@@ -28,7 +28,7 @@ def status_of(registered: int, offered: int, *, silence_s: float = 0.0, link: ob
         SimpleNamespace(silence_s=silence_s, link=link),
         SimpleNamespace(counters=LinkCounters(links_now=3)),
     )
-    return AgentStatus(*parts, Relay(), RelayCounters(acknowledgements=5))
+    return AgentStatus(*parts, Relay(), RelayCounters(acknowledgements=5), DoorCounters(calls=8))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,7 @@ def test_one_page_however_many_nodes() -> None:
         few, many = status_of(1, 1).page().decode(), status_of(2_000, 500).page().decode()
         assert few.count("\n") == many.count("\n")
         assert 'eslurm_agent_nodes{state="registered"} 2000\n' in many
+        assert "eslurm_agent_door_calls_total 8\n" in many
         assert 'eslurm_agent_nodes{state="offered"} 500\n' in many
         assert "eslurm_agent_spool_bytes 77\n" in many and "eslurm_agent_unacknowledged_reports 2\n" in many
         assert "eslurm_links 3\n" in many and "eslurm_relay_acknowledgements_total 5\n" in many

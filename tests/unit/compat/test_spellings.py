@@ -365,6 +365,8 @@ def test_node_states() -> None:
     assert states.node_state("UP", ["drain"], 0, 8) == "drained"
     assert states.node_state("LOST", ["drain"], 0, 8) == "down"
     assert states.node_state("UNREACHABLE", [], 8, 8) == "unreachable"
+    assert states.node_state("UP", ["LOGIN"], 0, 0) == "login"
+    assert states.node_state("LOST", ["LOGIN"], 0, 0) == "down"
 
 
 def test_an_error_is_one_line_whatever_the_value() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from esctld.leadership import Standbys
 from esctld.links import RETRY_AFTER_MS, ControllerLinks
 from eslurm.core.cluster import State
 from eslurm.core.job.model import Principal
+from eslurm.core.node.model import Node
+from eslurm.core.node.states import NodeState
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.link import PeerInfo
 from eslurm.rpc.forward import CallParts
@@ -44,24 +47,39 @@ class Held:
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
+        self.ways: list[str] = []
+        self.payloads: list[bytes] = []
 
-    async def answer(self, _method: Any, _payload: bytes, _caller: Caller) -> Answered:
+    async def answer(self, _method: Any, payload: bytes, caller: Caller) -> Answered:
+        self.ways.append(caller.via)
+        self.payloads.append(payload)
         await self.may_answer.wait()
         return Answered(Status.OK, "", b"answer")
+
+
+class Nobody:
+    """Hears of links, and has none."""
+
+    def remove(self, _link: Any) -> None:
+        return None
+
+    def on_down(self, _link: Any) -> None:
+        return None
 
 
 class Ends:
     """The controller's links, as far as calls go."""
 
     def __init__(self) -> None:
-        anything: Any = None
+        anything: Any = Nobody()
         resolver: Any = Resolver()
         self.held = Held()
-        self.links = ControllerLinks(State("main"), anything, anything, Standbys(), resolver, anything)
+        self.state = State("main")
+        self.links = ControllerLinks(self.state, anything, anything, Standbys(), resolver, anything)
         self.links.attach(anything, anything, anything, self.held)
 
-    def call(self, link: Any, number: int, request: bytes = b"", *, more: bool = False) -> None:
-        call = link_pb2.DoorCall(process="c2.abc", call=number, method="Ping", request=request, more=more)
+    def call(self, link: Any, number: int, request: bytes = b"", **fields: Any) -> None:
+        call = link_pb2.DoorCall(process="c2.abc", call=number, method="Ping", request=request, **fields)
         self.links.on_items(link, [link_pb2.Item(door_call=call)])
 
 
@@ -104,5 +122,102 @@ def test_a_refusal_for_good_names_no_time() -> None:
         await until(lambda: bool(agent.sent))
         [refused] = agent.sent
         assert (refused.status, refused.retry_after_ms) == (Status.PERMISSION_DENIED, 0)
+
+    run(main())
+
+
+NODES = ("cn0", "cn1")
+
+
+def site_with_login(*login: str) -> Ends:
+    """Two nodes with numbers 0 and 1, on the first of which user 7 has a job; then login hosts, the first of them up."""
+    ends = Ends()
+    state = ends.state
+    for number, name in enumerate((*NODES, *login)):
+        up = NodeState.UNKNOWN if number > len(NODES) else NodeState.UP
+        state.nodes[number] = Node(number, name, (4, 1000), up, endpoint=f"host:{number}")
+    state.login = frozenset(range(len(NODES), len(NODES) + len(login)))
+    job: Any = SimpleNamespace(spec=SimpleNamespace(user=Principal("seven", 7, 7)))
+    state.jobs[1] = job
+    state.jobs_on[0] = frozenset({1})
+    ends.held.may_answer.set()
+    return ends
+
+
+def answers(ends: Ends, link: FakeLink, uid: int, node: int) -> tuple[int, str]:
+    """What a call of this user from this node is told."""
+
+    async def main() -> tuple[int, str]:
+        seen = len(link.sent)
+        ends.call(link, 1, uid=uid, node=node)
+        await until(lambda: len(link.sent) > seen)
+        return link.sent[-1].status, link.sent[-1].text
+
+    return run(main())
+
+
+@pytest.mark.parametrize("role", ["agent", "satellite"])
+def test_who_may_call_from_where(role: str) -> None:
+    ends, link = site_with_login("login1"), FakeLink(role)
+    assert answers(ends, link, 7, 0) == (Status.OK, "")
+    assert answers(ends, link, 8, 2) == (Status.OK, "")
+    assert ends.held.ways == ["agent", "login"]
+    assert answers(ends, link, 8, 0)[0] == answers(ends, link, 0, 2)[0] == Status.PERMISSION_DENIED
+    assert answers(ends, link, 7, 9)[0] == Status.PERMISSION_DENIED
+
+
+def test_who_may_not_is_told_where_to_go() -> None:
+    link = FakeLink("agent")
+    no_job = "uid 8 has no job on this node (cn1): "
+    assert answers(site_with_login("login1", "login2"), link, 8, 1)[1] == no_job + "use a login host: login1"
+    assert answers(site_with_login(), link, 8, 1)[1].endswith("(no login hosts are configured)")
+    ends = site_with_login("login1", "login2")
+    ends.state.nodes[2] = Node(2, "login1", (0, 0))
+    assert answers(ends, link, 8, 1)[1] == no_job + "use a login host: login[1-2]"
+    assert (
+        answers(ends, link, 0, 2)[1]
+        == "root's commands do not pass through login hosts: use a host of the controller"
+    )
+
+
+def test_one_login_host_does_not_keep_the_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links_module, "DOOR_CALLS_PER_NODE_MAX", 2)
+
+    async def main() -> None:
+        ends, link = site_with_login("login1", "login2"), FakeLink("satellite")
+        ends.held.may_answer.clear()
+        for number in (1, 2, 3):
+            ends.call(link, number, uid=8, node=2)
+        ends.call(link, 4, uid=8, node=3)
+        [refused] = link.sent
+        assert (refused.call, refused.status) == (3, Status.RESOURCE_EXHAUSTED)
+        assert refused.text == "too many calls from login host login1 at once: try again in a moment"
+        assert refused.retry_after_ms == RETRY_AFTER_MS
+        ends.held.may_answer.set()
+        await until(lambda: len(link.sent) == 4)
+        ends.call(link, 5, uid=8, node=2)
+        await until(lambda: len(link.sent) == 5)
+        assert link.sent[-1].status == Status.OK
+        await ends.links.close()
+
+    run(main())
+
+
+def test_a_large_call_of_a_login_host_comes_in_parts_and_of_nobody_else() -> None:
+    async def main() -> None:
+        ends, agent = site_with_login("login1"), FakeLink("agent")
+        ends.call(agent, 1, b"half and ", more=True, node=2)
+        ends.call(agent, 1, b"half", part=1, uid=8, node=2)
+        await until(lambda: len(agent.sent) == 1)
+        assert agent.sent[0].status == Status.OK and ends.held.payloads == [b"half and half"]
+        node_link, satellite = FakeLink("agent"), FakeLink("satellite")
+        ends.call(node_link, 3, b"half and ", more=True, node=0)
+        ends.call(satellite, 3, b"half and ", more=True, node=2)
+        assert [link.sent[0].status for link in (node_link, satellite)] == [Status.PERMISSION_DENIED] * 2
+        # What it has begun goes with its link.
+        ends.call(agent, 4, b"half and ", more=True, node=2)
+        ends.links.on_down(agent, "gone")  # type: ignore[arg-type]
+        ends.call(agent, 4, b"half", part=1, uid=8, node=2)
+        assert agent.sent[-1].status == Status.UNAVAILABLE
 
     run(main())

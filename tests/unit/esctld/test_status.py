@@ -4,7 +4,6 @@ cannot be had costs only the page, and what happened is counted once.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.facts import Fact
+from eslurm.core.job.model import Principal
 from eslurm.core.job.states import JobState
 from eslurm.core.messages import RefusalCode, Refused
 from eslurm.core.node.states import NodeState
@@ -30,10 +30,11 @@ from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
 from eslurm.telemetry.status import Health
 from tests.support.loops import run
 from tests.unit.core.world import World
+from tests.unit.rpc.kit import until
 
 NOWHERE = "192.0.2.1:9100"
 """An address of documentation: no host has it."""
-CALLER: Any = None
+CALLER = Caller(Principal("ada", 1000, 1000), b"", False, 1_000_000, "socket")
 """Counting does not look at it."""
 
 
@@ -67,7 +68,7 @@ def test_an_address_that_cannot_be_had_costs_only_the_page(caplog: pytest.LogCap
         status = ControllerStatus(ControllerMetrics())
         status.open(NOWHERE)
         assert status._opening is not None
-        await asyncio.wait({status._opening}, timeout=0.2)
+        await until(lambda: "no metrics yet" in caplog.text)
         await status.close()
 
     with caplog.at_level(logging.WARNING):
@@ -94,6 +95,10 @@ def test_refused_submissions_are_counted_and_nothing_else() -> None:
         assert value(metrics.registry, counted, reason="infeasible") == 1
         assert value(metrics.registry, counted, reason="unavailable") == 1
         assert value(metrics.registry, counted, reason="invalid") == 0
+        with pytest.raises(Refused):
+            await calls.call(PING, Refused(RefusalCode.DENIED, "no"), CALLER._replace(via="login"))
+        assert value(metrics.registry, "eslurm_calls_total", door="login") == 1
+        assert value(metrics.registry, "eslurm_calls_total", door=CALLER.via) == 3
 
     run(main())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from eslurm.core.job.model import Principal
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc import methods
@@ -55,6 +57,28 @@ def test_a_call_goes_to_the_controller_and_its_answer_comes_back() -> None:
         assert controller_pb2.SubmitReply.FromString(answered.reply).job_ids == [1]
         assert service.calls[0][1].via == "agent"
         forwarder.on_reply(reply)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("via", "said"), [("agent", "through nodes"), ("login", "through login hosts")])
+def test_through_a_node_an_operator_is_a_user(via: str, said: str) -> None:
+    """Also for what is decided later: the principal itself says which way it came."""
+
+    async def scenario() -> None:
+        service = Service()
+        gate = Gate(service, anyone_operates)
+        call = link_pb2.DoorCall(
+            process="a", call=3, method="Cancel", deadline_us=5_000_000, request_id=REQUEST_ID
+        )
+        assert (await answer_door_call(call, ALICE, gate, via)).status == Status.OK
+        [(_, caller)] = service.calls
+        assert (caller.via, caller.principal.via) == (via, via)
+        call.method = "UpdateNodes"
+        drained = await answer_door_call(call, ALICE, gate, via)
+        assert drained.status == Status.PERMISSION_DENIED and said in drained.text
+        call.method = "Cancel"
+        assert said in (await answer_door_call(call, Principal("root", 0, 0), gate, via)).text
 
     run(scenario())
 

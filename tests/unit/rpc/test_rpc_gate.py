@@ -93,8 +93,24 @@ def test_a_refusal_lets_its_request_go_at_once() -> None:
         (methods.SUBMIT, caller(request_id=bytes(16)), Status.INVALID_ARGUMENT, "request id"),
         (methods.SUBMIT, caller(request_id=b"short"), Status.INVALID_ARGUMENT, "not 5"),
         (methods.UPDATE_NODES, caller(), Status.PERMISSION_DENIED, "alice is none"),
-        (methods.UPDATE_NODES, caller(principal=ROOT, via="agent"), Status.PERMISSION_DENIED, "root's calls"),
-        (methods.PING, caller(principal=ROOT, via="agent"), Status.PERMISSION_DENIED, "root's calls"),
+        (
+            methods.UPDATE_NODES,
+            caller(principal=ROOT, via="agent"),
+            Status.PERMISSION_DENIED,
+            "root's commands",
+        ),
+        (
+            methods.PING,
+            caller(principal=ROOT, via="agent"),
+            Status.PERMISSION_DENIED,
+            "do not pass through nodes",
+        ),
+        (
+            methods.PING,
+            caller(principal=ROOT, via="login"),
+            Status.PERMISSION_DENIED,
+            "not pass through login hosts",
+        ),
     ],
 )
 def test_calls_that_may_not_be_made_never_reach_the_service(

@@ -1,0 +1,65 @@
+"""What an agent's door refuses by itself, so that whoever types a command is told at once where it belongs.
+
+Courtesy, not protection: the controller checks everything again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from eslurm.core.agent.node import LocalNode
+from eslurm.ports.door import Answered, Answerer, Caller, Status
+from eslurm.rpc.methods import Method
+from eslurm.rpc.options import split_endpoint
+
+log = logging.getLogger("esnoded.door")
+
+
+class AgentDoor:
+    """Passes calls on once a node of this process has a number to vouch by. Implements `ports.door.Answerer`."""
+
+    def __init__(self, answerer: Answerer, nodes: Callable[[], Collection[LocalNode]]) -> None:
+        self._answerer = answerer
+        self._nodes = nodes
+
+    async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
+        """See `ports.door.Answerer`."""
+        nodes = self._nodes()
+        if all(node.number < 0 for node in nodes):
+            first = next(iter(nodes))
+            if first.refused:
+                text = f"the controller has refused {first.offer.name}: {first.refused}"
+                return Answered(Status.FAILED_PRECONDITION, text, b"")
+            text = f"{first.offer.name} is not registered with a controller yet: try again in a moment"
+            return Answered(Status.UNAVAILABLE, text, b"")
+        return await self._answerer.answer(method, payload, caller)
+
+
+class LoginDoor:
+    """A login host's door: for users. Implements `ports.door.Answerer`.
+
+    `controllers` are the endpoints that root is sent to.
+    """
+
+    def __init__(self, answerer: Answerer, controllers: Sequence[str]) -> None:
+        self._answerer = answerer
+        hosts = dict.fromkeys(split_endpoint(endpoint)[0] for endpoint in controllers)
+        self._where = (
+            f"on a host of a controller ({', '.join(hosts)})" if hosts else "on a host of a controller"
+        )
+
+    async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
+        """See `ports.door.Answerer`."""
+        principal = caller.principal
+        if principal.uid == 0:
+            text = f"root's commands are not taken on a login host: give them {self._where}"
+        elif method.right == "operator":
+            text = f"{method.name} is for operators, whose commands are not taken on a login host: give them {self._where}"
+        else:
+            return await self._answerer.answer(method, payload, caller)
+        log.debug(
+            "%s of %s (uid %d) was refused at the login door", method.name, principal.name, principal.uid
+        )
+        return Answered(Status.PERMISSION_DENIED, text, b"")

@@ -1,0 +1,53 @@
+"""The command line of `esnoded`: which options need, or exclude, each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eslurm.telemetry.process import EXIT_CANNOT_START
+from esnoded.__main__ import main
+
+USAGE = 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("--nodes cn1", USAGE, "the following arguments are required: --cores, --memory-mib"),
+        ("--nodes cn1 --cores 4", USAGE, "the following arguments are required: --memory-mib"),
+        (
+            "--login --nodes login[1-2]",
+            EXIT_CANNOT_START,
+            "--nodes: 'login[1-2]' means 2 hosts: with --login name the one that this is",
+        ),
+        (
+            "--login --nodes login1 --cores 4",
+            EXIT_CANNOT_START,
+            "--login: no job runs on a login host: leave out --cores",
+        ),
+        (
+            "--login --nodes login1 --each",
+            EXIT_CANNOT_START,
+            "--login: no job runs on a login host: leave out --each",
+        ),
+        (
+            "--nodes cn[1-2] --cores 4 --memory-mib 9 --each --socket /tmp/x",
+            EXIT_CANNOT_START,
+            "--socket: with --each every agent has a door of its own: leave it out",
+        ),
+    ],
+)
+def test_what_does_not_go_together(
+    words: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("a secret that is long enough for every purpose")
+    key.chmod(0o600)
+    common = ["--cluster", "c", "--key-file", str(key), "--state-dir", str(tmp_path / "state")]
+    with pytest.raises(SystemExit) as end:
+        main([*common, *words.split()])
+    assert end.value.code == code
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "state").exists()
