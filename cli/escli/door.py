@@ -1,6 +1,7 @@
-"""The way from a command to the controllers: which sockets, and what their failures mean to a person.
+"""The way from a command to the controllers: through which doors, and what their failures mean to a person.
 
-Imports nothing at start but what every command needs; the client is imported when it is called.
+Imports nothing at start but what every command needs; the client is imported when it is called, and what calls the
+controllers of another host (`escli.remote`) only when it is asked for.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import time
 from escli import exits
 from escli.failures import CommandFailed
 from escli.program import warn
+from eslurm.compat.errors import OptionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from escli.options import Words
-    from eslurm.rpc.unix_client import Client
+    from eslurm.rpc.blocking import DoorClient
 
 SOCKET = "esctld.sock"
 """The first controller's; those of others are called `esctld-NAME.sock`."""
@@ -28,8 +30,11 @@ GIVE_UP_S = 600.0
 """How long a command that waits for something goes on while no controller answers."""
 _DEADLINE_EXCEEDED = 4
 _UNAVAILABLE = 14
+_UNAUTHENTICATED = 16
 _PATIENCE_FIRST_S = 1.0
 _PATIENCE_S = 10.0
+REMOTE_ONLY = ("token-file", "tls-ca")
+"""Options that say how to call the controllers of another host."""
 _OTHERS_BEGIN = "esctld-"
 _OTHERS_END = ".sock"
 
@@ -59,7 +64,8 @@ def find_sockets(option: str, environ: Mapping[str, str]) -> tuple[str, ...]:
         if others:
             return (path, *others)
     raise CommandFailed(
-        exits.UNREACHABLE, f"no cluster here (no {own}): start one with `eslurm up`, or name its --socket"
+        exits.UNREACHABLE,
+        f"no cluster here (no {own}): start one with `eslurm up`, or name its --socket, or --remote its controllers",
     )
 
 
@@ -83,10 +89,97 @@ def state_dir(environ: Mapping[str, str]) -> str:
 
 def open_door(given: Words, command: str) -> Door:
     """The door that a command's options and its process's environment name."""
+    return Door(find_way(given, os.environ), command)
+
+
+def find_way(given: Words, environ: Mapping[str, str]) -> Way:
+    """What the options name, else what the environment does, else what is on this host, else what a client file names.
+
+    Within a job ESLURM_SOCKET is set, so it comes before ESLURM_REMOTE. Raises OptionError, or CommandFailed when there
+    is nothing, or it cannot be used.
+    """
     option = given.text("socket")
-    paths = find_sockets(option, os.environ)
-    is_named = bool(option or os.environ.get("ESLURM_SOCKET"))
-    return Door(paths, command, "" if is_named else os.path.dirname(paths[0]))
+    named = option or environ.get("ESLURM_SOCKET", "")
+    if given.has("remote") or (not named and environ.get("ESLURM_REMOTE")):
+        from escli.remote import named_controllers
+
+        return named_controllers(given, environ)
+    try:
+        paths = find_sockets(option, environ)
+    except CommandFailed:
+        if named:
+            raise
+        from escli.remote import find_configured
+
+        configured = find_configured(given, environ)
+        if configured is None:
+            raise
+        return configured
+    for long in REMOTE_ONLY:
+        if given.has(long):
+            way_out = "name them with --remote HOST:PORT"
+            raise OptionError(
+                given.spelling(long), given.text(long), "is for controllers of another host", way_out
+            )
+    return Sockets(paths, "" if named else os.path.dirname(paths[0]))
+
+
+class Way:
+    """Where the doors are, and how they are called: `Sockets`, or `escli.remote.Remote`."""
+
+    is_remote = False
+    advice = ""
+    """What else may be done when no door answers."""
+
+    @property
+    def first(self) -> str:
+        """The door to be tried first."""
+        raise NotImplementedError
+
+    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
+        """A new client of the doors. Raises CommandFailed."""
+        raise NotImplementedError
+
+    def user(self) -> str:
+        """The name that the cluster knows the caller by."""
+        raise NotImplementedError
+
+    def about_caller(self) -> str:
+        """Said behind the cluster's words when it does not take the caller for anybody."""
+        return ""
+
+    def has_changed(self) -> bool:
+        """Whether the caller can show something else by now."""
+        return False
+
+
+class Sockets(Way):
+    """The doors on this host. `directory`: where more are looked for when none of `paths` answers; empty: nowhere."""
+
+    advice = " (`eslurm status` tells more, `eslurm up` starts a cluster)"
+
+    def __init__(self, paths: Sequence[str], directory: str = "") -> None:
+        self._paths = tuple(paths)
+        self._directory = directory
+
+    @property
+    def first(self) -> str:
+        return self._paths[0]
+
+    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
+        from eslurm.rpc.unix_client import Client
+
+        directory = self._directory
+        find_more = (lambda: sockets_in(directory)) if directory else None
+        return Client(self._paths, patience_s, find_more, on_refused)
+
+    def user(self) -> str:
+        import pwd
+
+        try:
+            return pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            return str(os.getuid())
 
 
 class Raw:
@@ -122,34 +215,43 @@ SUBMIT = RawMethod("Submit", 2, True)
 
 
 class Door:
-    """Calls of one command. Each raises CommandFailed with the text and exit code to end with.
+    """Calls of one command. Each raises CommandFailed with the text and exit code to end with."""
 
-    `directory`: where more sockets are looked for when none of `paths` answers; empty: nowhere.
-    """
-
-    def __init__(self, paths: Sequence[str], command: str, directory: str = "") -> None:
-        self._paths = tuple(paths)
-        self._directory = directory
+    def __init__(self, way: Way, command: str) -> None:
+        self._way = way
         self._command = command
-        self._client: Client | None = None
+        self._client: DoorClient | None = None
         self._told = False
         self._began_s = 0.0
 
     @property
     def path(self) -> str:
-        """The socket in use, or to be tried first."""
-        return self._client.path if self._client is not None else self._paths[0]
+        """The socket or the endpoint in use, or to be tried first."""
+        return self._client.path if self._client is not None else self._way.first
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it leads to another host's controllers, with a token."""
+        return self._way.is_remote
+
+    def user(self) -> str:
+        """The name that the cluster knows the caller by."""
+        return self._way.user()
 
     def another(self) -> Door:
         """A door to the same cluster with a connection of its own, for another thread."""
-        return Door(self._paths, self._command, self._directory)
+        return Door(self._way, self._command)
 
     def __enter__(self) -> Door:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._client is not None:
             self._client.close()
+            self._client = None
 
     def send(self, method: RawMethod, request: bytes, timeout_s: float, request_id: bytes) -> bytes:
         """One call with messages that the caller encodes and decodes. Every retry is the same `request_id`'s."""
@@ -178,12 +280,16 @@ class Door:
                     raise _unknown_outcome(method, text) from None
                 nothing = "; nothing was changed" if method.mutating else ""
                 raise CommandFailed(exits.UNREACHABLE, text + nothing) from None
+            if refusal.status == _UNAUTHENTICATED:
+                if self._way.has_changed():
+                    self._hang_up()
+                    return self._call(method, request, timeout_s, request_id)
+                raise CommandFailed(exits.FAILED, refusal.text + self._way.about_caller()) from None
             raise CommandFailed(exits.FAILED, refusal.text) from None
         except DoorUnreachable as silence:
             if silence.maybe_done and method.mutating:
                 raise _unknown_outcome(method, str(silence)) from None
-            text = f"{silence} (`eslurm status` tells more, `eslurm up` starts a cluster)"
-            raise CommandFailed(exits.UNREACHABLE, text) from None
+            raise CommandFailed(exits.UNREACHABLE, f"{silence}{self._way.advice}") from None
 
     def _patiently(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
         """Call; when nobody is there, say so once and go on trying: a controller starts in seconds."""
@@ -192,25 +298,18 @@ class Door:
         if request_id is None and method.mutating:
             request_id = os.urandom(16)
         self._began_s = time.monotonic()
-        self._client = self._client or self._new_client(_PATIENCE_FIRST_S)
+        self._client = self._client or self._way.client(_PATIENCE_FIRST_S, self._hear)
         try:
             return self._client.call(method, request, timeout_s, request_id)
         except DoorUnreachable as silence:
-            if silence.maybe_done:
+            if silence.maybe_done or silence.is_final:
                 raise
         if not self._told:
             self._told = True
             warn(self._command, "the controller does not answer (is it starting?); trying again")
         self._client.close()
-        self._client = self._new_client(min(timeout_s, _PATIENCE_S))
+        self._client = self._way.client(min(timeout_s, _PATIENCE_S), self._hear)
         return self._client.call(method, request, timeout_s, request_id)
-
-    def _new_client(self, patience_s: float) -> Client:
-        from eslurm.rpc.unix_client import Client
-
-        directory = self._directory
-        find_more = (lambda: sockets_in(directory)) if directory else None
-        return Client(self._paths, patience_s, find_more, self._hear)
 
     def _hear(self, refusal: str) -> None:
         """A call is refused for now and tried again: said once, when it takes longer than a moment."""

@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _cancel(given: Words) -> int:
     request = _request(given)
     with open_door(given, COMMAND) as door:
+        request.user = chosen_user(given, door)
         reply = door.call("Cancel", request, request_id=os.urandom(16))
     return changes.report(
         COMMAND,
@@ -49,7 +50,6 @@ def _request(given: Words) -> Any:
         raise OptionError(filters[0], given.rest[0], "is a job beside a choice of jobs", "give one of them")
     return pb.CancelRequest(
         jobs=job_refs([word for words in given.rest for word in split_jobs(words)], "JOB"),
-        user=chosen_user(given),
         name=given.text("name"),
         partition=given.text("partition"),
         state=_state(given),

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     Action: TypeAlias = Callable[[Door, list[str], Words], int]
 
+TOKEN = "token"
+"""The one action that needs no controller."""
 COMMAND = "esctl"
 _NODES_MAX_NAMED = 100_000
 
@@ -48,12 +50,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _control(given: Words) -> int:
     if not given.rest:
-        raise OptionError("ACTION", "", "is missing", f"use one of {', '.join(ACTIONS)}")
+        raise OptionError("ACTION", "", "is missing", f"use one of {', '.join((*ACTIONS, TOKEN))}")
+    if word.lower() == TOKEN:
+        from escli.tokens import token
+
+        return token(words, given)
     word, *words = given.rest
     action = ACTIONS.get(word.lower())
     if action is None:
-        near = nearest(word.lower(), ACTIONS)
-        way_out = f"did you mean {near}?" if near else f"use one of {', '.join(ACTIONS)}"
+        known = (*ACTIONS, TOKEN)
+        near = nearest(word.lower(), known)
+        way_out = f"did you mean {near}?" if near else f"use one of {', '.join(known)}"
         raise OptionError("ACTION", word, "is not an action", way_out)
     with open_door(given, COMMAND) as door:
         return action(door, words, given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -38,6 +37,7 @@ def _queue(given: Words) -> int:
     shape = _shape(given)
     request = _request(given)
     with open_door(given, COMMAND) as door:
+        request.user = chosen_user(given, door)
         text = _render(_ask(door, request, given), given, shape)
         if pause_s:
             _watch(lambda: _render(_ask(door, request, given), given, shape), text, pause_s)
@@ -118,9 +118,7 @@ def _shape(given: Words) -> Any:
 def _request(given: Words) -> Any:
     from eslurm.v1 import controller_pb2 as pb
 
-    request = pb.JobsRequest(
-        user=chosen_user(given), partition=given.text("partition"), name=given.text("name")
-    )
+    request = pb.JobsRequest(partition=given.text("partition"), name=given.text("name"))
     if given.has("start") and not given.has("states"):
         request.states.extend(parse_states("PD", given.spelling("start")))
     if given.has("states"):
@@ -131,16 +129,9 @@ def _request(given: Words) -> Any:
     return request
 
 
-def chosen_user(given: Words) -> str:
+def chosen_user(given: Words, door: Door) -> str:
     """The user name that `--me` or `--user` means."""
-    if not given.has("me"):
-        return given.text("user")
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
+    return door.user() if given.has("me") else given.text("user")
 
 
 def split_jobs(text: str) -> list[str]:

@@ -63,6 +63,7 @@ def _run(given: Words) -> int:
     cookie = os.urandom(_COOKIE_BYTES)
     writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, label_width=label_width)
     with open_door(given, COMMAND) as door:
+        _check_here(door)
         output = StepOutput(listen_host(os.environ), cookie, writer)
         try:
             step = _create(door, given, shape, output.endpoint, cookie)
@@ -70,6 +71,16 @@ def _run(given: Words) -> int:
             return _follow(door, step, output, quiet=given.has("quiet"))
         finally:
             output.close()
+
+
+def _check_here(door: Door) -> None:
+    """The tasks' output comes to this process, unencrypted, over the network of the nodes."""
+    if door.is_remote:
+        raise CommandFailed(
+            exits.USAGE,
+            "works within jobs and on the cluster's own hosts, where nodes can send it what the tasks say: "
+            "from another host use `essubmit --wait`",
+        )
 
 
 def step_shape(given: Words, environ: Mapping[str, str]) -> dict[str, int]:

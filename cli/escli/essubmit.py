@@ -33,7 +33,20 @@ _OPPOSITES = {
     "mem": ("mem-per-cpu",),
     "mem-per-cpu": ("mem",),
 }
-_NOT_IN_SCRIPTS = frozenset({"wrap", "socket", "json", "parsable", "help", "version", "test-only"})
+_NOT_IN_SCRIPTS = frozenset(
+    {
+        "wrap",
+        "socket",
+        "remote",
+        "token-file",
+        "tls-ca",
+        "json",
+        "parsable",
+        "help",
+        "version",
+        "test-only",
+    }
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,8 +5,6 @@ Only parsing, fetching and rendering: what is concluded is in `eslurm.core.estim
 
 from __future__ import annotations
 
-import os
-import pwd
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +14,9 @@ import msgspec
 
 from escli import clock, exits
 from escli.cluster.errors import ClusterError, unusable
-from escli.door import Door, find_sockets
+from escli.door import Door, open_door
 from escli.failures import CommandFailed
+from escli.options import Words
 from escli.tables import Column, render
 from eslurm.compat.durations import format_duration
 from eslurm.compat.errors import OptionError, escaped
@@ -63,8 +62,15 @@ class Report(msgspec.Struct, frozen=True):
     help="Only jobs that ended since then: 2026-03-01, now-7days.",
 )
 @click.option("--socket", metavar="PATH", default="", help="Socket of the controller.")
+@click.option(
+    "--remote", metavar="CONTROLLERS", default="", help="Controllers of another host, as HOST:PORT,..."
+)
+@click.option(
+    "--token-file", metavar="FILE", default="", help="With these: who you are (~/.config/eslurm/token)."
+)
+@click.option("--tls-ca", metavar="FILE", default="", help="With these: the authorities that vouch for them.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def report(user: str | None, all_users: bool, name: str, since: str, socket: str, as_json: bool) -> int:
+def report(user: str | None, all_users: bool, name: str, since: str, as_json: bool, **way: str) -> int:
     """Compare how long jobs ran with their time limits and with what was forecast, by user and job name.
 
     \b
@@ -81,11 +87,15 @@ def report(user: str | None, all_users: bool, name: str, since: str, socket: str
     """
     if user and all_users:
         raise click.UsageError("--all-users: cannot go with --user")
-    whose = "" if all_users else user or pwd.getpwuid(os.getuid()).pw_name
+    given = Words()
+    for option, text in way.items():
+        if text:
+            long = option.replace("_", "-")
+            given.put(long, text, f"--{long}")
     try:
         since_us = parse_moment(since, clock.now_us(), clock.local_offset_s, "--since", past=True)
-        paths = find_sockets(socket, os.environ)
-        with Door(paths, COMMAND, "" if socket else os.path.dirname(paths[0])) as door:
+        with open_door(given, COMMAND) as door:
+            whose = "" if all_users else user or door.user()
             attempts, is_cut = _fetch(door, whose, name, since_us)
     except OptionError as error:
         raise unusable(str(error)) from None

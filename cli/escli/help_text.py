@@ -117,6 +117,10 @@ COMMANDS: dict[str, About] = {
             ("esctl doctor", "is anything wrong? 0: healthy, 1: warnings, 2: errors, 3: not reachable"),
             ("esctl ping", "is the controller there?"),
         ),
+            (
+                "esctl token ada --for 8h --output token",
+                "who shows it from another host is ada to the cluster",
+            ),
         "What can be updated: name, partition, time, priority, nice, begin, deadline, comment, nodes, arraylimit,\n"
         "account, qos, reservation, constraint.",
     ),

@@ -9,6 +9,7 @@ from escli.options import Option
 from escli.submit_options import COMMAND, SUBMIT_ROWS
 
 EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun eswhy"
+FROM_ANYWHERE = "essubmit esqueue escancel esinfo esacct esctl eswhy"
 _CHOICE = "Which ones"
 _SHAPE = "What is shown"
 
@@ -140,7 +141,7 @@ ROWS: tuple[Option, ...] = (
         "output",
         "",
         "FILE",
-        "with `log export`: the file to write (eslurm-log-DATE.eslog)",
+        "with `log export`: the file to write (eslurm-log-DATE.eslog); with `token`: for the token",
         group=_SHAPE,
         example="--output incident.eslog",
     ),
@@ -160,6 +161,33 @@ ROWS: tuple[Option, ...] = (
         "with `plan`: table, chart or json",
         group=_SHAPE,
         example="--format chart",
+    ),
+    Option(
+        "esctl",
+        "for",
+        "",
+        "TIME",
+        "with `token`: how long it is good (8h; 7d at most)",
+        group=COMMAND,
+        example="--for 2d",
+    ),
+    Option(
+        "esctl",
+        "config",
+        "",
+        "FILE",
+        "with `token`: the cluster's configuration (eslurm.toml of the own cluster, or in /etc/eslurm)",
+        group=COMMAND,
+        example="--config /etc/eslurm/eslurm.toml",
+    ),
+    Option(
+        "esctl",
+        "key-file",
+        "",
+        "FILE",
+        "with `token`: the cluster's key (as the configuration says)",
+        group=COMMAND,
+        example="--key-file /var/lib/eslurm/cluster.key",
     ),
     # ---- eswhy ----
     Option(
@@ -183,6 +211,33 @@ ROWS: tuple[Option, ...] = (
         "the controller's or the agent's socket; several controllers' as A:B",
         group=COMMAND,
         example="--socket /run/eslurm/esctld.sock",
+    ),
+    Option(
+        FROM_ANYWHERE,
+        "remote",
+        "",
+        "CONTROLLERS",
+        "from another host: the controllers, as HOST:PORT,HOST:PORT",
+        group=COMMAND,
+        example="--remote ctl1:6820,ctl2:6820",
+    ),
+    Option(
+        FROM_ANYWHERE,
+        "token-file",
+        "",
+        "FILE",
+        "with controllers of another host: who I am (~/.config/eslurm/token)",
+        group=COMMAND,
+        example="--token-file token",
+    ),
+    Option(
+        FROM_ANYWHERE,
+        "tls-ca",
+        "",
+        "FILE",
+        "with controllers of another host: certificates of the authorities that vouch for them",
+        group=COMMAND,
+        example="--tls-ca ca.pem",
     ),
     Option(EVERY, "help", "", "", "show this text", group=COMMAND),
     Option(EVERY, "version", "V", "", "show the version", group=COMMAND),

@@ -21,6 +21,9 @@ beginning; `--` ends the options. `eslurm up`, `status`, `down` and `chaos` are 
 
 A command talks to the socket named by `--socket`, else by `ESLURM_SOCKET`, else to `esctld.sock` in
 `ESLURM_STATE_DIR` (or `~/.local/state/eslurm`), else to `/run/eslurm/esctld.sock`. Inside a job `ESLURM_SOCKET` is set.
+From another host it talks to the controllers of `--remote`, or of `ESLURM_REMOTE` when no socket is named; where there is no
+socket at all, to those of `~/.config/eslurm/client.toml` or `/etc/eslurm/client.toml`: see the
+[guide](../guide/tls.md#remote-clients).
 
 Of several controllers any socket will do: whoever stands by passes calls on to the one that leads. `--socket` and
 `ESLURM_SOCKET` may name several, as `A:B`; in a directory the others are called `esctld-NAME.sock`. A command tries the

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,15 +19,32 @@ import grpc
 import grpc.aio
 
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status, status_of
+from eslurm.rpc.blocking import DoorClient, Lost, left_s
 from eslurm.rpc.framing import NO_REQUEST_ID, checked_request_id
 from eslurm.rpc.guard import REQUEST_ID_KEY, RETRY_AFTER_KEY, RETRY_KEY
-from eslurm.rpc.methods import Method, ReplyT, RequestT
-from eslurm.rpc.mismatch import BROKEN_OFF, reason_in
-from eslurm.rpc.options import Options, door_channel_options, is_loopback, split_endpoint
+from eslurm.rpc.methods import PING, SERVICE, Method, ReplyT, RequestT
+from eslurm.rpc.mismatch import BROKEN_OFF, COMMAND, reason_in
+from eslurm.rpc.options import (
+    CONTROL_FRAME_BYTES_MAX,
+    Options,
+    door_channel_options,
+    is_loopback,
+    split_endpoint,
+)
 from eslurm.rpc.tls import Tls
 
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 2.0
+REQUEST_BYTES_MAX = CONTROL_FRAME_BYTES_MAX
+"""What a controller's server takes at once from whoever connects."""
+_NOT_CONNECTED = re.compile(
+    r"(?:failed to connect to all addresses|errors resolving )"
+    r"(?:.*(?:last error: \w+: \S+: (?:Failed to connect to remote host: )?|lookup failed for \S+: )(.*?)\]?$)?",
+    re.DOTALL,
+)
+"""gRPC's words for a call that was never sent."""
+_SLOW = ("timed out before", "Handshake read failed")
+_ENDED = (*BROKEN_OFF, "keepalive", "Broken pipe", "GOAWAY")
 
 _Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -57,12 +75,7 @@ class _Tries:
         return max(0.001, self._deadline_s - time.monotonic())
 
     def metadata(self) -> _Metadata:
-        fields: list[tuple[str, str | bytes]] = [("authorization", f"Bearer {self._token}")]
-        if self._request_id != NO_REQUEST_ID:
-            fields.append((REQUEST_ID_KEY, self._request_id))
-        if self._tries:
-            fields.append((RETRY_KEY, "1"))
-        return tuple(fields)
+        return _metadata(self._token, self._request_id, retry=self._tries > 0)
 
     def pause_s(self, error: Any) -> float:
         """How long to wait before the next try. Raises what the caller gets when there is none."""
@@ -95,6 +108,15 @@ class _Tries:
                 maybe_done=True,
             )
         return pause_s
+
+
+def _metadata(token: str, request_id: bytes, *, retry: bool = False) -> _Metadata:
+    fields: list[tuple[str, str | bytes]] = [("authorization", f"Bearer {token}")]
+    if request_id != NO_REQUEST_ID:
+        fields.append((REQUEST_ID_KEY, request_id))
+    if retry:
+        fields.append((RETRY_KEY, "1"))
+    return tuple(fields)
 
 
 def _retry_after_s(error: Any) -> float:
@@ -204,45 +226,102 @@ class GrpcClient:
             await channel.close()
 
 
-class BlockingGrpcClient:
-    """Calls from a command."""
+class BlockingGrpcClient(DoorClient):
+    """Calls from a command, through whichever of the controllers at `endpoints` leads; see `DoorClient`."""
 
-    def __init__(self, endpoint: str, token: str, tls: Tls | None = None) -> None:
-        _check_token_path(endpoint, tls is not None)
-        self._endpoint = endpoint
-        self._token = token
-        options = _door_options(tls)
-        if tls is None:
-            self._channel = grpc.insecure_channel(endpoint, options)
-        else:
-            self._channel = grpc.secure_channel(endpoint, tls.channel_credentials(), options)
+    advice = "is a controller running there, and is this its port?"
 
-    def __enter__(self) -> BlockingGrpcClient:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-    def call(
+    def __init__(
         self,
-        method: Method[RequestT, ReplyT],
-        request: RequestT,
-        timeout_s: float,
-        request_id: bytes | None = None,
-    ) -> ReplyT:
-        """See `eslurm.rpc.unix_client.Client.call`."""
-        tries = _Tries(self._endpoint, self._token, method, timeout_s, request_id)
-        ask: Any = self._channel.unary_unary(method.path)
-        payload = request.SerializeToString()
-        while True:
-            try:
-                reply = ask(payload, timeout=tries.left_s, metadata=tries.metadata())
-            except grpc.RpcError as error:
-                pause_s = tries.pause_s(error)
-            else:
-                return method.reply.FromString(reply)
-            time.sleep(pause_s)
+        endpoints: str | Sequence[str],
+        token: str,
+        tls: Tls | None = None,
+        patience_s: float = 10.0,
+        on_refused: Callable[[str], None] | None = None,
+    ) -> None:
+        doors = [endpoints] if isinstance(endpoints, str) else endpoints
+        super().__init__(doors, patience_s, None, on_refused)
+        for endpoint in self._doors:
+            _check_token_path(endpoint, tls is not None)
+        self._token = token
+        self._tls = tls
+        self._channel: grpc.Channel | None = None
 
     def close(self) -> None:
-        """Close the channel."""
-        self._channel.close()
+        """Drop the connection; the next call makes a new one."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _exchange(
+        self,
+        method: Method[RequestT, ReplyT],
+        payload: bytes,
+        request_id: bytes,
+        retry: bool,
+        deadline_s: float,
+    ) -> tuple[Status, bytes, float]:
+        if len(payload) > REQUEST_BYTES_MAX:
+            text = (
+                f"a request of {len(payload)} bytes; from another host at most {REQUEST_BYTES_MAX} go: "
+                "use one of the cluster's"
+            )
+            return Status.RESOURCE_EXHAUSTED, text.encode(), 0.0
+        if self._channel is None:
+            self._channel = self._new_channel(self.path)
+        ask: Any = self._channel.unary_unary(f"/{SERVICE}/{method.name}")
+        pending = ask.future(
+            payload, timeout=left_s(deadline_s), metadata=_metadata(self._token, request_id, retry=retry)
+        )
+        try:
+            self._await(lambda timeout_s: _has_come(pending, timeout_s), deadline_s)
+            return Status.OK, pending.result(), 0.0
+        except grpc.RpcError as error:
+            return self._refusal(error)
+        finally:
+            pending.cancel()
+
+    def _refusal(self, error: Any) -> tuple[Status, bytes, float]:
+        """What the service said. Raises `Lost` when it was gRPC's own word, because nobody is there."""
+        status, text = status_of(error.code().value[0]), error.details() or ""
+        after_s = _retry_after_s(error)
+        if status is Status.RESOURCE_EXHAUSTED and "larger than max" in text:
+            text = "the answer is too large to go to another host: ask for less, or use one of the cluster's"
+        if status is not Status.UNAVAILABLE or after_s:
+            return status, text.encode(), after_s
+        reason = reason_in(text, COMMAND)
+        if reason:
+            raise Lost(reason, is_final=True)
+        found = _NOT_CONNECTED.match(text)
+        if found is not None:
+            why = found[1] or text
+            if any(words in why for words in _SLOW):
+                why = "no answer"
+            raise Lost(f"{why}{_about_tls(why)}", is_final="resolving" in text)
+        if any(words in text for words in _ENDED):
+            raise Lost(text, sent=True)
+        return status, text.encode(), 0.0
+
+    def _answers(self, door: str) -> bool:
+        with self._new_channel(door) as channel:
+            ask: Any = channel.unary_unary(PING.path)
+            try:
+                ask(b"", timeout=self.ping_s, metadata=_metadata(self._token, NO_REQUEST_ID))
+            except grpc.RpcError as error:
+                refused: Any = error
+                return refused.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        return True
+
+    def _new_channel(self, endpoint: str) -> grpc.Channel:
+        options = [*_door_options(self._tls), ("grpc.use_local_subchannel_pool", 1)]
+        if self._tls is None:
+            return grpc.insecure_channel(endpoint, options)
+        return grpc.secure_channel(endpoint, self._tls.channel_credentials(), options)
+
+
+def _has_come(pending: Any, timeout_s: float) -> bool:
+    try:
+        pending.exception(timeout_s)
+    except grpc.FutureTimeoutError:
+        return False
+    return True

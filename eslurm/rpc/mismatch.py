@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from typing import NamedTuple
 
 import msgspec
 
@@ -40,10 +41,26 @@ OTHER_NAMES = (
 _UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([a-z][\w -]*)")
 
 
-def reason_in(text: str) -> str:
+class Texts(NamedTuple):
+    """How the reasons that one end can find by itself are told to those who can do something about them."""
+
+    other_names: str
+    speaks_plain: str
+
+
+DAEMON = Texts(OTHER_NAMES, SPEAKS_PLAIN)
+COMMAND = Texts(
+    "the certificate there is for other names: call the controller as its certificate does, or say in ESLURM_TLS_NAME"
+    " what that names",
+    "no TLS is spoken there: is this a controller's port, and has the cluster TLS? Without it tokens are taken on the"
+    " controller's own host only, and --tls-ca is left away",
+)
+
+
+def reason_in(text: str, texts: Texts = DAEMON) -> str:
     """What gRPC's words for a failed connection mean to a person; empty when they have nothing to do with TLS."""
     if "Hostname Verification" in text:
-        return OTHER_NAMES
+        return texts.other_names
     if "CERTIFICATE_VERIFY_FAILED" in text:
         found = _UNTRUSTED.search(text)
         why = f" ({found[1].strip()})" if found else ""
@@ -51,7 +68,7 @@ def reason_in(text: str) -> str:
             f"the certificate there is not trusted{why}: it has to be in force, good for servers, and from an authority"
             " in --tls-ca"
         )
-    return SPEAKS_PLAIN if "WRONG_VERSION_NUMBER" in text else ""
+    return texts.speaks_plain if "WRONG_VERSION_NUMBER" in text else ""
 
 
 class _Asked(msgspec.Struct, frozen=True):

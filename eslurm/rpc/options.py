@@ -146,7 +146,8 @@ def server_options(message_bytes_max: int = CONTROL_FRAME_BYTES_MAX, connections
         # Two processes on one port would each get half of the connections.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", message_bytes_max),
-        ("grpc.max_send_message_length", message_bytes_max),
+        # What strangers send is bounded; what remote clients asked for they get, a long queue, too.
+        ("grpc.max_send_message_length", DOOR_MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),
