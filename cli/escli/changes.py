@@ -1,4 +1,4 @@
-"""What commands do with a ChangeReply: how many things changed, and which could not be."""
+"""What commands do with a ChangeReply: how many things changed, which could not be, and what else there is to know."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def report(command: str, reply: Any, *, as_json: bool, quiet: bool = False, noth
     else:
         for problem in reply.problems:
             program.warn(command, f"{problem.what}: {problem.text}" if problem.what else problem.text)
+        for note in reply.notes:
+            program.warn(command, note)
         if nothing and not quiet and not reply.count and not reply.problems:
             program.warn(command, nothing)
     return exits.FAILED if reply.problems else exits.OK

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from escli.options import Words
 
 _COUNT_MAX = 2**31 - 1
-_GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task")
-_WITHOUT_RSET = (
+GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task")
+WITHOUT_RSET = (
     "nodes",
     "ntasks",
     "ntasks-per-node",
@@ -33,7 +33,7 @@ _WITHOUT_RSET = (
     "mem",
     "mem-per-cpu",
     "gres",
-    *_GPU_OPTIONS,
+    *GPU_OPTIONS,
 )
 
 
@@ -64,7 +64,7 @@ def draft_resources(given: Words) -> dict[str, Any]:
 
 def _chunks(given: Words) -> dict[str, Any]:
     """`--rset` says what otherwise the options for tasks, cores, memory and devices say."""
-    for long in _WITHOUT_RSET:
+    for long in WITHOUT_RSET:
         if given.has(long):
             raise OptionError(
                 given.spelling(long),
@@ -113,7 +113,7 @@ def _add_devices(request: dict[str, Any], given: Words, tasks: int) -> str:
     for name, kind, _ in gres:
         constraint = both(constraint, typed(name, kind))
     per_node = [(name, count) for name, _, count in gres]
-    asking = [long for long in _GPU_OPTIONS if given.has(long)]
+    asking = [long for long in GPU_OPTIONS if given.has(long)]
     if asking and (len(asking) > 1 or any(name == GPU for name, _ in per_node)):
         other = f"--{asking[1]}" if len(asking) > 1 else "--gres"
         raise OptionError(

@@ -24,7 +24,6 @@ from escli import (
 from escli.as_json import to_json
 from escli.door import Door, open_door
 from escli.esqueue import job_refs, split_jobs
-from escli.updates import job_update
 from eslurm.compat.errors import OptionError, nearest
 from eslurm.compat.hostlist import expand
 
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
 
     Action: TypeAlias = Callable[[Door, list[str], Words], int]
 
+COMMAND = "esctl"
 TOKEN = "token"
 """The one action that needs no controller."""
-COMMAND = "esctl"
 _NODES_MAX_NAMED = 100_000
 
 
@@ -51,11 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _control(given: Words) -> int:
     if not given.rest:
         raise OptionError("ACTION", "", "is missing", f"use one of {', '.join((*ACTIONS, TOKEN))}")
+    word, *words = given.rest
     if word.lower() == TOKEN:
         from escli.tokens import token
 
         return token(words, given)
-    word, *words = given.rest
     action = ACTIONS.get(word.lower())
     if action is None:
         known = (*ACTIONS, TOKEN)
@@ -118,7 +117,10 @@ def _jobs(words: Sequence[str], action: str) -> list[Any]:
 
 
 def _update(door: Door, words: list[str], given: Words) -> int:
-    return _change(door, "UpdateJob", job_update(words), given)
+    # The options of essubmit and what reads them, for this action alone.
+    from escli.updates import job_update
+
+    return _change(door, "UpdateJob", job_update(door, words), given)
 
 
 def _drain(door: Door, words: list[str], given: Words) -> int:

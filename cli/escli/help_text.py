@@ -83,7 +83,9 @@ COMMANDS: dict[str, About] = {
         "Look closely at the cluster, and change it.",
         (
             ("esctl show job 17", "all that is known of a job (also: node, partition, satellite, config)"),
-            ("esctl update job 17 time=2:00:00 priority=10", "change a waiting job"),
+            ("esctl update job 17 time=2:00:00 priority=10", "change a waiting job: it keeps its turn"),
+            ("esctl update job 17 nodes=2 gpus-per-node=1", "what it needs, as essubmit's options say it"),
+            ("esctl update job 17 constraint= exclusive=no", "less of it (no value: taken away)"),
             ("esctl hold 17; esctl release 17", "keep a job waiting; let it go"),
             ("esctl update job 17 time=2:12:00", "a running job: 10 % more, or less"),
             ("esctl suspend 17; esctl resume 17", "stop a running job where it is; let it go on"),
@@ -115,14 +117,16 @@ COMMANDS: dict[str, About] = {
                 "what runs, what starts next and where (--format chart: a picture)",
             ),
             ("esctl doctor", "is anything wrong? 0: healthy, 1: warnings, 2: errors, 3: not reachable"),
-            ("esctl ping", "is the controller there?"),
-        ),
             (
                 "esctl token ada --for 8h --output token",
                 "who shows it from another host is ada to the cluster",
             ),
-        "What can be updated: name, partition, time, priority, nice, begin, deadline, comment, nodes, arraylimit,\n"
-        "account, qos, reservation, constraint.",
+            ("esctl ping", "is the controller there?"),
+        ),
+        "What can be updated: name, partition, time, priority, nice, begin, deadline, comment, account, qos, reservation,\n"
+        "arraylimit; and what a job needs, by the names of essubmit's options: nodes, ntasks, ntasks-per-node,\n"
+        "cpus-per-task, mem, mem-per-cpu, gres, gpus, gpus-per-node, gpus-per-task, licenses, constraint, rset, place,\n"
+        "exclusive, nodelist, exclude. scontrol's names (NumNodes, MinMemoryNode, ExcNodeList, ...) mean the same.",
     ),
     "eswhy": About(
         "eswhy [OPTIONS] JOB ...",
@@ -133,7 +137,7 @@ COMMANDS: dict[str, About] = {
             ("eswhy --no-alternatives 17 18_3", "two answers, without looking for earlier starts"),
             ("eswhy --json 17", "for programs"),
         ),
-        "Every start it offers was planned with all rules, beside everything that is booked.",
+        "Every start it offers was planned with all rules, beside everything that is booked; the command below it takes it.",
     ),
     "esrun": About(
         "esrun [OPTIONS] COMMAND [ARGUMENT ...]",

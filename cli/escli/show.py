@@ -59,7 +59,7 @@ def _jobs(door: Door, words: Sequence[str], as_json: bool) -> str:
 
     parts = [part for word in words for part in split_jobs(word.lower().removeprefix("jobid="))]
     refs = job_refs(parts, "show job")
-    reply = door.call("Jobs", pb.JobsRequest(jobs=refs, finished_too=bool(refs)))
+    reply = door.call("Jobs", pb.JobsRequest(jobs=refs, finished_too=bool(refs), asked_too=bool(refs)))
     if words and not reply.jobs:
         raise CommandFailed(
             exits.FAILED, f"job {' '.join(words)} is not known: ended long ago? see esacct -j"
@@ -113,6 +113,7 @@ def job_block(info: Any, now_us: int) -> str:
             "Deadline": _at(info.deadline_us) if info.deadline_us else None,
         },
         {"Reservation": info.reservation, "Features": info.constraint, "Gres": info.resources},
+        {"Asked": " ".join(info.asked)},
         {"Partition": info.partition, "NodeList": info.node_names or "(null)"},
         {
             "NumNodes": info.nodes,

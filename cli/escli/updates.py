@@ -1,25 +1,37 @@
-"""`esctl update job ID key=value ...`: the words become one UpdateJob request."""
+"""`esctl update job ID key=value ...`: the words become one UpdateJob request.
+
+What the job needs is changed as a whole: what it asks for now is looked up in the words of `essubmit`'s options, the given
+ones are put over it, and the result is read by the code that reads a submission. Invariant: the controller carries it out
+only if the job still asks for what was looked up.
+"""
 
 from __future__ import annotations
 
-from escli import clock
+from escli import clock, exits
 from escli.esqueue import job_refs
+from escli.failures import CommandFailed
+from escli.overlay import RESOURCES, changed_resources
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError, nearest, whole_number
 from eslurm.compat.moments import parse_moment
-from eslurm.compat.nodecounts import parse_node_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeAlias
 
+    from escli.door import Door
+
     Setter: TypeAlias = Callable[[Any, str, str], None]
 
 _NUMBER_MAX = 2**31 - 1
+KNOWN = (
+    "name, partition, time, priority, nice, begin, deadline, comment, account, qos, reservation, arraylimit, "
+    f"{', '.join(dict.fromkeys(RESOURCES.values()))}"
+)
 
 
-def job_update(words: Sequence[str]) -> Any:
+def job_update(door: Door, words: Sequence[str]) -> Any:
     """The request for `job 17 time=2:00:00`, or scontrol's `JobId=17 TimeLimit=2:00:00`. Raises OptionError."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -32,24 +44,17 @@ def job_update(words: Sequence[str]) -> Any:
     if not pairs:
         raise OptionError("update", job_text, "is to be changed in nothing", "use e.g. time=2:00:00")
     request = pb.UpdateJobRequest(job=refs[0])
+    resources: dict[str, tuple[str, str]] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        setter = _SETTERS.get(key.lower())
-        if setter is None:
-            near = nearest(key.lower(), _SETTERS)
-            known = (
-                "name, partition, time, priority, nice, begin, deadline, comment, nodes, arraylimit, account, qos, "
-                "reservation, constraint"
-            )
-            raise OptionError(
-                "update",
-                pair,
-                "cannot be updated",
-                f"did you mean {near}?" if near else f"use one of {known}",
-            )
-        if not equals:
-            raise OptionError(key, pair, "has no value", f"use {key}=VALUE")
-        setter(request, value, key)
+        _check_key(pair, key, equals)
+        option = RESOURCES.get(key.lower())
+        if option is not None:
+            resources[option] = value, key
+        else:
+            _SETTERS[key.lower()](request, value, key)
+    if resources:
+        _set_resources(door, request, job_text, resources)
     return request
 
 
@@ -58,8 +63,43 @@ def _job_word(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         return words[0].partition("=")[2], words[1:]
     if len(words) >= 2 and words[0].lower() == "job":
         return words[1], words[2:]
+    if words and words[0][:1].isdecimal():
+        return words[0], words[1:]
     shown = words[0] if words else ""
     raise OptionError("update", shown, "names no job", "use e.g. esctl update job 17 time=2:00:00")
+
+
+def _check_key(pair: str, key: str, equals: str) -> None:
+    keys = {**_SETTERS, **RESOURCES}
+    if key.lower() not in keys:
+        near = nearest(key.lower(), keys)
+        way_out = f"did you mean {near}?" if near else f"use one of {KNOWN}"
+        raise OptionError("update", pair, "cannot be updated", way_out)
+    if not equals:
+        raise OptionError(key, pair, "has no value", f"use {key}=VALUE")
+
+
+def _set_resources(door: Door, request: Any, job_text: str, resources: Mapping[str, tuple[str, str]]) -> None:
+    from eslurm.v1 import controller_pb2 as pb
+
+    asking = pb.JobsRequest(jobs=[request.job], finished_too=True, asked_too=True)
+    found = list(door.call("Jobs", asking).jobs)
+    if request.job.HasField("task"):
+        found = [one for one in found if one.array_task == request.job.task] or found
+    else:
+        found = [one for one in found if one.job_id == request.job.job_id]
+    if not found:
+        raise CommandFailed(exits.FAILED, f"job {job_text} does not exist or has ended long ago: see esacct")
+    asked, state = found[0].asked, found[0].state
+    if not asked and state != "PENDING":
+        raise CommandFailed(exits.FAILED, f"job {job_text} is {state}: only waiting jobs can be changed")
+    if not asked:
+        raise CommandFailed(
+            exits.FAILED,
+            f"job {job_text} asks for what options cannot say: cancel it and submit it again",
+        )
+    request.request.CopyFrom(pb.ResourceRequest(**changed_resources(asked, resources)))
+    request.was.extend(asked)
 
 
 def _number(value: str, key: str, largest: int = _NUMBER_MAX) -> int:
@@ -99,10 +139,6 @@ def _set_begin(request: Any, value: str, key: str) -> None:
     request.begin_us = parse_moment(value, clock.now_us(), clock.local_offset_s, key)
 
 
-def _set_nodes(request: Any, value: str, key: str) -> None:
-    request.nodes_min, request.nodes_max = parse_node_count(value, key)
-
-
 def _set_nice(request: Any, value: str, key: str) -> None:
     below = value.startswith("-")
     number = _number(value[1:] if below else value, key)
@@ -135,16 +171,12 @@ _SETTERS: Mapping[str, Setter] = {
     "begin": _set_begin,
     "starttime": _set_begin,
     "eligibletime": _set_begin,
-    "nodes": _set_nodes,
-    "numnodes": _set_nodes,
     "nice": _set_nice,
     "deadline": _set_deadline,
     "account": _word("account"),
     "qos": _word("qos"),
     "reservation": _word("reservation"),
     "reservationname": _word("reservation"),
-    "constraint": _word("constraint"),
-    "features": _word("constraint"),
     "arraylimit": _set_array_limit,
     "arraytaskthrottle": _set_array_limit,
 }

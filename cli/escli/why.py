@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from escli.options import Words
 
 _TIMEOUT_S = 60.0
-_IN_PLACE = ("--time", "--partition", "--constraint", "--nodes")
-_AGAIN = (
-    "Only time, partition, constraint and nodes can be changed while it keeps its turn (esctl update job); submitted again",
-    "it comes behind all that wait now, who may take its place first.",
-)
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -74,9 +69,8 @@ def answer(reply: Any) -> str:
         ]
         lines.append(f"  {left:>5}  {'is' if left == 1 else 'are'} left for it now")
     if reply.alternatives:
-        lines += ["", "It would start earlier:", *_alternatives(reply.alternatives, now_us)]
-        if any(not _in_place(one.option) for one in reply.alternatives):
-            lines += ["", *_AGAIN]
+        lines += ["", "It would start earlier, and keep its turn:"]
+        lines += _alternatives(reply.alternatives, job.job_id, now_us)
     return "\n".join(lines)
 
 
@@ -150,23 +144,20 @@ def _until(at_us: int, now_us: int, word: str = "until") -> str:
     return f", {word} {when(at_us, now_us)}" if at_us else ""
 
 
-def _alternatives(found: Sequence[Any], now_us: int) -> list[str]:
+def _alternatives(found: Sequence[Any], job_id: int, now_us: int) -> list[str]:
+    """Each with the command that takes it."""
     columns = [Column(""), Column(""), Column("")]
     rows = [
         [
-            f"  {escaped(one.text)}{f' ({one.option})' if one.option != one.text else ''}:",
+            f"  {escaped(one.text)}:",
             "now" if one.start_us <= now_us else when(one.start_us, now_us),
             f"on {_count(one.nodes, 'node')}",
         ]
         for one in found
     ]
-    return render(columns, rows, header=False).splitlines()
-
-
-def _in_place(option: str) -> bool:
-    """Whether the job itself can be changed like that: one option of those that `esctl update job` knows."""
-    words = option.removeprefix("without ").split()
-    return words[0] in _IN_PLACE and not any(word.startswith("--") for word in words[1:])
+    shown = render(columns, rows, header=False).splitlines()
+    commands = [f"    esctl update job {job_id} {escaped(one.update)}" for one in found]
+    return [line for pair in zip(shown, commands, strict=True) for line in pair]
 
 
 def when(at_us: int, now_us: int) -> str:

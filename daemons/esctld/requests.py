@@ -360,8 +360,8 @@ def set_forecasts(request: pb.SetForecastsRequest, by: Principal) -> SetForecast
     return SetForecasts(by, tuple(found), _text("model", request.model))
 
 
-def update_job(request: pb.UpdateJobRequest, by: Principal) -> UpdateJob:
-    names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job")]
+def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfig) -> UpdateJob:
+    names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job", "request", "was")]
     for option, value, limit in (
         ("name", request.name, JOB_NAME_MAX),
         ("partition", request.partition, PARTITION_NAME_MAX),
@@ -374,6 +374,8 @@ def update_job(request: pb.UpdateJobRequest, by: Principal) -> UpdateJob:
     given = _given(request, *names)
     if request.HasField("constraint"):
         given["constraint"] = _constraint("constraint", request.constraint)
+    if request.HasField("request"):
+        given["request"], given["was"] = _component(request.request, config), tuple(request.was)
     return msgspec.structs.replace(UpdateJob(by, job_ref(request.job)), **given)
 
 

@@ -85,7 +85,7 @@ class ControllerService:
             "Cancel": self._changing(requests.cancel),
             "Hold": self._changing(requests.hold),
             "Requeue": self._changing(requests.requeue),
-            "UpdateJob": self._changing(requests.update_job),
+            "UpdateJob": self._changing(self._read_update_job),
             "UpdateNodes": self._changing(requests.update_nodes),
             "UpdateSatellites": self._changing(self._read_update_satellites),
             "FinishStep": self._changing(requests.finish_step),
@@ -208,6 +208,7 @@ class ControllerService:
                 for problem in answer.problems
             ],
             revision=self._dispatcher.view.revision,
+            notes=answer.notes,
         )
 
     async def _create_step(self, request: pb.CreateStepRequest, caller: Caller) -> pb.CreateStepReply:
@@ -234,8 +235,8 @@ class ControllerService:
 
     async def _ping(self, request: pb.PingRequest, caller: Caller) -> pb.PingReply:
         state, view = self._dispatcher.state, self._dispatcher.view
-        return pb.PingReply(
         nodes = [node for node in view.nodes.values() if node.number not in state.login]
+        return pb.PingReply(
             cluster=state.config.cluster,
             owner=self._owner,
             epoch=state.epoch,
@@ -295,6 +296,9 @@ class ControllerService:
 
     async def _tree_report(self, request: pb.TreeReportRequest, caller: Caller) -> pb.TreeReportReply:
         return self._trees.report()
+
+    def _read_update_job(self, request: pb.UpdateJobRequest, by: Principal) -> Message:
+        return requests.update_job(request, by, self._dispatcher.state.config)
 
     def _read_update_satellites(self, request: pb.UpdateSatellitesRequest, by: Principal) -> Message:
         known = tuple(one.name for one in self._queries.satellites().satellites)

@@ -14,6 +14,7 @@ from eslurm.core.cluster import State
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.plan.explain import Why
+from eslurm.core.plan.phrases import asked_words
 from eslurm.core.records import decode_job
 from eslurm.core.view import View
 from eslurm.ports.store import QUERY_VALUES_MAX, Store
@@ -51,12 +52,13 @@ class Queries:
     async def jobs(self, request: pb.JobsRequest) -> bytes:
         """An encoded JobsReply with the jobs that match."""
         chosen = self._named(request) if request.jobs else list(self._view.jobs.values())
+        asked_too = request.asked_too and bool(request.jobs)
         lines: list[bytes] = []
         for at, job in enumerate(chosen):
             if at % LINES_PER_SLICE == LINES_PER_SLICE - 1:
                 await asyncio.sleep(0)
             if _matches(job, request):
-                lines.append(self._line(job))
+                lines.append(self._line(job, asked_too=asked_too))
         if request.jobs and request.finished_too:
             lines += await self._from_store(request)
         tail = pb.JobsReply(revision=self._view.revision, now_us=wall_us())
@@ -84,14 +86,18 @@ class Queries:
         ids = sorted(self._state.tasks_of.get(array.job_id, ()))
         return [self._view.jobs[task] for task in ids if task in self._view.jobs]
 
-    def _line(self, job: Job) -> bytes:
+    def _line(self, job: Job, *, asked_too: bool = False) -> bytes:
         why = self._planner.why(job.job_id) if job.state is JobState.PENDING else None
         priority = self._planner.ranking.priority(job.job_id) if job.state is JobState.PENDING else None
         kept = self._lines.get(job.job_id)
-        if kept is not None and kept[0] is job and kept[1] is why and kept[2] == priority:
+        if kept is not None and kept[0] is job and kept[1] is why and kept[2] == priority and not asked_too:
             return kept[3]
-        encoded = job_info(self._state, job, why, priority).SerializeToString()
-        line = _JOBS_FIELD + varint(len(encoded)) + encoded
+        info = job_info(self._state, job, why, priority)
+        if asked_too:
+            # For few at a time: it is not kept.
+            info.asked.extend(asked_words(job.spec.components[0]) if len(job.spec.components) == 1 else ())
+            return _line_of(info)
+        line = _line_of(info)
         if len(self._lines) >= CACHE_MAX:
             self._lines.clear()
         self._lines[job.job_id] = (job, why, priority, line)
@@ -102,11 +108,7 @@ class Queries:
         if not missing:
             return []
         rows = await self._store.find_jobs(self._state.owner, missing[:QUERY_VALUES_MAX])
-        lines = []
-        for row in rows:
-            encoded = job_info(self._state, decode_job(row.blob), None).SerializeToString()
-            lines.append(_JOBS_FIELD + varint(len(encoded)) + encoded)
-        return lines
+        return [_line_of(job_info(self._state, decode_job(row.blob), None)) for row in rows]
 
     # ---- nodes ----
 
@@ -133,6 +135,11 @@ class Queries:
     def satellites(self) -> pb.SatellitesReply:
         """The satellites and whether they are linked now."""
         return pb.SatellitesReply(satellites=self._satellites(), now_us=wall_us())
+
+
+def _line_of(info: pb.JobInfo) -> bytes:
+    encoded = info.SerializeToString()
+    return _JOBS_FIELD + varint(len(encoded)) + encoded
 
 
 def _matches(job: Job, request: pb.JobsRequest) -> bool:

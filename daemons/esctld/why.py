@@ -224,7 +224,9 @@ def _fill(reply: pb.WhyReply, answer: Answer) -> None:
     reply.planned_nodes = fold(answer.nodes)
     reply.ahead = answer.ahead
     reply.alternatives.extend(
-        pb.Alternative(text=one.text, option=one.option, start_us=one.start_us, nodes=one.nodes)
+        pb.Alternative(
+            text=one.text, option=one.option, start_us=one.start_us, nodes=one.nodes, update=one.update
+        )
         for one in answer.alternatives
     )
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from eslurm.core import facts
 from eslurm.core.account.decide import on_change
 from eslurm.core.cluster import State
-from eslurm.core.job import admission, forecasts, outcomes, requests
+from eslurm.core.job import admission, forecasts, outcomes, requests, updating
 from eslurm.core.messages import (
     CancelJobs,
     Changed,
@@ -74,7 +74,7 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
         case SetForecasts():
             return forecasts.on_forecasts(state, message)
         case UpdateJob():
-            return requests.on_update(state, message, now_us)
+            return updating.on_update(state, message, now_us)
         case UpdateNodes():
             return nodes.on_update_nodes(state, message, now_us)
         case UpdateSatellites():

@@ -12,17 +12,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from eslurm.core.account.associations import check_times
 from eslurm.core.account.model import Account
-from eslurm.core.account.submission import submission_problem
 from eslurm.core.cluster import State, task_slots
 from eslurm.core.job import ranges
-from eslurm.core.job.admission import admitted, checked, first_priority, jobs_of
+from eslurm.core.job.admission import admitted, checked, first_priority
 from eslurm.core.job.dependency import open_dependencies
 from eslurm.core.job.model import Job, JobSpec
 from eslurm.core.job.pending import UNFORESEEN, pending_of
 from eslurm.core.job.request import Request
 from eslurm.core.job.states import JobState
+from eslurm.core.job.updating import accepted
 from eslurm.core.messages import Refused
 from eslurm.core.node.hostlist import fold
 from eslurm.core.node.states import NodeState
@@ -291,19 +290,11 @@ class _Case:
         return (yield from self._whatif.start(self._pending_of(spec), self._from_us))
 
     def _admit(self, spec: JobSpec) -> JobSpec | None:
-        """As it would be accepted in the job's place: changed in place, or submitted again after it was cancelled."""
-        state, now_us = self._state, self._now_us
+        """As it would be accepted if the job were changed to it now."""
         try:
-            found = checked(state, spec, now_us, spec.user)
-            check_times(state, found, now_us)
+            return accepted(self._state, spec, self._job.spec, self._now_us, spec.user)
         except Refused:
             return None
-        if any(state.policies[kind] for kind in ("limit", "pool", "reservation")) and (
-            submission_problem(state, found, now_us, -jobs_of(found))
-            or submission_problem(state, found, now_us, before=self._job.spec)
-        ):
-            return None
-        return found
 
     def _pending_of(self, spec: JobSpec) -> Pending:
         job = msgspec.structs.replace(self._job, spec=spec)

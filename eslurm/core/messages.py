@@ -15,6 +15,7 @@ from eslurm.core.account.model import Policy
 from eslurm.core.config import ClusterConfig
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import JobSpec, Principal
+from eslurm.core.job.request import Request as ResourceRequest
 from eslurm.core.plan.mapping import Placement
 from eslurm.core.wire import Report
 
@@ -90,7 +91,11 @@ class RequeueJobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class UpdateJob(msgspec.Struct, frozen=True, gc=False):
-    """Change a pending job's parameters; None leaves one as it is. Answer: `Changed`."""
+    """Change a pending job's parameters; None leaves one as it is. Answer: `Changed`.
+
+    `request` is all that it asks for from now on; `was` what it asked for when that was made (`phrases.asked_words`): if it
+    asks for something else by now, nothing is changed.
+    """
 
     by: Principal
     job: JobRef
@@ -110,6 +115,8 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     deadline_us: int | None = None
     constraint: str | None = None
 
+    request: ResourceRequest | None = None
+    was: tuple[str, ...] = ()
 
 class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
     """Stop running jobs where they are, or let them go on (operators only). Answer: `Changed`."""
@@ -321,7 +328,7 @@ class JobProblem(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed", gc=False):
-    """How many things changed, and which could not be."""
+    """How many things changed, and which could not be; `notes` are for people to know of those that were."""
 
     count: int
     problems: tuple[JobProblem, ...] = ()
@@ -330,6 +337,7 @@ class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed", gc=Fa
 class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_created", gc=False):
     """`layout` gives, per node in order, its name and its number of tasks."""
 
+    notes: tuple[str, ...] = ()
     job_id: int
     attempt: int
     step: int

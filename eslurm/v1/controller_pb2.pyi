@@ -254,7 +254,7 @@ class RequeueRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ...) -> None: ...
 
 class UpdateJobRequest(_message.Message):
-    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint")
+    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint", "request", "was")
     JOB_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +271,8 @@ class UpdateJobRequest(_message.Message):
     NICE_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
     CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    WAS_FIELD_NUMBER: _ClassVar[int]
     job: JobRef
     name: str
     partition: str
@@ -287,7 +289,9 @@ class UpdateJobRequest(_message.Message):
     nice: int
     deadline_us: int
     constraint: str
-    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ...) -> None: ...
+    request: ResourceRequest
+    was: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., was: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UpdateNodesRequest(_message.Message):
     __slots__ = ("names", "action", "reason")
@@ -310,17 +314,19 @@ class Problem(_message.Message):
     def __init__(self, what: _Optional[str] = ..., code: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ChangeReply(_message.Message):
-    __slots__ = ("count", "problems", "revision")
+    __slots__ = ("count", "problems", "revision", "notes")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     count: int
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
     revision: int
-    def __init__(self, count: _Optional[int] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, count: _Optional[int] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., revision: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobsRequest(_message.Message):
-    __slots__ = ("jobs", "user", "partition", "states", "name", "after_revision", "finished_too")
+    __slots__ = ("jobs", "user", "partition", "states", "name", "after_revision", "finished_too", "asked_too")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +334,7 @@ class JobsRequest(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     AFTER_REVISION_FIELD_NUMBER: _ClassVar[int]
     FINISHED_TOO_FIELD_NUMBER: _ClassVar[int]
+    ASKED_TOO_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
     user: str
     partition: str
@@ -335,10 +342,11 @@ class JobsRequest(_message.Message):
     name: str
     after_revision: int
     finished_too: bool
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., partition: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., after_revision: _Optional[int] = ..., finished_too: _Optional[bool] = ...) -> None: ...
+    asked_too: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., partition: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., after_revision: _Optional[int] = ..., finished_too: _Optional[bool] = ..., asked_too: _Optional[bool] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace")
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -390,6 +398,7 @@ class JobInfo(_message.Message):
     PLANNED_EARLIEST_US_FIELD_NUMBER: _ClassVar[int]
     PLANNED_LATEST_US_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -441,7 +450,8 @@ class JobInfo(_message.Message):
     planned_earliest_us: int
     planned_latest_us: int
     trace: str
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ...) -> None: ...
+    asked: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobsReply(_message.Message):
     __slots__ = ("jobs", "revision", "now_us")
@@ -1143,16 +1153,18 @@ class Holder(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., what: _Optional[str] = ..., nodes: _Optional[int] = ..., until_us: _Optional[int] = ...) -> None: ...
 
 class Alternative(_message.Message):
-    __slots__ = ("text", "option", "start_us", "nodes")
+    __slots__ = ("text", "option", "start_us", "nodes", "update")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     OPTION_FIELD_NUMBER: _ClassVar[int]
     START_US_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
     text: str
     option: str
     start_us: int
     nodes: int
-    def __init__(self, text: _Optional[str] = ..., option: _Optional[str] = ..., start_us: _Optional[int] = ..., nodes: _Optional[int] = ...) -> None: ...
+    update: str
+    def __init__(self, text: _Optional[str] = ..., option: _Optional[str] = ..., start_us: _Optional[int] = ..., nodes: _Optional[int] = ..., update: _Optional[str] = ...) -> None: ...
 
 class WhyRequest(_message.Message):
     __slots__ = ("job", "no_alternatives")

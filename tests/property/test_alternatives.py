@@ -1,4 +1,5 @@
-"""What is offered instead holds: a job that asks for it in its place starts exactly when that was promised.
+"""What is offered instead holds: a job that is changed by the command told starts exactly when that was promised, and no
+other later than was planned.
 
 Every kind of request waits on a cluster with two types of GPUs: nodes and tasks, chunks, devices by node and by task,
 features, licences, limits and pools, and a partition for short jobs. Alternatives are not undone: the world goes on with
@@ -12,17 +13,17 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from eslurm.core import facts
 from eslurm.core.account.model import Access, Amount, FreePool, Limit
-from eslurm.core.apply import apply
 from eslurm.core.config import NodeConfig, Partition, Resource
+from eslurm.core.job.comparing import asks_for_more
 from eslurm.core.job.model import Job, JobSpec
 from eslurm.core.job.request import Chunk, Request
 from eslurm.core.job.states import JobState
-from eslurm.core.messages import ConfigLoaded, SubmitJobs, Submitted
+from eslurm.core.messages import Changed, ConfigLoaded, SubmitJobs
 from eslurm.core.plan.alternatives import ALTERNATIVES_MAX, Alternative
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.support.seeds import Seeds
+from tests.support.updating import read_update
 from tests.unit.core.asking import HOUR, Site
 from tests.unit.core.test_policies import put
 from tests.unit.core.world import ALICE, BOB, SECOND, World
@@ -127,26 +128,16 @@ def start_us_of(site: Site, job: Job) -> int:
     return min((one.start_us for one in site.schedule.bookings.get(job.job_id, ())), default=INFINITY_US)
 
 
-def change(site: Site, job_id: int, offered: Alternative) -> int:
-    """The job asks for the alternative from now on, and keeps its turn; its id."""
+def update(site: Site, job_id: int, words: str) -> Changed:
+    """What `esctl update job N ...` does when the job's own user says it."""
     world = site.world
-    state = world.state
-    job = world.job(job_id)
-    fact = facts.JobChanged(job_id, offered.spec, job.priority, job.not_before_us)
-    apply(state, fact, state.revision + 1, max(world.now_us, state.now_us))
-    world.reactor._observe(state, fact)  # type: ignore[misc]
-    site.run()
-    return job_id
+    answer = world.send(read_update(world.state, f"job {job_id} {words}", world.job(job_id).spec.user))
+    assert isinstance(answer, Changed)
+    return answer
 
 
-def submit_instead(site: Site, job_id: int, offered: Alternative) -> int:
-    """The job goes and the alternative comes; its id. One that may not be submitted fails."""
-    world = site.world
-    world.cancel(job_id, by=world.job(job_id).spec.user)
-    answer = world.send(SubmitJobs((offered.spec,)))
-    assert isinstance(answer, Submitted), (offered, answer)
-    site.run()
-    return answer.job_ids[0]
+def starts(site: Site) -> dict[int, int]:
+    return {job_id: start_us_of(site, job) for job_id, job in site.world.state.jobs.items()}
 
 
 def waiting_world(seed: int) -> tuple[random.Random, Site]:
@@ -183,27 +174,78 @@ def test_a_job_that_takes_an_alternative_starts_when_it_was_promised(seeds: Seed
             offered = an_alternative(rng, site, job_id)
             if offered is None:
                 continue
-            change(site, job_id, offered)
-            assert start_us_of(site, site.world.job(job_id)) == offered.start_us, (seed, job_id, offered)
-            told[offered.option.split()[0]] += 1
+            before = starts(site)
+            assert update(site, job_id, offered.update).count == 1, (seed, job_id, offered)
+            site.run()
+            after = starts(site)
+            assert after[job_id] == offered.start_us, (seed, job_id, offered)
+            assert all(after[one] <= was_us for one, was_us in before.items()), (seed, job_id, offered)
+            told[offered.update.partition("=")[0]] += 1
     assert sum(told.values()) > 25
-    assert {"--rset", "--gpus-per-node", "--partition", "--nodes"} <= set(told), told
+    assert {"rset", "gpus-per-node", "partition", "nodes"} <= set(told), told
 
 
-def test_whoever_submits_an_alternative_is_late_only_if_others_were_faster(seeds: Seeds) -> None:
-    tried = 0
+def less(rng: random.Random, spec: JobSpec) -> str:
+    """A change after which the job mostly asks for less."""
+    request = spec.components[0]
+    ways = [f"time=0:{rng.choice((5, 9, 25)):02d}:00"]
+    if request.nodes_min > 1:
+        nodes = request.nodes_min - 1
+        ways.append(f"nodes={nodes} ntasks={request.tasks * nodes // request.nodes_min}")
+    if not request.chunks and request.cpus_per_task > 1:
+        ways.append("cpus-per-task=1")
+    if request.wide:
+        ways.append("licenses=")
+    if request.exclusive:
+        ways.append("exclusive=no")
+    return rng.choice(ways)
+
+
+def test_jobs_that_change_together_keep_their_own_starts_and_those_of_others(seeds: Seeds) -> None:
+    shrunk = 0
+    for seed in seeds(12):
+        rng, site = waiting_world(seed)
+        for _ in range(3):
+            before, specs = starts(site), {}
+            for job_id in before:
+                job = site.world.job(job_id)
+                if job.state is JobState.PENDING and rng.random() < 0.7:
+                    specs[job_id] = job.spec
+                    update(site, job_id, less(rng, job.spec))
+            site.run()
+            after = starts(site)
+            for job_id, was_us in before.items():
+                if job_id in specs and asks_for_more(specs[job_id], site.world.job(job_id).spec):
+                    continue
+                shrunk += job_id in specs
+                assert after[job_id] <= was_us, (seed, job_id, specs)
+            for _ in range(3):
+                site.world.send(SubmitJobs((a_spec(rng),)))
+            site.world.pass_time(rng.choice((1, 300, 1500)))
+            end_overdue(site.world)
+            site.run()
+    assert shrunk > 40, shrunk
+
+
+def test_who_asks_for_more_takes_nothing_from_others(seeds: Seeds) -> None:
+    larger = 0
     for seed in seeds(10):
         rng, site = waiting_world(seed)
-        for job_id in list(site.world.state.jobs):
-            offered = an_alternative(rng, site, job_id)
-            if offered is None:
+        waiting = [job_id for job_id, job in site.world.state.jobs.items() if job.state is JobState.PENDING]
+        for job_id in waiting:
+            job, before = site.world.job(job_id), starts(site)
+            if job.state is not JobState.PENDING:
                 continue
-            before = {other: start_us_of(site, job) for other, job in site.world.state.jobs.items()}
-            new_id = submit_instead(site, job_id, offered)
-            jobs = site.world.state.jobs
-            faster = [
-                one for one, was_us in before.items() if one in jobs and start_us_of(site, jobs[one]) < was_us
-            ]
-            assert start_us_of(site, jobs[new_id]) <= offered.start_us or faster, (seed, job_id, offered)
-            tried += 1
-    assert tried > 10
+            words = rng.choice(("time=3:00:00", "licenses=matlab:3", "exclusive=yes", "exclude=cn0"))
+            answer = update(site, job_id, words)
+            site.run()
+            after = starts(site)
+            assert all(after[one] <= was_us for one, was_us in before.items() if one != job_id), (
+                seed,
+                job_id,
+            )
+            if answer.count and site.world.job(job_id).spec != job.spec:
+                # Less time than before is no more; all else is told to whoever asks for it.
+                larger += bool(answer.notes)
+                assert after[job_id] <= before[job_id] or answer.notes, (seed, job_id, answer)
+    assert larger > 20

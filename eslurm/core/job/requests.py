@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from msgspec.structs import replace
-
 from eslurm.core import facts
-from eslurm.core.account.associations import check_times
 from eslurm.core.cluster import State
 from eslurm.core.job import ranges
-from eslurm.core.job.admission import check_limits, check_nice, checked, first_priority, is_operator
+from eslurm.core.job.admission import is_operator
 from eslurm.core.job.holding import lends
-from eslurm.core.job.model import Job, JobSpec, Principal
-from eslurm.core.job.running import change_limit, suspend
+from eslurm.core.job.model import Job, Principal
+from eslurm.core.job.running import suspend
 from eslurm.core.job.states import ACTIVE, FINAL, STARTED, JobState, StopCause
 from eslurm.core.job.stopping import stop
 from eslurm.core.messages import (
@@ -29,15 +26,13 @@ from eslurm.core.messages import (
     Refused,
     RequeueJobs,
     SuspendJobs,
-    UpdateJob,
 )
-from eslurm.core.plan.priority import PRIORITY_MAX, weighs
 
 Decision = tuple[list[facts.Fact], Changed]
 Change = Callable[[Job, int], list[facts.Fact]]
 
 
-def _for_each(
+def for_each(
     state: State, by: Principal, refs: Iterable[JobRef], change: Change
 ) -> tuple[list[facts.Fact], Changed]:
     """Apply `change(job, task)` to each named job; problems are told one by one, the others go through."""
@@ -110,7 +105,7 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
             found += _cancel(state, record, message.by.name, now_us, alone=bool(wanted))
         return found
 
-    return _for_each(state, message.by, refs, change)
+    return for_each(state, message.by, refs, change)
 
 
 def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> list[facts.Fact]:
@@ -182,7 +177,7 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
             if record.hold not in (hold, "admin")
         ]
 
-    return _for_each(state, message.by, message.jobs, change)
+    return for_each(state, message.by, message.jobs, change)
 
 
 def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
@@ -204,7 +199,7 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
             found += stop(state, record, StopCause.REQUEUE, now_us, message.by.name)
         return found
 
-    return _for_each(state, message.by, message.jobs, change)
+    return for_each(state, message.by, message.jobs, change)
 
 
 def on_suspend(state: State, message: SuspendJobs, now_us: int) -> Decision:
@@ -252,98 +247,4 @@ def on_suspend(state: State, message: SuspendJobs, now_us: int) -> Decision:
             raise problem
         return found
 
-    return _for_each(state, message.by, message.jobs, change)
-
-
-def on_update(state: State, message: UpdateJob, now_us: int) -> Decision:
-    """Change a waiting job's parameters; the new job is checked like a new one. Of a running job only the time limit."""
-    operator = is_operator(state, message.by)
-
-    def change(job: Job, task: int) -> list[facts.Fact]:
-        if task < 0 and job.state in STARTED:
-            return change_limit(state, job, message, now_us, operator=operator)
-        if task >= 0 or job.state is not JobState.PENDING:
-            raise Refused(
-                RefusalCode.CONFLICT,
-                f"job {job.job_id} is {job.state.value}: only waiting jobs can be changed, "
-                "and the time limit of running ones",
-            )
-        if message.priority is not None:
-            if not 0 <= message.priority <= PRIORITY_MAX:
-                raise Refused(
-                    RefusalCode.INVALID, f"priority: {message.priority} is not within 0..{PRIORITY_MAX}"
-                )
-            if weighs(state.config.priority) and not operator:
-                raise Refused(
-                    RefusalCode.DENIED,
-                    "priority: it is computed here and only operators give numbers: use nice=N",
-                )
-            if message.priority > job.priority and not operator:
-                raise Refused(RefusalCode.DENIED, "priority: only operators may raise it")
-        if message.array_limit is not None and not job.is_array:
-            raise Refused(RefusalCode.INVALID, f"ArrayTaskThrottle: job {job.job_id} is no array")
-        if message.nice is not None:
-            check_nice(state, message.nice, message.by)
-        spec = checked(state, _changed_spec(job.spec, message), now_us, message.by)
-        if _times(spec) != _times(job.spec):
-            check_times(state, spec, now_us)
-        if _bound_by(spec) != _bound_by(job.spec):
-            check_limits(state, spec, now_us, before=job.spec)
-        priority = job.priority if message.priority is None else message.priority
-        if message.priority is None and job.priority == first_priority(state, job.spec):
-            # Nobody but the job itself has said anything: its nice value may have changed.
-            priority = first_priority(state, spec)
-        due_us = job.not_before_us if message.begin_us is None else message.begin_us
-        was_named = job.spec.name if spec.name != job.spec.name else ""
-        due_us = due_us if due_us > now_us else 0
-        return [facts.JobChanged(job.job_id, spec, priority, due_us, was_named)]
-
-    return _for_each(state, message.by, (message.job,), change)
-
-
-_PLAIN_CHANGES = (
-    "name",
-    "partition",
-    "time_limit_s",
-    "begin_us",
-    "comment",
-    "qos",
-    "account",
-    "reservation",
-    "nice",
-    "deadline_us",
-)
-
-
-def _bound_by(spec: JobSpec) -> tuple[object, ...]:
-    """What limits, pools and reservations look at."""
-    return spec.partition, spec.account, spec.qos, spec.reservation, spec.time_limit_s, spec.components
-
-
-def _times(spec: JobSpec) -> tuple[int, ...]:
-    return (spec.time_limit_s, spec.start_at_us, spec.begin_us, spec.deadline_us)
-
-
-def _changed_spec(spec: JobSpec, message: UpdateJob) -> JobSpec:
-    changes: dict[str, object] = {
-        name: value for name in _PLAIN_CHANGES if (value := getattr(message, name)) is not None
-    }
-    request = spec.components[0]
-    if message.nodes_min is not None or message.nodes_max is not None:
-        low = request.nodes_min if message.nodes_min is None else message.nodes_min
-        high = low if message.nodes_max is None else message.nodes_max
-        if not 0 <= low <= high:
-            raise Refused(RefusalCode.INVALID, f"--nodes: {low}-{high} is no range: give MIN-MAX")
-        request = replace(request, nodes_min=low, nodes_max=high)
-    if message.constraint is not None:
-        request = replace(request, constraint=message.constraint)
-    changes["components"] = (request, *spec.components[1:])
-    if message.array_limit is not None:
-        assert spec.array is not None
-        if message.array_limit < 0:
-            raise Refused(
-                RefusalCode.INVALID,
-                f"ArrayTaskThrottle: {message.array_limit} is below zero: 0 lets all tasks run",
-            )
-        changes["array"] = replace(spec.array, limit=message.array_limit)
-    return replace(spec, **changes)
+    return for_each(state, message.by, message.jobs, change)

@@ -11,10 +11,11 @@ from eslurm.core.cluster import SECOND_US, State
 from eslurm.core.job.holding import UNLIMITED_S, elapsed_us, end_us, lends, limit_s
 from eslurm.core.job.model import NO_LIMIT, Attempt, Job
 from eslurm.core.messages import RefusalCode, Refused, UpdateJob
+from eslurm.core.plan.phrases import differing
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
 
-_NOT_PARAMETERS = ("by", "job")
+_NOT_PARAMETERS = ("by", "job", "request", "was")
 _LIMIT = "time_limit_s"
 
 
@@ -59,11 +60,14 @@ def change_limit(
         for name in UpdateJob.__struct_fields__
         if name not in (*_NOT_PARAMETERS, _LIMIT) and getattr(message, name) is not None
     ]
+    if message.request is not None:
+        others += differing(job.spec.components[0], message.request)
     if others or message.time_limit_s is None:
         named = ", ".join(others) or "nothing"
         raise Refused(
             RefusalCode.CONFLICT,
-            f"job {job.job_id} is {job.state.value}: only its time limit can be changed, not {named}",
+            f"job {job.job_id} is {job.state.value}: only its time limit can be changed, not {named}: "
+            "it has started with what it asked for",
         )
     wanted_s, has_s = message.time_limit_s, limit_s(job, attempt)
     if wanted_s == has_s:

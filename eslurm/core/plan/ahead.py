@@ -89,6 +89,7 @@ class Ahead:
         False when the pass is to go on in the next cycle.
         """
         cycle, schedule = self.cycle, self.schedule
+        yield from self._improve_changed()
         if not schedule.to_improve and schedule.freed:
             schedule.improving, schedule.freed = schedule.freed, 0
             schedule.to_improve = yield from order()
@@ -237,7 +238,18 @@ class Ahead:
             cycle.hints.learn(id(quest), found.at_us)
         return found
 
-    def _improve(self, job_id: int) -> Generator[None, None, bool]:
+    def _improve_changed(self) -> Generator[None, None, None]:
+        """Who asks for something else now has the first look: what is free for it was free for nobody before it."""
+        schedule = self.schedule
+        changed = [schedule.entries[job_id] for job_id in schedule.changed if job_id in schedule.bookings]
+        schedule.changed.clear()
+        for entry in sorted(changed, key=lambda one: one[:3]):
+            yield from self._improve(entry[2], is_changed=True)
+            quest = self._careful(entry)
+            if entry[2] in schedule.bookings and not isinstance(quest, Why):
+                yield from self._settle(entry, quest)
+
+    def _improve(self, job_id: int, *, is_changed: bool = False) -> Generator[None, None, bool]:
         """Whether the job was looked at at all."""
         cycle, schedule = self.cycle, self.schedule
         entry = schedule.entries[job_id]
@@ -246,7 +258,8 @@ class Ahead:
         from_us = None if job.start_at_us else self.from_us(job)
         if isinstance(quest, Why) or from_us is None:
             return False
-        if not quest.need.allowed & schedule.improving and not quest.constraints and not quest.need.wide:
+        is_concerned = is_changed or quest.constraints or quest.need.wide
+        if not is_concerned and not quest.need.allowed & schedule.improving:
             return False
         from_us = max(from_us, quest.from_us)
         bookings = schedule.bookings[job_id]

@@ -1,8 +1,9 @@
 """Which of what a waiting job could ask for instead would let it start earlier (C-49).
 
-Each alternative that is given was planned, with all rules, beside everything that is booked, and would be accepted if it
-were submitted. Amounts are searched by halving: first the least of each, then, of those that help, the most that still
-does. Invariants: every start told is earlier than the job's own by a useful amount; at most `TRIES_MAX` plans are made.
+Each alternative that is given was planned, with all rules, beside everything that is booked, and would be accepted if the
+job were changed to it. Amounts are searched by halving: first the least of each, then, of those that help, the most that
+still does. Invariants: every start told is earlier than the job's own by a useful amount; at most `TRIES_MAX` plans are
+made.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from eslurm.core.job.model import JobSpec
 from eslurm.core.plan.otherwise import Choices, Draft, Scale, scales, singles
+from eslurm.core.plan.phrases import update_words
 from eslurm.core.plan.search import Start
 from eslurm.core.resources.timeline import INFINITY_US
 
@@ -36,17 +38,21 @@ GAIN_SHARE: Final = 10
 Plan: TypeAlias = Callable[[JobSpec], Generator[None, None, Start | None]]
 """The first start of such a job beside all that is booked, in slices."""
 Admit: TypeAlias = Callable[[JobSpec], JobSpec | None]
-"""The spec as it would be accepted now; None: it would be refused."""
+"""The spec as it would be accepted in the job's place; None: it would be refused."""
 
 
 class Alternative(msgspec.Struct, frozen=True, gc=False):
-    """`text` says what is different, `option` how to ask for it; it would start at `start_us` on `nodes` nodes."""
+    """`text` says what is different, `option` how to ask for it; it would start at `start_us` on `nodes` nodes.
+
+    `update` are the words after `esctl update job N` that make a waiting job ask for it, and so start then.
+    """
 
     text: str
     option: str
     start_us: int
     nodes: int
     spec: JobSpec
+    update: str = ""
 
 
 class _Found(msgspec.Struct, frozen=True, gc=False):
@@ -58,9 +64,10 @@ class _Found(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Bench:
-    """Plans drafts and counts them."""
+    """Plans drafts of `spec` and counts them."""
 
-    def __init__(self, plan: Plan, admit: Admit, now_us: int, current_us: int) -> None:
+    def __init__(self, spec: JobSpec, plan: Plan, admit: Admit, now_us: int, current_us: int) -> None:
+        self._spec = spec
         self._plan = plan
         self._admit = admit
         self.tries_left = TRIES_MAX - AGAIN_MAX
@@ -79,10 +86,11 @@ class _Bench:
         return found if found is not None and found.at_us <= self.latest_us else None
 
     def admitted(self, draft: Draft) -> Generator[None, None, Draft | None]:
-        """As it would be accepted."""
-        spec = self._admit(draft.spec)
+        """As it would be accepted; None for what would not be, or what no words can say."""
+        update = draft.update or update_words(self._spec, draft.spec)
+        spec = self._admit(draft.spec) if update else None
         yield
-        return replace(draft, spec=spec) if spec is not None else None
+        return replace(draft, spec=spec, update=update) if spec is not None else None
 
 
 _Sliced: TypeAlias = Generator[None, None, list[_Found]]
@@ -92,7 +100,7 @@ def alternatives(
     spec: JobSpec, current_us: int, now_us: int, plan: Plan, admit: Admit, choices: Choices
 ) -> Generator[None, None, list[Alternative]]:
     """Up to three ways to start earlier than `current_us` (`INFINITY_US`: not at all as it is), the best first."""
-    bench = _Bench(plan, admit, now_us, current_us)
+    bench = _Bench(spec, plan, admit, now_us, current_us)
     if bench.latest_us < now_us:
         return []
     helpful = yield from _probed(bench, spec, choices)
@@ -153,7 +161,10 @@ def _chosen(bench: _Bench, found: list[_Found]) -> Generator[None, None, list[Al
             continue
         told.add((draft.kind, start.at_us))
         kinds[draft.kind] = kinds.get(draft.kind, 0) + 1
-        chosen.append(Alternative(draft.text, draft.option, start.at_us, len(start.chosen), admitted.spec))
+        nodes = len(start.chosen)
+        chosen.append(
+            Alternative(draft.text, draft.option, start.at_us, nodes, admitted.spec, admitted.update)
+        )
         if len(chosen) == ALTERNATIVES_MAX:
             break
     return sorted(chosen, key=lambda one: one.start_us)

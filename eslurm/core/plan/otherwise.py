@@ -43,13 +43,17 @@ TIME_GRAINS: Final = ((1, 600), (60, 3600), (300, 6 * 3600), (900, 86_400), (360
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """One changed job. `kind` is what was changed; `cost`, in thousandths, how much of it is given up."""
+    """One changed job. `kind` is what was changed; `cost`, in thousandths, how much of it is given up.
+
+    `update` are the words that change it so, where they are known already.
+    """
 
     kind: str
     cost: int
     spec: JobSpec
     text: str
     option: str
+    update: str = ""
 
 
 class Scale(msgspec.Struct, frozen=True):

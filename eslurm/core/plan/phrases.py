@@ -1,6 +1,7 @@
 """What a request asks for, in the words of the options that ask for it: `--rset`, `--gpus-per-node`, `--gres`, `--time`.
 
-Invariant: an option written here, read as the commands read it, asks for what it was written from.
+`asked` is a whole request as such options, `update_words` what `esctl update` is told to make one job of another. Invariant:
+an option written here, read as the commands read it, asks for what it was written from.
 """
 
 from __future__ import annotations
@@ -8,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from eslurm.core.job.model import JobSpec
 from eslurm.core.job.request import Chunk, Request
+from eslurm.core.node.hostlist import fold
 from eslurm.core.words import counted
 
 GPU: Final = "gpu"
 _NO_WORD: Final = frozenset("|!(), &")
 _AMOUNTS: Final = frozenset(("ncpus", "cores", "cpus", "mem", "memory", "gpus", "ngpus", "gpu", "place"))
 """What `--rset` does not take for a feature."""
+_BESIDE_CHUNKS: Final = ("constraint", "licenses", "nodelist", "exclude")
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
+"""What shells leave as it is."""
 
 
 def terms(constraint: str) -> list[str]:
@@ -69,6 +75,111 @@ def devices_option(request: Request) -> str:
     return " ".join(parts)
 
 
+def asked(request: Request) -> dict[str, str] | None:
+    """The options that ask for it, by long name; None: none can.
+
+    There is at least one. `exclusive` is "yes". Tasks are left out when they are what nodes and tasks a node come to.
+    """
+    typed = {
+        f"{name}:{type_in(request.constraint, name)}" for name, _ in (*request.per_node, *request.per_task)
+    }
+    if request.chunks:
+        typed = set()
+        found = {"rset": rset_text(request)}
+    else:
+        found = _tasks_asked(request)
+    if "" in found.values():
+        return None
+    rest = [term for term in terms(request.constraint) if term not in typed]
+    if rest:
+        found["constraint"] = _bare("&".join(rest))
+    if request.wide:
+        found["licenses"] = _amounts(request.wide)
+    for option, names in (("nodelist", request.include), ("exclude", request.exclude)):
+        if names:
+            found[option] = fold(names)
+    return found
+
+
+def _tasks_asked(request: Request) -> dict[str, str]:
+    """The same for nodes, tasks, cores, memory and devices; a value is "" for what no option can say."""
+    low, high = request.nodes_min, request.nodes_max
+    found: dict[str, str] = {}
+    if low or high:
+        found["nodes"] = (str(low) if low == high else f"{low}-{high}") if low else ""
+    if request.tasks != max(1, low) * max(1, request.tasks_per_node):
+        found["ntasks"] = str(request.tasks)
+    if request.tasks_per_node:
+        found["ntasks-per-node"] = str(request.tasks_per_node)
+    found["cpus-per-task"] = str(request.cpus_per_task)
+    if request.memory_per_node_mib:
+        found["mem"] = f"{request.memory_per_node_mib}M"
+    if request.memory_per_cpu_mib:
+        found["mem-per-cpu"] = f"{request.memory_per_cpu_mib}M"
+    if request.exclusive:
+        found["exclusive"] = "yes"
+    if request.place != "free" or any(name != GPU for name, _ in request.per_task):
+        found["rset"] = ""
+    for option in devices_option(request).split("--")[1:]:
+        name, _, value = option.strip().partition(" ")
+        found[name] = value
+    return found
+
+
+def _bare(constraint: str) -> str:
+    """Without the brackets around all of it."""
+    found = terms(constraint)
+    inner = found[0][1:-1] if len(found) == 1 and found[0].startswith("(") and found[0].endswith(")") else ""
+    # `(a)|(b)` begins and ends with one, too.
+    depth = 0
+    for char in inner:
+        depth += (char == "(") - (char == ")")
+        if depth < 0:
+            return constraint
+    return inner or constraint
+
+
+def asked_words(request: Request) -> tuple[str, ...]:
+    """The same as `option=value` words, in a fixed order; none when no options can say it."""
+    return tuple([f"{option}={value}" for option, value in (asked(request) or {}).items()])
+
+
+def update_words(old: JobSpec, new: JobSpec) -> str:
+    """The words after `esctl update job N` that make a job ask for `new`, quoted for a shell; "" when none can."""
+    before, after = asked(old.components[0]), asked(new.components[0])
+    if before is None or after is None:
+        return ""
+    found: dict[str, str] = {}
+    if new.partition != old.partition:
+        found["partition"] = new.partition
+    if new.time_limit_s != old.time_limit_s:
+        found["time"] = clock(new.time_limit_s)
+    if new.reservation != old.reservation:
+        found["reservation"] = new.reservation
+    for option in _differing(before, after):
+        # Chunks say instead what was said with tasks.
+        if "rset" in after and option not in after and option not in _BESIDE_CHUNKS:
+            continue
+        found[option] = after.get(option, "no" if option == "exclusive" else "")
+    return " ".join([f"{option}={_quoted(value)}" for option, value in found.items()])
+
+
+def differing(old: Request, new: Request) -> list[str]:
+    """The options by which they differ."""
+    return _differing(asked(old) or {}, asked(new) or {})
+
+
+def _differing(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    return [one for one in dict.fromkeys([*after, *before]) if after.get(one) != before.get(one)]
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.issuperset(value):
+        return value
+    inside = value.replace("'", "'\"'\"'")
+    return f"'{inside}'"
+
+
 def _number(request: Request, resource: str, items: int) -> str:
     kind = type_in(request.constraint, resource)
     return f"{kind}:{items}" if kind else str(items)
@@ -76,7 +187,11 @@ def _number(request: Request, resource: str, items: int) -> str:
 
 def wide_option(wide: Iterable[tuple[str, int]]) -> str:
     """`--licenses matlab:2,ansys:1`."""
-    return f"--licenses {','.join(f'{name}:{items}' for name, items in wide)}"
+    return f"--licenses {_amounts(wide)}"
+
+
+def _amounts(named: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"{name}:{items}" for name, items in named)
 
 
 def constraint_option(rest: Sequence[str]) -> str:
@@ -89,19 +204,22 @@ def rset_option(request: Request) -> str:
 
     Single features of the whole job are in it, since they may have come with it; what else `--constraint` says is not.
     """
+    text = rset_text(request)
+    for term in terms(request.constraint) if text else ():
+        word = _word(term)
+        text += f",{word}" if word else ""
+    return f"--rset '{text}'" if text else ""
+
+
+def rset_text(request: Request) -> str:
+    """The chunks and their place, without features of the whole job; "" for what no chunk can say."""
     chunks = [_chunk_text(chunk) for chunk in request.chunks]
     if not all(chunks):
         return ""
-    text = "+".join(chunks)
     place = [request.place] if request.place != "free" else []
     if request.exclusive:
         place.append("excl")
-    if place:
-        text += f",place={':'.join(place)}"
-    for term in terms(request.constraint):
-        word = _word(term)
-        text += f",{word}" if word else ""
-    return f"--rset '{text}'"
+    return "+".join(chunks) + (f",place={':'.join(place)}" if place else "")
 
 
 def _chunk_text(chunk: Chunk) -> str:

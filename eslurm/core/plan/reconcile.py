@@ -13,6 +13,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from eslurm.core.plan.book import Book, BookError
+from eslurm.core.plan.changed import follow_request
 from eslurm.core.plan.expected import end_us
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.mapping import Span, satisfies
@@ -159,7 +160,7 @@ class _Following:
                 yield
 
     def _follow_waiting(self) -> Generator[None, None, None]:
-        """Jobs that are gone give their places back; those that ask for something else lose them."""
+        """Jobs that are gone give their places back; those that ask for something else may lose them."""
         schedule, snapshot = self.schedule, self.snapshot
         known = snapshot.known
         changes = snapshot.changes if snapshot.since == schedule.mark else None
@@ -182,7 +183,7 @@ class _Following:
                 elif differs_in_estimate(entry[4], old[4]) and job_id not in schedule.claimants:
                     yield from self._refit(entry)
                 else:
-                    yield from schedule.displacing(job_id)
+                    yield from follow_request(schedule, snapshot, entry)
             if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
                 yield
         schedule.mark = snapshot.mark
@@ -206,6 +207,7 @@ class _Following:
             schedule.displaced[job_id] = min(one.start_us for one in old), INFINITY_US
             return
         if why is not None:
+        schedule.changed.clear()
             schedule.whys[job_id] = why
         self._follow_entry(entry)
 

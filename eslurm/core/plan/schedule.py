@@ -87,6 +87,7 @@ class Schedule:
         "book",
         "bookings",
         "changed_ends",
+        "changed",
         "claimants",
         "displaced",
         "entries",
@@ -128,6 +129,8 @@ class Schedule:
         self.returns: list[Booking] = []
         self.slips = Slips()
         # Whether the policy makes its promises anew in each cycle: they are in nobody's way.
+        # Jobs that ask for something else since the last cycle, and still fit where they were planned.
+        self.changed: set[int] = set()
         self.renews = False
         # Jobs whose planned end is not what it was.
         self.changed_ends: set[int] = set()

@@ -12,7 +12,6 @@ import pytest
 
 from escli import essubmit, eswhy, exits, plan_chart
 from escli.esctl import main as esctl
-from escli.why import answer
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden
@@ -86,9 +85,15 @@ WAITING = pb.WhyReply(
     planned_start_us=NOON_US + 3 * HOUR,
     planned_nodes="cn[0001-0003]",
     alternatives=[
-        pb.Alternative(text="2 h less", option="--time 4:00:00", start_us=NOON_US, nodes=3),
         pb.Alternative(
-            text="without --exclusive", option="without --exclusive", start_us=NOON_US + HOUR, nodes=3
+            text="2 h less", option="--time 4:00:00", start_us=NOON_US, nodes=3, update="time=4:00:00"
+        ),
+        pb.Alternative(
+            text="without --exclusive",
+            option="without --exclusive",
+            start_us=NOON_US + HOUR,
+            nodes=3,
+            update="exclusive=no",
         ),
     ],
     ahead=4,
@@ -284,25 +289,3 @@ def test_a_job_that_is_only_asked_about(door: FakeDoor, capsys: pytest.CaptureFi
         NOON_US,
         "resources",
     )
-
-
-@pytest.mark.parametrize(
-    ("option", "is_in_place"),
-    [
-        ("--time 4:00:00", True),
-        ("--nodes 2", True),
-        ("--constraint 'a&b'", True),
-        ("without --constraint", True),
-        ("--partition volta", True),
-        ("--nodes 2 --ntasks 4", False),
-        ("--partition volta --gpus-per-node v100:2", False),
-        ("--rset '2:ncpus=1', without --constraint", False),
-        ("--gpus-per-node 2", False),
-        ("without --exclusive", False),
-        ("without place=scatter", False),
-    ],
-)
-def test_who_can_take_an_alternative_without_losing_the_turn(option: str, is_in_place: bool) -> None:
-    one = pb.Alternative(text="x", option=option, start_us=NOON_US, nodes=1)
-    reply = pb.WhyReply(job=job(), alternatives=[one], now_us=NOON_US)
-    assert ("submitted again" in answer(reply)) is not is_in_place

@@ -104,7 +104,7 @@ def test_changing(fields: dict[str, int]) -> None:
             await ask(bench, SubmitJobs((reader.read(job(array=[pb.TaskRange(first=0, last=3)])),)))
             request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), **fields)  # type: ignore[arg-type]
             try:
-                await ask(bench, requests.update_job(request, ALICE))
+                await ask(bench, requests.update_job(request, ALICE, bench.state.config))
             except Refused:
                 return
             await is_in_order(bench)

@@ -100,14 +100,27 @@ def test_what_submitting_refuses_changing_refuses_too(fields: dict[str, str], sa
     """What no database takes would end one controller after the other."""
     request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), **fields)  # type: ignore[arg-type]
     with pytest.raises(Refused) as refusal:
-        requests.update_job(request, ALICE)
+        requests.update_job(request, ALICE, CONFIG)
     assert said in refusal.value.text
 
 
 def test_changing_a_job_says_what_was_given_and_nothing_else() -> None:
     request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), name="n" * 256, comment="")
-    update = requests.update_job(request, ALICE)
+    update = requests.update_job(request, ALICE, CONFIG)
     assert (update.name, update.comment, update.partition) == ("n" * 256, "", None)
+
+
+def test_what_a_job_is_to_need_is_read_as_a_submission_is() -> None:
+    """Words find their meaning by the site's resources, and what contradicts itself is refused in the same words."""
+    part = pb.ResourceRequest(chunks=[pb.Chunk(count=2, constraint="vmem=4&ib")], constraint="matlab=3")
+    request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), request=part, was=["nodes=2"])
+    update = requests.update_job(request, ALICE, CONFIG)
+    assert (update.request,) == read(components=[part]).components
+    assert update.request is not None and update.request.wide == (("matlab", 3),)
+    assert update.was == ("nodes=2",)
+    wrong = pb.UpdateJobRequest(request=pb.ResourceRequest(nodes_min=4, tasks=2))
+    with pytest.raises(Refused, match="--ntasks: 2 tasks cannot be spread over 4 nodes"):
+        requests.update_job(wrong, ALICE, CONFIG)
 
 
 def test_an_absent_field_means_the_default() -> None:
