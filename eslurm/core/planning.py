@@ -50,21 +50,21 @@ def plan_slices(
     state.plan_wanted = False
     state.changed.clear()
     snapshot = take_snapshot(state, max(now_us, state.now_us), schedule, ranking)
-    work = _work(state, schedule)
+    work = _work(state, schedule, ranking)
     plan = yield from plan_cycle(
         snapshot, policy=policy or state.config.policy, limits=limits, schedule=schedule, work=work
     )
     return plan
 
 
-def _work(state: State, schedule: Schedule | None) -> Work | None:
+def _work(state: State, schedule: Schedule | None, ranking: Ranking | None) -> Work | None:
     """What may be pushed out; None when nobody can be."""
     if not is_possible(state):
         return None
     if schedule is None or not schedule.claimants:
-        return partial(running_work, state)
+        return partial(running_work, state, ranking)
     # Those whom somebody waits for must be on their way out in the snapshot, too: who has gone since is still to be seen.
-    seen = running_work(state)
+    seen = running_work(state, ranking)
     return lambda: seen
 
 

@@ -211,7 +211,7 @@ class PlanChecks:
         promises.starts = starts
         promises.ends = {key: held.booking.stop_us for key, held in schedule.held.items()}
         promises.starting = [booking.stop_us for _, booking in schedule.starting]
-        promises.returns = [booking.start_us for booking in schedule.returns]
+        promises.returns = [one.start_us for one in schedule.returns if one.start_us > now_us]
         promises.is_calm = True
 
     def _check_reasons(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:

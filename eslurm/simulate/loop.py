@@ -2,9 +2,9 @@
 
 The loop believes the planner nothing: what it places is booked on a second account of every node's amounts, and held
 against the records of limits and reservations. Invariant (`Broken` otherwise): no node ever gives more than it has, every
-job starts not before it came and once, or once more each time it had to make room; nobody uses more than a limit allows or
-a node that is reserved; under `conservative`, without rules and when no job outlives its estimate, nobody starts later
-than it was first promised.
+job starts not before it came and once, or once more each time it had to make room, which has an end; nobody uses more than
+a limit allows or a node that is reserved; under `conservative`, without rules and when no job outlives its estimate, nobody
+starts later than it was first promised.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ KEEPS_PROMISES: Final = "conservative"
 PROGRESS_EVENTS: Final = 256
 PATIENCE_US: Final = 70 * 86_400 * 1_000_000
 """When nothing has run for so long, those that still wait do so for ever: what recurs every two months has come and gone."""
+
+ROOM_MAX: Final = 100
+"""Jobs that make room from one end of a job to the next, for each that is there: if more do, they do so for ever."""
 
 
 class Ran(msgspec.Struct, frozen=True, gc=False):
@@ -148,6 +151,8 @@ class _Loop:
         self._cycles = 0
         self._waiting_max = 0
         self._moved_us = 0
+        # How often somebody has made room since a job last came or ended for good.
+        self._made_room = 0
 
     def run(self) -> Result:
         now_us = self._moved_us = self._next(0)
@@ -221,6 +226,8 @@ class _Loop:
         self._moved_us = now_us
         if self._watch is not None:
             self._watch.leave(number)
+        if outcome != REQUEUED:
+            self._made_room = 0
         if outcome == ENDED:
             return
         ran = self._ran[live.at]
@@ -239,6 +246,7 @@ class _Loop:
             job = self._jobs[self._arrived]
             self._arrived += 1
             self._moved_us = now_us
+            self._made_room = 0
             refusal = self._seat.arrive(job)
             if refusal:
                 self._tally.refuse(job.pending.job_id, job.name, refusal)
@@ -260,12 +268,14 @@ class _Loop:
             case Placement():
                 self._start(change, now_us)
             case Told():
+                self._make_room(now_us)
                 live = self._live[change.job_id]
                 if change.by_us < live.end_us:
                     self._move_end(change.job_id, live, change.by_us)
             case Paused():
                 live, job = self._live[change.job_id], self._jobs[change.job_id - 1]
                 self._tally.pauses += 1
+                self._make_room(now_us)
                 self._account.lend(live.placement)
                 self._idle.take(-job.processors)
                 live.since_us = now_us
@@ -281,6 +291,11 @@ class _Loop:
                 live.paused_us += stood_us
                 self._pause(change.job_id, resumed=True)
                 self._move_end(change.job_id, live, live.end_us + stood_us)
+
+    def _make_room(self, now_us: int) -> None:
+        self._made_room += 1
+        if self._made_room > ROOM_MAX * (self._seat.waiting + len(self._live)):
+            raise Broken(f"jobs make room for each other and none of them ends, at {now_us} us")
 
     def _number(self) -> int:
         self._numbered += 1

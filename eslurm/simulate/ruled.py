@@ -164,6 +164,7 @@ class RuledSeat:
             while self._alarms and self._alarms[0] <= now_us:
                 heapq.heappop(self._alarms)
             found += self._alarms[:1]
+            found.append(self._schedule.next_push_us(now_us))
             if state.policy_due_us > now_us:
                 found.append(state.policy_due_us)
             if self._ages and state.live:

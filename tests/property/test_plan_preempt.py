@@ -135,7 +135,7 @@ def test_the_cheapest_victims_as_brute_force_finds_them(
     fitting = wanting(nodes, amounts, (wide,), exclusive=exclusive)
     if fitting(room):
         return
-    claim = Claim(99, ("low",), tier)
+    claim = Claim(99, ("low",), tier, 1)
     found = exhaust(victims(claim, room, fitting, running, NOW_US))
     expected = by_search(claim, room, fitting, running)
     assert (None if found is None else list(found)) == expected
@@ -153,7 +153,7 @@ def work(job_id: int, node: int, priority: int = 0, started_us: int = 0, **field
 
 
 FULL = PlainRoom([(0, 0)] * NODES)
-CLAIM = Claim(99, ("low",))
+CLAIM = Claim(99, ("low",), level=1)
 
 
 def ids(found: tuple[Victim, ...] | None) -> list[int] | None:

@@ -79,10 +79,7 @@ def users_of(policies: Policies, kind: str, name: str) -> list[str]:
 
 def find_cycle(named: Mapping[str, Policy]) -> list[str]:
     """The names along a circle among policies of one kind, the first one again at the end; empty when there is none."""
-    below = {
-        name: {to for _, kind, to in references_of(policy) if kind == kind_of(policy) and to in named}
-        for name, policy in named.items()
-    }
+    below = _below(named)
     rest = below.keys() - _heights(below).keys()
     if not rest:
         return []
@@ -94,6 +91,11 @@ def find_cycle(named: Mapping[str, Policy]) -> list[str]:
     return path[places[path[-1]] :]
 
 
+def heights_of(named: Mapping[str, Policy]) -> dict[str, int]:
+    """How many policies of one kind lie below each other under each; without those on a circle and above one."""
+    return _heights(_below(named))
+
+
 def in_order(policies: Iterable[Policy]) -> list[Policy]:
     """The same policies, those that are named before those that name them. They name each other in no circle."""
     rest = {(kind_of(policy), policy.name): policy for policy in policies}
@@ -102,6 +104,13 @@ def in_order(policies: Iterable[Policy]) -> list[Policy]:
     )
     assert len(heights) == len(rest), "policies name each other in a circle"
     return [rest[key] for key in sorted(rest, key=heights.__getitem__)]
+
+
+def _below(named: Mapping[str, Policy]) -> dict[str, set[str]]:
+    return {
+        name: {to for _, kind, to in references_of(policy) if kind == kind_of(policy) and to in named}
+        for name, policy in named.items()
+    }
 
 
 def _heights(below: Mapping[_N, Set[_N]]) -> dict[_N, int]:

@@ -16,7 +16,8 @@ from eslurm.core.job.running import cores_are_back, suspend
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 from eslurm.core.job.stopping import stop
 from eslurm.core.messages import Preemption
-from eslurm.core.plan.preempt import OFF, REQUEUE, SUSPEND, Claim, Preemptable
+from eslurm.core.plan.preempt import OFF, REQUEUE, SUSPEND, Claim, Preemptable, Ranks
+from eslurm.core.plan.priority import Ranking, weighs
 
 ROOM_KEPT_US = 300 * SECOND_US
 """A suspended victim waits so long for whom it made room for to begin: something else may keep that one waiting by now."""
@@ -32,20 +33,20 @@ def is_possible(state: State) -> bool:
 
 def claim_of(state: State, job: Job) -> Claim:
     """What the waiting job may push out."""
-    qos = _qos(state, job)
     partition = state.partitions.get(job.spec.partition)
-    return Claim(
-        job.job_id,
-        qos.preempts if qos is not None else (),
-        partition.tier if partition is not None else 0,
-        job.spec.qos,
-    )
+    tier, by_tier = (partition.tier, partition.preempt_mode) if partition is not None else (0, OFF)
+    return _ranks(state).claim(job.job_id, _qos(state, job), tier, by_tier)
 
 
-def running_work(state: State) -> list[Preemptable]:
-    """All started work as preemption looks at it, and what is left of work that has ended on some of its nodes."""
+def running_work(state: State, ranking: Ranking | None = None) -> list[Preemptable]:
+    """All started work as preemption looks at it, and what is left of work that has ended on some of its nodes.
+
+    Their priorities are those that `ranking` computes, where the site weighs anything.
+    """
+    ranks = _ranks(state)
+    weighed = ranking if ranking is not None and weighs(state.config.priority) else None
     return [
-        _running(state, job, attempt)
+        _running(state, job, attempt, ranks, weighed)
         for job_id in sorted({job_id for job_id, _ in state.live})
         for job in (state.get_job(job_id),)
         for attempt in attempts_of(job)
@@ -114,22 +115,27 @@ def _mode_now(state: State, victim: Job, number: int, claimant: Job, now_us: int
     attempt = victim.attempt
     if attempt is None or attempt.number != number or attempt.phase is not AttemptPhase.RUNNING:
         return OFF
-    running = _running(state, victim, attempt)
+    running = _running(state, victim, attempt, _ranks(state))
     waits = claimant.state is JobState.PENDING and not claimant.hold
     if running.is_going or not waits or running.exempt_until_us > now_us:
         return OFF
     return claim_of(state, claimant).mode(running)
 
 
-def _running(state: State, job: Job, attempt: Attempt) -> Preemptable:
+def _running(
+    state: State, job: Job, attempt: Attempt, ranks: Ranks, weighed: Ranking | None = None
+) -> Preemptable:
     qos = _qos(state, job)
     partition = state.partitions.get(job.spec.partition)
     exempt_s = qos.preempt_exempt_s if qos is not None else 0
     is_still = bool(attempt.suspended_us)
+    priority = job.priority
+    if weighed is not None and (held := state.live[job.job_id, attempt.number].job) is not None:
+        priority = weighed.priority_then(held, attempt.started_us)
     return Preemptable(
         job_id=job.job_id,
         attempt=attempt.number,
-        priority=job.priority,
+        priority=priority,
         started_us=attempt.started_us,
         shares=tuple((span.node, span.amounts) for span in attempt.spans if span.node in attempt.held),
         wide=attempt.wide,
@@ -145,8 +151,12 @@ def _running(state: State, job: Job, attempt: Attempt) -> Preemptable:
             or attempt.phase is AttemptPhase.RELEASING
             or (bool(attempt.room_for) and bool(attempt.informing))
         ),
-        preempts=qos.preempts if qos is not None else (),
+        level=ranks.level(job.spec.qos),
     )
+
+
+def _ranks(state: State) -> Ranks:
+    return Ranks(state.policies["qos"], [partition.tier for partition in state.config.partitions])
 
 
 def _qos(state: State, job: Job) -> Qos | None:

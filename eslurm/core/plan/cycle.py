@@ -49,6 +49,7 @@ def plan_cycle(
     yield from ahead.plan_fixed()
     if work is None:
         schedule.claimants.clear()
+        schedule.pushes.clear()
         yield from returning.foresee(cycle)
         yield from chosen.plan(cycle)
         return cycle.finish()

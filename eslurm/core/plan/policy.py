@@ -407,7 +407,7 @@ class Cycle:
             rest=self.rest,
             examined=self.examined,
             moves=schedule.moves.copy(),
-            next_us=schedule.next_start_us(),
+            next_us=min(schedule.next_start_us(), schedule.next_push_us(self.now_us)),
             is_unfinished=self.is_unfinished,
             claimant=claimant,
             victims=victims,

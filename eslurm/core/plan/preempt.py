@@ -1,16 +1,23 @@
-"""Whom to push out so that a waiting job can start now: the choice of victims, and nothing else.
+"""Whom to push out so that a waiting job can start now: who may, and the choice of victims; nothing else.
 
 Pure: running work and a room in, victims out. Invariants: only work that the job may push out is chosen, with every
-victim gone the job fits, and it would not fit if any one of them stayed.
+victim gone the job fits, and it would not fit if any one of them stayed; whoever is pushed out is of a lower rank.
+
+A job that nobody may push out has the highest rank; any other's is the level of its QOS and then the tier of its
+partition. A QOS that lists no other is at level 0, any other one level above the highest that it lists. (QOS that list each
+other in a circle are refused when they are set, and would push out nobody.) Whoever is pushed out never pushes back, neither
+itself nor through others: so no circle of preemptions closes, whatever QOS and partitions a site combines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from eslurm.core.account.model import Policy, Qos
+from eslurm.core.account.references import heights_of
 from eslurm.core.plan.room import Room
 from eslurm.core.resources import bits
 from eslurm.core.resources.nodes import Topology
@@ -22,6 +29,9 @@ CANCEL: Final = "cancel"
 SUSPEND: Final = "suspend"
 MODES: Final = (OFF, REQUEUE, CANCEL, SUSPEND)
 
+ABOVE_ALL: Final = 1 << 62
+"""The level of those that nobody may push out."""
+
 Share = tuple[int, Vector]
 """(node number, amounts) that come free there."""
 
@@ -29,9 +39,9 @@ Share = tuple[int, Vector]
 class Preemptable(msgspec.Struct, frozen=True, gc=False):
     """A started job as preemption looks at it.
 
-    `preempts` are the QOS that it could push out itself. `by_qos` and `by_tier` are what happens to it (`MODES`) when a
-    QOS that may push out its own asks, or a partition of a higher tier. Before `exempt_until_us` nobody may. `is_going`:
-    it has been told to end, so its nodes come free without anybody's doing; it is nobody's victim.
+    `level` is that of its QOS. `by_qos` and `by_tier` are what happens to it (`MODES`) when a QOS that may push out its own
+    asks, or a partition of a higher tier. Before `exempt_until_us` nobody may. `is_going`: it has been told to end, so its
+    nodes come free without anybody's doing; it is nobody's victim.
     """
 
     job_id: int
@@ -46,25 +56,48 @@ class Preemptable(msgspec.Struct, frozen=True, gc=False):
     by_tier: str = OFF
     exempt_until_us: int = 0
     is_going: bool = False
-    preempts: tuple[str, ...] = ()
+    level: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """What a waiting job of a QOS may push out: work of these QOS, and work of partitions of a tier below its own."""
+    """What a waiting job may push out: work of these QOS, and of partitions of a tier below its own, if of a lower rank."""
 
     job_id: int
     preempts: tuple[str, ...] = ()
     tier: int = 0
-    qos: str = ""
+    level: int = 0
 
     def mode(self, victim: Preemptable) -> str:
         """What happens to that victim; `OFF` when the job may not push it out. A QOS says more than a partition."""
-        if victim.qos and victim.qos in self.preempts and victim.by_qos != OFF:
-            return victim.by_qos
-        if self.qos and self.qos in victim.preempts:
-            # Each would push out the other, for ever.
+        if victim.level > self.level:
             return OFF
+        if victim.level < self.level and victim.qos in self.preempts and victim.by_qos != OFF:
+            return victim.by_qos
         return victim.by_tier if victim.tier < self.tier else OFF
+
+
+class Ranks:
+    """Who stands above whom, by a site's QOS and the tiers of its partitions."""
+
+    __slots__ = ("_highest", "_levels", "_listed")
+
+    def __init__(self, qos: Mapping[str, Policy], tiers: Iterable[int]) -> None:
+        self._levels = heights_of(qos)
+        known = [one for one in qos.values() if isinstance(one, Qos)]
+        listed = {name for one in known for name in one.preempts}
+        self._listed = {one.name for one in known if one.name in listed and one.preempt_mode != OFF}
+        self._highest = max(tiers, default=0)
+
+    def level(self, qos: str) -> int:
+        """That of a QOS; 0 without one."""
+        return self._levels.get(qos, 0)
+
+    def claim(self, job_id: int, qos: Qos | None, tier: int, by_tier: str) -> Claim:
+        """What a waiting job of that QOS, in a partition of that tier and `preempt_mode`, may push out."""
+        name = qos.name if qos is not None else ""
+        is_safe = name not in self._listed and (by_tier == OFF or tier >= self._highest)
+        level = ABOVE_ALL if is_safe else self.level(name)
+        return Claim(job_id, qos.preempts if qos is not None else (), tier, level)
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False):

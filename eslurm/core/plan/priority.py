@@ -130,6 +130,10 @@ class Ranking:
         entry = self._ranked.get(job_id)
         return -entry[0] if entry is not None else None
 
+    def priority_then(self, job: Pending, started_us: int) -> int:
+        """The priority of a job that has waited until then, by what all others were computed from last."""
+        return explained(self._standing, job, started_us).value
+
     def factors(self, job_id: int) -> Priority | None:
         """How it came about."""
         ranked = self._ranked.get(job_id)

@@ -54,7 +54,7 @@ def foresee(cycle: Cycle) -> Generator[None, None, None]:
         cycle.spend(TRY_STEPS)
         if cycle.slice_over():
             yield
-    schedule.returns = found
+    schedule.returns += found
 
 
 def _ends(schedule: Schedule) -> _Ends:

@@ -102,6 +102,7 @@ class Schedule:
         "renews",
         "returns",
         "rules",
+        "pushes",
         "slips",
         "slots_max",
         "starting",
@@ -132,6 +133,8 @@ class Schedule:
         # Jobs that ask for something else since the last cycle, and still fit where they were planned.
         self.changed: set[int] = set()
         self.renews = False
+        # How often others have been told to go for a job that waits, and from when on more of them may be.
+        self.pushes: dict[int, tuple[int, int]] = {}
         # Jobs whose planned end is not what it was.
         self.changed_ends: set[int] = set()
         # Positions on which something was given back before it was expected: others may now start earlier.
@@ -157,7 +160,14 @@ class Schedule:
         With `changes` only those of them that may have changed, and those that others are making room for.
         """
         if changes is None:
-            return [*self.bookings, *self.stuck, *self.whys, *self.slips.jobs(), *self.claimants]
+            return [
+                *self.bookings,
+                *self.stuck,
+                *self.whys,
+                *self.slips.jobs(),
+                *self.claimants,
+                *self.pushes,
+            ]
         known = (self.bookings, self.stuck, self.whys)
         return [
             *(id for id in changes if any(id in one for one in known) or self.slips.is_known(id)),
@@ -176,8 +186,13 @@ class Schedule:
         found: dict[int, None] = {}
         starts = self._starts
         taken: list[tuple[int, int]] = []
+            *self.pushes,
         while starts and starts[0][0] <= now_us:
             start = heapq.heappop(starts)
+    def next_push_us(self, now_us: int) -> int:
+        """When the next job that others were told to go for may have more of them told so; `INFINITY_US` without one."""
+        return min((at_us for _, at_us in self.pushes.values() if at_us > now_us), default=INFINITY_US)
+
             if self._begins(*start) and start[1] not in found:
                 found[start[1]] = None
                 taken.append(start)

@@ -25,7 +25,7 @@ PARTITIONS = {
     "main": PartitionView("main", preempt_mode="requeue"),
     "urgent": PartitionView("urgent", tier=1),
 }
-MINUTE = 60_000_000
+SECOND, MINUTE = 1_000_000, 60_000_000
 
 
 class Site:
@@ -328,3 +328,25 @@ def test_who_has_room_already_waits_for_the_limit_that_those_who_go_still_use(po
     assert plan.why(4).text == "job 2 makes room for it"
     site.end(2)
     assert started(site.plan(NOW + 20)) == [4]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_more_often_it_was_in_vain_the_longer_until_it_is_tried_again(policy: str) -> None:
+    """Nobody ever ends for it."""
+    site = Site(policy, count=1)
+    site.submit(1)
+    site.plan()
+    site.submit(2, "high")
+    asked, nexts = [], []
+    for second in range(600):
+        plan = site.plan(NOW + second * SECOND)
+        nexts.append((plan.next_us - NOW) // SECOND)
+        if plan.victims:
+            asked.append(second)
+    assert asked == [0, 1, 61, 181, 421]
+    assert nexts[2] == 61 and nexts[61] == 181, "that is when there is something to do"
+    site.schedule.claimants.clear()
+    site.end(1)
+    assert started(site.plan(NOW + 600 * SECOND)) == [2]
+    site.plan(NOW + 601 * SECOND)
+    assert not site.schedule.pushes

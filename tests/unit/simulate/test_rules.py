@@ -248,6 +248,17 @@ def test_whoever_makes_room_may_stand_still() -> None:
     assert measure(found).utilisation == 1.0
 
 
+@pytest.mark.parametrize("mode", ["requeue", "suspend"])
+def test_a_circle_of_those_who_make_room_is_never_believed(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "ROOM_MAX", 0)
+    with pytest.raises(
+        Broken, match="jobs make room for each other and none of them ends, at 345610000000 us"
+    ):
+        ruled(CROWD, preempting(mode), names=QUEUES)
+
+
 def test_nobody_makes_room_before_the_time_that_is_its_own() -> None:
     found = ruled(CROWD, preempting("requeue", preempt_grace=0, preempt_exempt="30s"), names=QUEUES)
     assert begun(found)[2] == 30
