@@ -59,7 +59,7 @@ demo: $(READY)
 	@$(BIN)/python -m escli.cluster.demo
 
 test: $(READY)
-	@sh scripts/test.sh "$(BIN)/python" $(TESTS) $(ARGS)
+	@exec sh scripts/test.sh "$(BIN)/python" $(TESTS) $(ARGS)
 
 # One recipe, so that the stages run in this order and stop at the first that fails.
 check: $(READY)

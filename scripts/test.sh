@@ -14,35 +14,45 @@ computing='tests/property tests/sim tests/unit/core tests/unit/plan tests/unit/e
     tests/unit/benchmarks'
 
 logs=$(mktemp -d)
+first_part=
 second=
 third=
-# As if each were interrupted by hand: it ends what it has started.
+# Each ends what it has started.
 stop() {
-    for pid in $second $third; do kill -INT "$pid" 2>/dev/null; done
-    for pid in $second $third; do wait "$pid"; done
+    for pid in $first_part $second $third; do wait "$pid"; done
     rm -rf "$logs"
+}
+# Whoever types Ctrl-C interrupts all of them; this one is told alone. It would not hear of it while it waited for a
+# command in the foreground.
+stop_all() {
+    for pid in $first_part $second $third; do kill -TERM "$pid" 2>/dev/null; done
+    exit 143
 }
 # A shell lets what it starts in the background ignore interrupts.
 beside() {
-    exec env --default-signal=INT "$@" -p no:cacheprovider 2>&1
+    exec env --default-signal=INT "$@"
 }
 trap stop EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT
+trap stop_all TERM
 
 echo "two more parts of the tests run meanwhile; they are shown at the end"
 set -f # here the pattern is pytest's
 ignored=
 for path in $first $computing; do ignored="$ignored --ignore-glob=$path"; done
 # shellcheck disable=SC2086  # lists of words
-beside "$python" -m pytest tests $ignored >"$logs/second" &
+beside "$python" -m pytest tests $ignored -p no:cacheprovider >"$logs/second" 2>&1 &
 second=$!
 # shellcheck disable=SC2086
-beside nice -n 5 "$python" -m pytest $computing >"$logs/third" &
+beside nice -n 5 "$python" -m pytest $computing -p no:cacheprovider >"$logs/third" 2>&1 &
 third=$!
 set +f
 # shellcheck disable=SC2086
-"$python" -m pytest $first
+beside "$python" -m pytest $first &
+first_part=$!
+wait "$first_part"
 code=$?
+first_part=
 [ "$code" -eq 0 ] || echo "FAILED: the first part of the tests, see above" >&2
 for part in second third; do
     eval "pid=\$$part"

@@ -19,6 +19,7 @@ pytest_plugins = (
     "tests.support.golden",
     "tests.support.leaks",
     "tests.support.seeds",
+    "tests.support.terminated",
 )
 
 

@@ -23,7 +23,8 @@ esac
 printf '%s\\n' "$@" >{work}/$part.words
 echo "this is the $part part"
 if [ "$part" = "{waits}" ]; then
-    trap 'echo interrupted >{work}/$part.end; exit 2' INT
+    trap 'echo SIGINT >{work}/$part.end; exit 2' INT
+    trap 'echo SIGTERM >{work}/$part.end; exit 2' TERM
     echo >{work}/up
     while :; do sleep 0.02; done
 fi
@@ -73,21 +74,39 @@ def test_the_failure_of_a_part_is_the_whole_s(tmp_path: Path, fails: str) -> Non
     ]
 
 
-def test_an_interruption_reaches_what_runs_beside(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "up")
+def interrupted(*words: str | Path, up: Path, by: signal.Signals) -> int:
+    """How a script ends that is interrupted when it has said that it is up; a terminal interrupts all that it started."""
+    os.mkfifo(up)
     with subprocess.Popen(
-        ["sh", "scripts/test.sh", fake(tmp_path, waits="second")],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+        ["sh", *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     ) as script:
-        (tmp_path / "up").read_text()
-        script.send_signal(signal.SIGTERM)
+        up.read_text()
+        if by is signal.SIGINT:
+            os.killpg(script.pid, by)
+        else:
+            script.send_signal(by)
         assert script.stderr is not None
+        # Its end is the end of everything that was started.
         script.stderr.read()
-    assert script.returncode == 130
-    assert (tmp_path / "second.end").read_text() == "interrupted\n"
+    return script.returncode
+
+
+@pytest.mark.parametrize("part", ["first", "second", "third"])
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_reaches_every_part(tmp_path: Path, part: str, by: signal.Signals, code: int) -> None:
+    python = fake(tmp_path, waits=part)
+    assert interrupted("scripts/test.sh", python, up=tmp_path / "up", by=by) == code
+    assert (tmp_path / f"{part}.end").read_text() == f"{by.name}\n"
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_stage_ends_after_its_command(tmp_path: Path, by: signal.Signals) -> None:
+    command = (
+        f"trap 'sleep 0.3; echo {by.name} >end; exit 5' {by.name[3:]}; echo >up; while :; do sleep 0.02; done"
+    )
+    words = ("scripts/stage.sh", "test", "sh", "-c", f"cd {shlex.quote(str(tmp_path))}; {command}")
+    assert interrupted(*words, up=tmp_path / "up", by=by) == 5
+    assert (tmp_path / "end").read_text() == f"{by.name}\n"
 
 
 def test_with_options_it_is_plain_pytest(tmp_path: Path) -> None:
