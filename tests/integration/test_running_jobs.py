@@ -6,6 +6,7 @@ import os
 import time
 
 from tests.integration.cluster import LiveCluster
+from tests.integration.daemons import PATIENCE_S
 
 TICKS = "while :; do echo x >> ticks; sleep 0.05; done"
 STILL_S = 0.5
@@ -30,17 +31,20 @@ def ticking(cluster: LiveCluster, job_id: int, count: int = 1) -> None:
 
 
 def test_a_suspended_job_stands_still_and_uses_none_of_its_time(cluster: LiveCluster) -> None:
-    job_id = cluster.wrap(TICKS, "-t", "0:02")
+    job_id = cluster.wrap(TICKS, "-t", "60")
     ticking(cluster, job_id, 3)
     cluster.do("esctl", "suspend", str(job_id))
     assert cluster.run("esqueue", "-h", "-o", "%i %t").out.split() == [str(job_id), "S"]
     cluster.until(lambda: True if stands_still(cluster) else None, "the job stands still")
-    time.sleep(2.0)
-    assert cluster.job(job_id).state == "SUSPENDED", "its limit of two seconds has not passed"
+    # It has not used all of this, and it will be over before the job goes on.
+    limit_s = int(time.time() - cluster.job(job_id).started_us / 1e6) + 2
+    cluster.do("esctl", "update", "job", str(job_id), f"time={limit_s // 60}:{limit_s % 60:02}")
+    time.sleep(4.0)
+    assert cluster.job(job_id).state == "SUSPENDED", "its limit has not passed"
     cluster.do("esctl", "resume", str(job_id))
     run = cluster.only_run(job_id)
     assert run.state == "TIMEOUT"
-    assert run.ended_us - run.started_us >= 4_000_000
+    assert run.ended_us - run.started_us >= (limit_s + 4) * 1_000_000
 
 
 def test_all_steps_of_a_suspended_job_stand_still(cluster: LiveCluster) -> None:
@@ -64,13 +68,14 @@ def test_a_suspended_job_is_cancelled_like_any_other(cluster: LiveCluster) -> No
 
 
 def test_a_running_job_is_given_more_time(cluster: LiveCluster) -> None:
-    job_id = cluster.wrap(TICKS, "-t", "0:01")
+    # The first limit has to be far enough off to be changed in time.
+    job_id = cluster.wrap(TICKS, "-t", "0:10")
     ticking(cluster, job_id)
-    cluster.do("esctl", "update", "job", str(job_id), "time=0:03")
-    assert cluster.job(job_id).time_limit_s == 3
+    cluster.do("esctl", "update", "job", str(job_id), "time=0:12")
+    assert cluster.job(job_id).time_limit_s == 12
     run = cluster.only_run(job_id)
     assert run.state == "TIMEOUT"
-    assert 3_000_000 <= run.ended_us - run.started_us < 12_000_000
+    assert 12_000_000 <= run.ended_us - run.started_us < 12_000_000 + PATIENCE_S * 1_000_000
 
 
 def test_a_running_job_is_cut_short(cluster: LiveCluster) -> None:
@@ -82,10 +87,11 @@ def test_a_running_job_is_cut_short(cluster: LiveCluster) -> None:
 
 def test_a_batch_shell_is_warned(cluster: LiveCluster) -> None:
     command = f"trap 'echo warned >> said; exit 6' USR1; {TICKS}"
-    run = cluster.only_run(cluster.wrap(command, "-t", "1", "--signal", "B:USR1@59"))
+    # Late enough for a shell that is slow to set its trap.
+    run = cluster.only_run(cluster.wrap(command, "-t", "1", "--signal", "B:USR1@54"))
     assert (run.state, run.exit_code) == ("FAILED", 6)
     assert cluster.lines("said") == ["warned"]
-    assert run.ended_us - run.started_us >= 900_000
+    assert run.ended_us - run.started_us >= 5_900_000
 
 
 def test_a_script_warns_instead(cluster: LiveCluster) -> None:
@@ -95,4 +101,4 @@ def test_a_script_warns_instead(cluster: LiveCluster) -> None:
     job_id = cluster.wrap(command, "-t", "0:30", "-e", "err.txt", "--warn-script", beside)
     assert cluster.end(job_id) == "COMPLETED"
     ((left, said),) = (line.split() for line in cluster.lines("err.txt"))
-    assert 25 <= int(left) <= 30 and int(said) == job_id
+    assert 10 <= int(left) <= 30 and int(said) == job_id

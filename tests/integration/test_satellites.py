@@ -46,16 +46,31 @@ def wait_states(site: LiveCluster, **states: str) -> dict[str, Any]:
     return wait(site, lambda found: {name: one.state for name, one in found.items()} == states, str(states))
 
 
+def undisturbed(site: LiveCluster) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two looks, and heartbeats through both satellites between them; neither has failed or been late meanwhile."""
+
+    def look() -> tuple[dict[str, Any], dict[str, Any]] | None:
+        before = wait_states(site, sat0="RUNNING", sat1="RUNNING")
+        after = wait(
+            site,
+            lambda found: all(one.nodes_given > before[name].nodes_given + 24 for name, one in found.items()),
+            "heartbeats through both",
+        )
+        calm = all(
+            (one.failures, one.since_us) == (before[name].failures, before[name].since_us) and not one.suspect
+            for name, one in after.items()
+        )
+        return (before, after) if calm else None
+
+    return site.until(look, "a while without trouble")
+
+
 def test_people_see_how_satellites_are(site: LiveCluster) -> None:
-    wait_states(site, sat0="RUNNING", sat1="RUNNING")
-    found = wait(
-        site, lambda found: all(one.nodes_given > 24 for one in found.values()), "heartbeats through both"
-    )
-    given = [one.broadcasts for one in found.values()]
+    before, found = undisturbed(site)
+    given = [one.broadcasts - before[name].broadcasts for name, one in found.items()]
     assert max(given) - min(given) <= 1, "turns are even (E-09)"
     for one in found.values():
         assert one.rss_bytes > 10 << 20 and one.sockets > 2 and one.heard_us and one.endpoint
-        assert one.failures == 0 and not one.suspect
     table = site.run("esinfo", "--satellites").out.splitlines()
     assert table[0].split()[:4] == ["SATELLITE", "STATE", "FOR", "TASKS"] and len(table) == 3
     shown = json.loads(site.run("esinfo", "--satellites", "--json").out)["satellites"]
@@ -107,10 +122,10 @@ def test_one_that_hangs_is_found_out_by_its_pings_and_heals_by_itself(site: Live
 
 
 def test_too_long_at_fault_is_down_until_somebody_resumes_it() -> None:
-    with running(nodes=4, satellites=1, policy={"satellite_down_after_s": 0.5}) as site:
+    with running(nodes=4, satellites=1, policy={"satellite_down_after_s": 6.0}) as site:
         wait_states(site, sat0="RUNNING")
         site.kill("sat0")
-        assert wait_states(site, sat0="DOWN")["sat0"].reason == "in FAULT for 0.5 s"
+        assert wait_states(site, sat0="DOWN")["sat0"].reason == "in FAULT for 6 s"
         site.launch("sat0")
         assert site.end(site.wrap("true", "-N", "4")) == "COMPLETED"
         assert satellites(site)["sat0"].state == "DOWN"

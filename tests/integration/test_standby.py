@@ -25,7 +25,7 @@ from tests.integration.submitters import Submitters
 from tests.support import postgres
 
 # Far above what they take on a busy machine, far below a client's patience: `make bench-recovery` measures.
-FAILOVER_MAX_S = 20.0
+FAILOVER_MAX_S = 40.0
 EXIT_FENCED = 3
 CLIENTS = 4
 PAUSE_S = 0.05
@@ -37,7 +37,9 @@ def pair_cluster(request: pytest.FixtureRequest) -> Iterator[LiveCluster]:
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(postgres.database()) if request.param == "postgresql" else ""
         shape = {"nodes": 8, "agents": 2, "satellites": 2, "controllers": 2}
-        yield stack.enter_context(running(**shape, store_url=url))
+        # A leader whose disk is slow for a moment keeps the lead: tests tell when it changes hands.
+        lease = {"lease_s": 4.0}
+        yield stack.enter_context(running(**shape, controller=lease, store_url=url))
 
 
 @pytest.fixture
@@ -157,7 +159,8 @@ def test_a_planned_switch_waits_for_no_lease(pair: LiveCluster) -> None:
         reply = pair.call("Takeover", pb.TakeoverRequest(to=to))
         clients.wait_more(50)
     assert (getattr(reply, "from"), reply.to) == (leader, to)
-    assert let_go(pair, leader, f"let go of the lead: {to} follows")
+    # The other one may lead before this one has said so.
+    pair.until(lambda: let_go(pair, leader, f"let go of the lead: {to} follows"), "it is let go")
     assert clients.longest_s < FAILOVER_MAX_S
     assert pair.leader() == to
     assert pair.daemons[daemon_of(leader)].process is not None

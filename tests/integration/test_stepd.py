@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -134,8 +135,10 @@ def test_a_stopped_supervisor_ends_its_steps_and_leaves_their_outcomes(site: Sit
 
 def test_an_idle_supervisor_goes_away_and_comes_back(state_dir: Path) -> None:
     with supervised(state_dir) as site:
-        pid = site.start(idle_exit_s=0)
-        end_process(pid)
+        # Long enough to be seen at all by who starts it.
+        pid = site.start(idle_exit_s=2)
+        with contextlib.suppress(ProcessLookupError):
+            end_process(pid)
         assert site.pid() == 0
         assert not Path(Place(site.state).socket).exists()
         assert site.start() != pid
@@ -221,8 +224,9 @@ def test_a_neighbours_daemon_is_left_alone(site: Site) -> None:
 def test_a_signal_reaches_processes_in_other_groups_of_the_session(site: Site) -> None:
     # Job control puts each background job into a group of its own.
     script = site.script(
-        "set -m\nsh -c 'trap \"echo got > got; exit\" USR1; echo > up; while :; do sleep 0.05; done' &\n"
-        "trap : USR1\nwhile [ ! -e got ]; do sleep 0.05; done; exit 3"
+        "set -m\ntrap : USR1\n"
+        "sh -c 'trap \"echo got > got; exit\" USR1; echo > up; while :; do sleep 0.05; done' &\n"
+        "while [ ! -e got ]; do sleep 0.05; done; exit 3"
     )
 
     async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
@@ -388,7 +392,8 @@ def test_closing_answers_who_waits(state_dir: Path) -> None:
 def test_contact_by_node_keeps_that_nodes_orphans_alive(site: Site) -> None:
     async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
         for node in (1, 2):
-            spec = site.spec(key(node=node), "sleep", "600", orphan_timeout_us=1_000_000)
+            # Longer than this process may stand still between two contacts.
+            spec = site.spec(key(node=node), "sleep", "600", orphan_timeout_us=6_000_000)
             assert isinstance(await client.launch(spec), StepStarted)
         ended = asyncio.create_task(outcomes.of(key(node=1)))
         while not ended.done():

@@ -11,14 +11,17 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from eslurm.ports.door import DoorUnreachable, Status
 from eslurm.rpc.methods import SUBMIT
 from eslurm.rpc.unix_client import Client
 from tests.integration.cluster import LiveCluster
+from tests.integration.daemons import PATIENCE_S
 from tests.integration.outages import BACK_MAX_S, SHAPE, refusal, stopped, submission
 from tests.support import postgres
 
@@ -33,12 +36,21 @@ def server() -> Iterator[postgres.Server]:
         yield own
 
 
+@contextmanager
+def controller(directory: Path, store_url: str = "") -> Iterator[LiveCluster]:
+    """A controller without anything else; not started."""
+    cluster = LiveCluster(directory, **SHAPE, store_url=store_url)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[LiveCluster]:
-    """A controller without anything else, on a file; not started."""
-    cluster = LiveCluster(tmp_path, **SHAPE)
-    yield cluster
-    cluster.stop()
+    """One on a file."""
+    with controller(tmp_path) as cluster:
+        yield cluster
 
 
 # ---- stores that are gone for good ----
@@ -109,21 +121,19 @@ def last_line(cluster: LiveCluster) -> str:
 
 
 def test_a_controller_that_starts_waits_for_its_store(server: postgres.Server, tmp_path: Path) -> None:
-    cluster = LiveCluster(tmp_path, **SHAPE, store_url=server.url(server.create()))
-    daemon = cluster.daemons["esctld"]
-    with stopped(server, signal.SIGINT):
-        daemon.spawn()
-        cluster.until(lambda: "cannot be read" in daemon.tail(), "it says so")
-        said = daemon.tail()
-        assert "the job store cannot be read: " in said and "trying again until it can" in said
-        refused = cluster.until(lambda: refusal(cluster, 0.2), "submissions are refused")
-        assert refused.status is Status.UNAVAILABLE and "try again" in refused.text
-    began_s = time.monotonic()
-    assert daemon.wait_ready()
-    assert time.monotonic() - began_s < BACK_MAX_S
-    assert cluster.wrap("true") == 1
-    assert "the job store can be read again" in daemon.tail()
-    cluster.stop()
+    with controller(tmp_path, server.url(server.create())) as cluster:
+        daemon = cluster.daemons["esctld"]
+        with stopped(server, signal.SIGINT):
+            daemon.spawn()
+            cluster.until(lambda: "trying again until it can" in daemon.tail(), "it says so")
+            assert "the job store cannot be read: " in daemon.tail()
+            refused = cluster.until(lambda: refusal(cluster, 0.2), "submissions are refused")
+            assert refused.status is Status.UNAVAILABLE and "try again" in refused.text
+        began_s = time.monotonic()
+        assert daemon.wait_ready()
+        assert time.monotonic() - began_s < BACK_MAX_S
+        assert cluster.wrap("true") == 1
+        assert "the job store can be read again" in daemon.tail()
 
 
 @pytest.mark.parametrize("wrong", ["password", "no password", "database", "user"])
@@ -139,12 +149,12 @@ def test_a_store_that_will_never_open_ends_the_controller_at_once(
         "user": ("nobody", secret, database),
     }[wrong]
     url = f"postgresql://{user}:{secret}@/{database}?host={server.directory}"
-    cluster = LiveCluster(tmp_path, **SHAPE, store_url=url)
-    daemon = cluster.daemons["esctld"]
-    daemon.spawn()
-    assert not daemon.wait_ready()
-    assert daemon.wait() == EXIT_CANNOT_START
-    (line,) = daemon.tail().splitlines()
+    with controller(tmp_path, url) as cluster:
+        daemon = cluster.daemons["esctld"]
+        daemon.spawn()
+        assert not daemon.wait_ready()
+        assert daemon.wait() == EXIT_CANNOT_START
+        (line,) = daemon.tail().splitlines()
     assert line.startswith("esctld: the job store postgresql://") and server.directory.name in line
     assert not secret or secret not in line
     assert (user if wrong != "database" else database) in line
@@ -157,3 +167,16 @@ def ask_for_passwords(server: postgres.Server, user: str, secret: str) -> None:
         return
     rules.write_text(f"local all {postgres.USER} trust\nlocal all {user} scram-sha-256\n")
     server.execute("postgres", f"CREATE ROLE {user} LOGIN PASSWORD '{secret}'", "SELECT pg_reload_conf()")
+    # It reads them a moment later.
+    deadline_s = time.monotonic() + PATIENCE_S
+    while lets_in(server, user):
+        assert time.monotonic() < deadline_s, "no password is asked for"
+
+
+def lets_in(server: postgres.Server, user: str) -> bool:
+    """Whether a user may come without a password."""
+    try:
+        psycopg.connect(server.dsn("postgres"), user=user).close()
+    except psycopg.OperationalError:
+        return False
+    return True

@@ -49,7 +49,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def encrypted_cluster(certificates: Path) -> Iterator[LiveCluster]:
     tls = words(place(certificates, required=True))
-    with running(nodes=4, satellites=1, controllers=2, is_watched=True, tls=tls) as cluster:
+    # No leader of a busy machine stands still for so long: nobody has to follow it here.
+    lease = {"lease_s": PATIENCE_S}
+    with running(nodes=4, satellites=1, controllers=2, controller=lease, is_watched=True, tls=tls) as cluster:
         more = [
             "--config",
             str(cluster.directory / "eslurm.toml"),
@@ -148,15 +150,16 @@ def test_a_plain_agent_says_once_what_it_lacks(encrypted: LiveCluster) -> None:
     with other_agent(encrypted, "plain") as agent:
         # It has been to each place more than once by then.
         encrypted.until(lambda: (value_of(encrypted, "plain", DIALS_FAILED) or 0) > 6, "tries")
-    (told,) = [line for line in log_of(agent) if "no link to" in line]
-    assert told.endswith(SPEAKS_TLS) and "127.0.0.1:" in told
+    # On a busy machine it may have been too slow to find that out before.
+    (told,) = [line for line in log_of(agent) if line.endswith(SPEAKS_TLS)]
+    assert "no link to" in told and "127.0.0.1:" in told
 
 
 def test_an_agent_that_trusts_somebody_else_says_so_once(encrypted: LiveCluster, tmp_path: Path) -> None:
     with other_agent(encrypted, "other", *words(place(tmp_path, "stranger", "other-ca"))) as agent:
         encrypted.until(lambda: (value_of(encrypted, "other", DIALS_FAILED) or 0) > 6, "tries")
-    (told,) = [line for line in log_of(agent) if "no link to" in line]
-    assert "the certificate there is not trusted (" in told
+    (told,) = [line for line in log_of(agent) if "the certificate there is not trusted (" in line]
+    assert "no link to" in told
     noise = [line for daemon in (agent, *encrypted.daemons.values()) for line in log_of(daemon)]
     assert not [line for line in noise if "ssl_transport_security" in line]
 

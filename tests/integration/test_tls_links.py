@@ -12,15 +12,21 @@ import pytest
 
 from eslurm.ports.link import LinkError, LinkRefused, LinkUnreachable
 from eslurm.rpc import mismatch
-from eslurm.rpc.options import LinkSettings, TableSettings
+from eslurm.rpc.options import TableSettings
 from eslurm.rpc.tls import LOOK_EVERY_S, Tls
 from eslurm.rpc.tls_options import TlsFiles
 from tests.support.certificates import KEPT, place, replace_pair
 from tests.support.loops import both_loops, run
+from tests.support.ports import free_port
 from tests.unit.rpc.kit import PATIENCE_S, process, report, until
 
-FAST = LinkSettings(connect_timeout_s=PATIENCE_S, hello_timeout_s=PATIENCE_S)
 NO_BACKOFF = TableSettings(backoff_first_s=0.0)
+
+
+@pytest.fixture(autouse=True)
+def _asks_patiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks an endpoint what it speaks gets the answer, however busy the machine is."""
+    monkeypatch.setattr(mismatch, "ASK_S", PATIENCE_S)
 
 
 def kept(
@@ -95,8 +101,8 @@ def test_what_does_not_fit_is_one_line(uvloop: bool, tmp_path: Path, case: str) 
             for name, side in (("b", caller), ("a", listener))
         ]
         async with (
-            process("a", listens=True, tls=tls[1], link_settings=FAST) as a,
-            process("b", tls=tls[0], link_settings=FAST, table_settings=NO_BACKOFF) as b,
+            process("a", listens=True, tls=tls[1]) as a,
+            process("b", tls=tls[0], table_settings=NO_BACKOFF) as b,
         ):
             told = []
             for _ in range(3):
@@ -143,7 +149,7 @@ def test_a_daemon_that_speaks_tls_now_is_found(tmp_path: Path) -> None:
     async def scenario() -> None:
         tls = Tls(kept(tmp_path, "a"))
         async with process("b", tls=tls, table_settings=NO_BACKOFF) as b:
-            async with process("a", listens=True) as a:
+            async with process("a", listens=True, at=f"127.0.0.1:{free_port()}") as a:
                 with pytest.raises(LinkRefused):
                     await b.table.get(a.endpoint)
             async with process("a2", listens=True, at=a.endpoint, tls=tls):
@@ -206,7 +212,8 @@ def test_an_endpoint_is_asked_once_in_a_while(tmp_path: Path) -> None:
 def test_a_failed_dial_leaves_the_endpoint_alone_as_ever(tmp_path: Path) -> None:
     async def scenario() -> None:
         tls = Tls(kept(tmp_path, "a"))
-        async with process("a", listens=True) as a, process("b", tls=tls) as b:
+        long = TableSettings(backoff_first_s=3600.0, backoff_max_s=3600.0)
+        async with process("a", listens=True) as a, process("b", tls=tls, table_settings=long) as b:
             with pytest.raises(LinkRefused) as first:
                 await b.table.get(a.endpoint)
             with pytest.raises(LinkError) as again:

@@ -48,15 +48,17 @@ def alert(status: str, *names: str) -> None:
 
 
 def traced(site: LiveCluster, predicted: int) -> Any:
-    """The newest traced broadcast to all nodes over both satellites, once it is one with so many predicted nodes."""
+    """The newest traced broadcast to all nodes over both satellites, once it is one with so many predicted nodes and
+    nobody was too slow to be waited for.
+    """
 
     def look() -> Any:
         reply = site.call("Broadcasts", pb.BroadcastsRequest(kind="heartbeat", with_tree=True))
         newest = reply.broadcasts[0] if reply.broadcasts else None
         if newest is None or newest.predicted != predicted or newest.nodes != NODES:
             return None
-        if newest.ok != NODES:
-            # The first of all may come before the last node has a link.
+        # The first of all may come before the last node has a link; whom a slow one leaves waiting is adopted.
+        if newest.ok != NODES or not {span.how for span in newest.spans} <= {"done", "local"}:
             return None
         return newest if len(newest.satellites) == 2 else None
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ import pytest
 from tests.support import process
 from tests.support.leaks import kept_children
 
-COMMAND_TIMEOUT_S = 50.0
+COMMAND_TIMEOUT_S = 100.0
 
 
 class Answer(NamedTuple):
@@ -96,6 +97,23 @@ class Cluster:
         path = self.work / name
         os.mkfifo(path)
         return path
+
+
+@contextmanager
+def running(cluster: Cluster, command: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that goes on beside the test."""
+    with subprocess.Popen(
+        cluster.words(command, *words),
+        cwd=cluster.work,
+        env=cluster.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
 
 
 def reap(before: frozenset[int] = frozenset()) -> list[process.Child]:
@@ -216,14 +234,7 @@ def test_a_dead_daemon_is_seen_and_replaced(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("controllers", [1, 2])
 def test_the_foreground_restarts_daemons_and_ends_with_ctrl_c(cluster: Cluster, controllers: int) -> None:
-    with subprocess.Popen(
-        cluster.words("eslurm", "up", "-n", "2", "--controllers", str(controllers)),
-        cwd=cluster.work,
-        env=cluster.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as foreground:
+    with running(cluster, "eslurm", "up", "-n", "2", "--controllers", str(controllers)) as foreground:
         assert foreground.stdout is not None
         assert foreground.stderr is not None
         assert "is up" in foreground.stdout.readline()

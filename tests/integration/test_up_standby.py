@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from eslurm.store.stopped import write_lock_holders
 from tests.integration.commands import BIN
-from tests.integration.test_up import COMMAND_TIMEOUT_S, Cluster, cluster, read_from, reap
+from tests.integration.test_up import COMMAND_TIMEOUT_S, Cluster, cluster, read_from, reap, running
 from tests.support.postgres import database
 
 __all__ = ["cluster"]
@@ -52,34 +49,19 @@ def kill(cluster: Cluster, name: str) -> None:
 
 
 def stop_while_it_commits(pid: int, database: Path) -> None:
-    """Stop a child at moments that come as they may, until it holds the database's write lock."""
+    """Stop a child that has just taken the database's write lock, until it has it then as well.
+
+    It goes on in between for as long as it likes: one that was stopped all the time would lose the lead.
+    """
     deadline_s = time.monotonic() + COMMAND_TIMEOUT_S
     while True:
+        while pid not in write_lock_holders(str(database)):
+            assert time.monotonic() < deadline_s, "it never commits"
         os.kill(pid, signal.SIGSTOP)
         assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
         if pid in write_lock_holders(str(database)):
             return
         os.kill(pid, signal.SIGCONT)
-        assert time.monotonic() < deadline_s, "it never commits"
-        # It has to get on meanwhile, or it would lose the lead.
-        time.sleep(0.002)
-
-
-@contextmanager
-def running(cluster: Cluster, command: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that goes on beside the test."""
-    with subprocess.Popen(
-        cluster.words(command, *words),
-        cwd=cluster.work,
-        env=cluster.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 @pytest.mark.slow

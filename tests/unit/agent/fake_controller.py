@@ -41,7 +41,7 @@ from eslurm.v1 import link_pb2
 CLUSTER = "test"
 KEY = b"0123456789abcdef0123456789abcdef"
 OWNER = "main"
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 SATELLITE_FIRST = 1 << 30
 
 

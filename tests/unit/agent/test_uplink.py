@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from eslurm.ports.door import Answered, Caller, Status
@@ -182,6 +183,29 @@ def test_controllers_are_asked_in_turn_and_the_one_that_answered_first() -> None
     run(scenario())
 
 
+def test_a_link_to_a_controller_ends_when_another_one_leads() -> None:
+    async def scenario() -> None:
+        async with agent(satellites=(), controllers=("c1:1", "c2:1")) as a:
+            await until(lambda: a.up() == "c1:1")
+            silent = a.links.live["c1:1"]
+            silent.peer = msgspec.structs.replace(silent.peer, role="controller", owner="us", epoch=3)
+            for owner, epoch in (("us", 3), ("us", 2), ("others", 9)):
+                a.uplink.on_epoch(owner, epoch)
+            assert not silent.closed.is_set()
+            a.links.answers["c1:1"] = LinkSilent("no handshake")
+            a.uplink.on_epoch("us", 4)
+            await until(lambda: a.up() == "c2:1")
+            assert silent.close_reason == "another controller leads"
+            assert a.told == [silent, None, a.links.live["c2:1"]]
+
+        async with agent() as a:
+            await until(lambda: a.up() == S1)
+            a.uplink.on_epoch("", 9)
+            assert a.up() == S1, "a satellite finds the one that leads by itself"
+
+    run(scenario())
+
+
 def test_busy_satellites_are_waited_for_and_the_controller_is_spared() -> None:
     async def scenario() -> None:
         def prepare(links: FakeLinks) -> None:
@@ -269,16 +293,18 @@ def test_a_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_satellites_that_stay_silent_lead_to_the_controller_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uplink_module, "HOPE_S", 0.05)
-
     async def scenario() -> None:
         def prepare(links: FakeLinks) -> None:
             silent = LinkSilent("no Hello", retry_after_s=0.01)
             links.answers = {S1: silent, S2: silent}
 
         async with agent(prepare=prepare) as a:
+            await until(lambda: len(a.links.dials) > 3)
+            assert CONTROLLER not in a.links.dials, "they are asked again first"
+            loop = asyncio.get_running_loop()
+            time_s = loop.time
+            monkeypatch.setattr(loop, "time", lambda: time_s() + uplink_module.HOPE_S)
             await until(lambda: a.up() == CONTROLLER)
-            assert len(a.links.dials) > 3, "not before they were asked again"
 
     run(scenario())
 

@@ -15,7 +15,7 @@ from eslurm.core.failure.predictor import BroadcastSeen, NodesKnown
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "predictor"
 NODES = NodesKnown({1: "cn0001", 2: "cn0002", 3: "cn0003"})
-WAIT_S = 20.0
+WAIT_S = 50.0
 
 
 @pytest.fixture(scope="module")

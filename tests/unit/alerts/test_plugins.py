@@ -26,7 +26,7 @@ from eslurm.core.failure.predictor import (
 from eslurm.core.failure.union import Predictors
 
 LIMIT_S = 2.0
-WAIT_S = 20.0
+WAIT_S = 50.0
 NODES = NodesKnown({number: f"cn{number:04}" for number in range(10)})
 
 

@@ -80,16 +80,25 @@ def test_jobs_say_themselves_when_they_run_twice(tmp_path: Path) -> None:
     script = tmp_path / "job"
     script.write_bytes(witness.script(0.3))
     script.chmod(0o700)
+    # They run until they are let go, whatever time they were given.
+    gate, sleep = tmp_path / "gate", tmp_path / "sleep"
+    sleep.write_text(f"#!/bin/sh\nuntil [ -e {gate} ]; do /bin/sleep 0.01; done\n")
+    sleep.chmod(0o700)
 
     def start(job: int, restarts: int) -> subprocess.Popen[bytes]:
-        environment = {"SLURM_JOB_ID": str(job), "SLURM_RESTART_COUNT": str(restarts), "PATH": os.defpath}
+        path = f"{tmp_path}:{os.defpath}"
+        environment = {"SLURM_JOB_ID": str(job), "SLURM_RESTART_COUNT": str(restarts), "PATH": path}
         return subprocess.Popen([script], env=environment)
 
     first, other = start(7, 0), start(8, 0)
-    while not witness.sightings().began[7]:
-        assert first.poll() is None
-    second = start(7, 1)
-    assert (second.wait(), first.wait(), other.wait()) == (3, 0, 0)
+    try:
+        while not witness.sightings().began[7]:
+            assert first.poll() is None
+        second = start(7, 1)
+        assert second.wait() == 3
+    finally:
+        gate.touch()
+    assert (first.wait(), other.wait()) == (0, 0)
     # After the first has ended the same job may run again.
     again = start(7, 0)
     assert again.wait() == 0

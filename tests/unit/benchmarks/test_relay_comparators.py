@@ -19,6 +19,7 @@ from eslurm.core.tree.results import OK, Status, from_mapping
 from eslurm.ports.link import PeerInfo
 from eslurm.relay.envelopes import read_reply
 from eslurm.v1 import link_pb2
+from tests.unit.rpc.kit import until
 
 
 def sends(actions: Sequence[Action]) -> Iterator[int]:
@@ -176,7 +177,9 @@ def test_the_ring_skips_the_dead_after_three_tries_and_acts_once_on_all_others(
     assert [world.lists[node] for node in (1, 5, 6, 20)] == [ring.TRIES] * 4
 
 
-def test_pull_gives_each_asking_node_its_task_once_and_calls_the_others_dead() -> None:
+def test_pull_gives_each_asking_node_its_task_once_and_calls_the_others_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     acts: Counter[int] = Counter()
 
     async def scenario() -> Reply:
@@ -195,7 +198,13 @@ def test_pull_gives_each_asking_node_its_task_once_and_calls_the_others_dead() -
         to_board_link, to_node_link = FakeLink("root", to_board), FakeLink("host", to_node)
         poller.board = to_board_link
         poller.start([1, 2, 3, 5], 0.05)
-        reply = await board.run(9, range(1, 6), 0.05)
+        answered = asyncio.ensure_future(board.run(9, range(1, 6), 3600.0))
+        await until(lambda: acts.total() == 4 and board._owed == {4})
+        # Now the time of the others is over.
+        loop = asyncio.get_running_loop()
+        time_s = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time_s() + 1e6)
+        reply = await answered
         poller.stop()
         return reply
 

@@ -219,7 +219,7 @@ def test_a_signal_ends_the_tasks(
     world.door.answers["WaitStep"] = wait
     before = signal.getsignal(number)
     assert world.run("-n", "1", "work") == code
-    assert closed.wait(10.0)
+    assert closed.wait(50.0)
     assert world.finish.signal == number
     assert signal.getsignal(number) is before
     assert f"ended by {number.name}" in capsys.readouterr().err

@@ -23,8 +23,13 @@ STUBBORN = (
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", *SLEEP], env=os.environ | {"MARK": "cluster-1"}) as process:
-        yield process
-        process.kill()
+        try:
+            # That a program was started is known a moment before its environment can be read.
+            while not processes.marked("MARK", ["cluster-1\0"]):
+                assert process.poll() is None
+            yield process
+        finally:
+            process.kill()
 
 
 def test_identity_of_a_living_process(child: subprocess.Popen[bytes]) -> None:

@@ -69,7 +69,7 @@ class Site:
         await self.until(lambda: bool(self.asked))
 
     async def until(self, fits: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             while not fits():
                 self.moved.clear()
                 await self.moved.wait()

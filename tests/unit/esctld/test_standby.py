@@ -25,7 +25,7 @@ from tests.unit.esctld.test_dispatcher import ALICE, submission
 from tests.unit.rpc.kit import until
 
 LEASE_S = LEASE_US / 1e6
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 
 
 class NoLink:

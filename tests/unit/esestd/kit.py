@@ -22,7 +22,7 @@ from eslurm.rpc.unix_door import UnixDoor
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 LIFE_BITS = 32
 
 

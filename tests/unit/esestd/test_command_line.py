@@ -18,7 +18,7 @@ from tests.unit.esestd.kit import Controller, model_of, unix_door, until
 
 ROOT = Path(__file__).parents[3]
 CONFIG = '[cluster]\nname = "test"\n[[nodes]]\nnames = "cn1"\ncores = 1\nmemory_mib = 1\n[estimator]\n'
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 WITH_SLOW = (
     "import sys; from eslurm.estimator import registry;"
     "registry.BUILT_IN = {'slow': 'tests.unit.esestd.slow'}; from esestd.__main__ import main; main(sys.argv[1:])"
@@ -109,10 +109,14 @@ def test_a_signal_ends_it_while_it_learns(state_dir: Path) -> None:
                 [sys.executable, "-c", WITH_SLOW, *words], cwd=ROOT, env=environment(), stdout=subprocess.PIPE
             )
             kept_children.add(process.pid)
-            await until(began.exists)
-            process.send_signal(signal.SIGTERM)
-            out, _ = await asyncio.to_thread(process.communicate, None, 5.0)
-            kept_children.discard(process.pid)
+            try:
+                await until(began.exists)
+                process.send_signal(signal.SIGTERM)
+                out, _ = await asyncio.to_thread(process.communicate, None, PATIENCE_S)
+            finally:
+                process.kill()
+                process.communicate()
+                kept_children.discard(process.pid)
             assert (process.returncode, out) == (0, b"ready esestd\n")
 
     run(scenario())

@@ -49,7 +49,7 @@ class Site:
         self.gate.put(self.link, [link_pb2.Item(book_pull=link_pb2.BookPull(revision=number))])
 
     async def wait(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while len(self.came) < count:
                 self.changed.clear()
                 await self.changed.wait()
@@ -91,7 +91,7 @@ def test_a_partition_loses_both_ways_and_ends_by_itself() -> None:
         assert [(one.mode, one.nodes) for one in struck] == [("partitioned", "")]
         site.put(1)
         assert site.driver.is_cut
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             await site.healed.wait()
         assert not site.driver.is_cut
         site.put(2)

@@ -19,7 +19,7 @@ from eslurm.relay.switches import Mode, Switch
 from eslurm.v1 import link_pb2
 from tests.support.loops import both_loops, run
 
-PATIENCE_S = 10.0
+PATIENCE_S = 50.0
 DELAY_US = 30_000
 
 
@@ -85,7 +85,7 @@ class Site:
         self.healing.set()
 
     def ask(self, *nodes: int, broadcast_id: int = 9) -> None:
-        order = Broadcast(broadcast_id, nodes, 2, 1_500_000, "k", b"c")
+        order = Broadcast(broadcast_id, nodes, 2, 60_000_000, "k", b"c")
         self.server.on_broadcast(self.link, broadcast_item(order).broadcast)
 
     async def answer(self) -> dict[int, Status]:

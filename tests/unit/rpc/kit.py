@@ -23,7 +23,9 @@ from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
 from eslurm.v1 import controller_pb2, link_pb2
 
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
+PATIENT = LinkSettings(connect_timeout_s=PATIENCE_S, hello_timeout_s=PATIENCE_S)
+"""Of a process that nothing on a busy machine takes too long for."""
 KEYRING = Keyring({1: b"a shared secret of this cluster"})
 ALICE = Principal("alice", 4001, 4001, (4001,), "socket")
 REQUEST_ID = bytes(range(1, 17))
@@ -105,7 +107,7 @@ async def process(
     cluster: str = "test",
     protocol: tuple[int, int] = (1, 1),
     at: str = "127.0.0.1:0",
-    link_settings: LinkSettings | None = None,
+    link_settings: LinkSettings = PATIENT,
     table_settings: TableSettings | None = None,
     connections_max: int = 0,
     tls: Tls | None = None,

@@ -18,7 +18,7 @@ from esnoded.stepd.launcher import ensure_supervisor
 from esnoded.stepd.place import Place
 
 NOBODY = 65534
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 
 
 class Site:

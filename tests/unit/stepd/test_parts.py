@@ -103,6 +103,13 @@ def test_what_is_no_key_is_no_key(text: str) -> None:
     assert parse_key(text) is None
 
 
+def marked(process: subprocess.Popen[bytes]) -> None:
+    """That a program was started is known a moment before its environment can be read."""
+    while not procfs.marker_of(process.pid):
+        assert process.poll() is None
+        time.sleep(0.001)
+
+
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with an awkward name, in a session of its own."""
@@ -110,12 +117,11 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     program.symlink_to("/bin/sleep")
     env = {procfs.STEP_MARKER: "abc/1.1.-1.0"}
     with subprocess.Popen([program, "600"], env=env, start_new_session=True) as process:
-        # That a program was started is known a moment before its environment can be read.
-        deadline_s = time.monotonic() + 10
-        while not procfs.marker_of(process.pid) and time.monotonic() < deadline_s:
-            time.sleep(0.001)
-        yield process
-        process.kill()
+        try:
+            marked(process)
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_process_is_known_by_its_start_time_and_marker(sleeper: subprocess.Popen[bytes]) -> None:
@@ -131,14 +137,14 @@ def test_a_process_is_known_by_its_start_time_and_marker(sleeper: subprocess.Pop
 
 def test_recovery_kills_by_marker_and_reports_lost(sleeper: subprocess.Popen[bytes]) -> None:
     lost = end_lost_steps([Unfinished(key(), "boot", 5)], "abc", "boot", 9)
-    assert sleeper.wait(10) == -9
+    assert sleeper.wait(30) == -9
     assert lost == [StepEnded(key(), 0, 0, StepEndCause.LOST, "its step supervisor died while it ran", 5, 9)]
 
 
 def test_recovery_kills_by_recorded_identity(sleeper: subprocess.Popen[bytes]) -> None:
     ticks = procfs.start_ticks_of(sleeper.pid)
     end_lost_steps([Unfinished(key(), "boot", 5, ((sleeper.pid, ticks),))], "other", "boot", 9)
-    assert sleeper.wait(10) == -9
+    assert sleeper.wait(30) == -9
 
 
 def test_a_recycled_pid_is_spared(sleeper: subprocess.Popen[bytes]) -> None:
@@ -190,7 +196,7 @@ def test_who_has_got_the_number_of_one_that_is_gone_is_spared(sleeper: subproces
     assert procfs.kill_and_wait([found._replace(start_ticks=found.start_ticks - 1)], 0) == []
     assert sleeper.poll() is None
     assert procfs.kill_and_wait([found], 10_000_000) == []
-    assert sleeper.wait(10) == -9
+    assert sleeper.wait(30) == -9
 
 
 def test_more_than_may_be_watched_at_a_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,13 +216,15 @@ def test_more_than_may_be_watched_at_a_time_are_ended(monkeypatch: pytest.Monkey
 
     sleepers = [subprocess.Popen(["sleep", "60"], env={procfs.STEP_MARKER: "abcd/1.1.0"}) for _ in range(5)]
     try:
+        for sleeper in sleepers:
+            marked(sleeper)
         with monkeypatch.context() as patch:
             patch.setattr(procfs, "_WATCHED_MAX", 2)
             patch.setattr(os, "pidfd_open", watch)
             patch.setattr(os, "close", forget)
             assert roundup.end_all("abcd") == []
         assert not watched
-        assert [sleeper.wait(10) for sleeper in sleepers] == [-9] * 5
+        assert [sleeper.wait(30) for sleeper in sleepers] == [-9] * 5
     finally:
         for sleeper in sleepers:
             sleeper.kill()

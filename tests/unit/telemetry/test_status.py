@@ -152,7 +152,7 @@ def test_an_address_that_is_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch
         trying = asyncio.create_task(other.keep_trying(door.endpoint))
         assert not (await asyncio.wait({trying}, timeout=0.05))[0]
         await door.stop()
-        await asyncio.wait_for(trying, 5)
+        await asyncio.wait_for(trying, 30)
         assert b"leads" in await asked(other, b"GET /health HTTP/1.0\r\n\r\n")
         await other.stop()
 
