@@ -371,7 +371,7 @@ def _weight(message: Message) -> int:
         case Reports():
             return len(message.reports)
         case PlanMade():
-            return len(message.placements)
+            return len(message.placements) + len(message.promises)
         case SetForecasts():
             return len(message.forecasts)
         case _:

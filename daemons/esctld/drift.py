@@ -20,6 +20,7 @@ from eslurm.core.doctor.finding import ERROR, Finding
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL
 from eslurm.core.node.model import Node
+from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.step.model import Step
 from eslurm.core.view import View
 from eslurm.ports.store import Head, JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow, StoreReader
@@ -41,7 +42,10 @@ _jobs = msgspec.msgpack.Decoder(Job)
 _nodes = msgspec.msgpack.Decoder(Node)
 _steps = msgspec.msgpack.Decoder(Step)
 _policies: msgspec.msgpack.Decoder[Policy] = msgspec.msgpack.Decoder(Policy)
-_usages = msgspec.msgpack.Decoder(Usage)
+_RECORDS: dict[str, msgspec.msgpack.Decoder[Any]] = {
+    USAGE: msgspec.msgpack.Decoder(Usage),
+    PROMISE: msgspec.msgpack.Decoder(Promise),
+}
 
 
 class Differs(msgspec.Struct, frozen=True):
@@ -143,7 +147,7 @@ class RowDrift:
                 )
             case RecordRow():
                 record = view.records.get((row.kind, row.name))
-                return _blob_differs(record, row.blob, _usages if row.kind == USAGE else _policies)
+                return _blob_differs(record, row.blob, _RECORDS.get(row.kind, _policies))
             case NodeRow():
                 node = view.nodes.get(row.number)
                 if node is not None and (row.name, row.state) != (node.name, node.state.value):

@@ -18,7 +18,7 @@ from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.priority import Ranking
 from eslurm.core.plan.schedule import Booking, Schedule
-from eslurm.core.planning import message_of, plan_slices
+from eslurm.core.planning import messages_of, plan_slices
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.telemetry.metrics import ControllerMetrics
 
@@ -37,6 +37,8 @@ PAUSE_MAX_S = 0.1
 """After each cycle the loop belongs to others for so many times as long as it took, at most so many seconds: a long
 queue that changes all the time would keep the planner busy with nothing new."""
 
+NAMED_MAX = 20
+"""Jobs named in the log whose promises a new leader could not keep."""
 PATIENCE = 4.0
 """Between two slices what waits to be decided and committed goes first, for at most so many times as long as a slice took:
 a commit needs many turns of the loop and of the interpreter, and would get one for each slice."""
@@ -110,8 +112,7 @@ class Planner:
                 plan = await self._cycle(self._dispatcher)
             finally:
                 self._resting.set()
-            message = message_of(plan)
-            if message is not None:
+            for message in messages_of(plan):
                 # The next cycle sees these placements on the ledger, not in the queue.
                 await self._dispatcher.decided(message)
             if plan.is_unfinished:
@@ -144,7 +145,13 @@ class Planner:
     async def _planned(self, dispatcher: Dispatcher, policy: str) -> Plan:
         state = dispatcher.state
         slices = plan_slices(
-            state, dispatcher.now_us(), self._schedule, LIMITS, ranking=self._ranking, policy=policy
+            state,
+            dispatcher.now_us(),
+            self._schedule,
+            LIMITS,
+            ranking=self._ranking,
+            policy=policy,
+            keeps_promises=True,
         )
         spent = 0.0
         while True:
@@ -163,7 +170,20 @@ class Planner:
             await dispatcher.rest(slice_s * PATIENCE)
         self._metrics.plan.observe(spent)
         self._spent_s = spent
+        if plan.broken:
+            self._tell_broken(plan)
         return plan
+
+    def _tell_broken(self, plan: Plan) -> None:
+        """An administrator is asked why somebody waits longer than was said."""
+        self._metrics.broken_promises.inc(len(plan.broken))
+        for one in plan.broken[:NAMED_MAX]:
+            later = f"{(one.start_us - one.promised_us) / SECOND_US:.0f} s later" if one.start_us else "later"
+            log.warning(
+                "job %d starts %s than a controller before had promised: %s", one.job_id, later, one.why
+            )
+        if len(plan.broken) > NAMED_MAX:
+            log.warning("%d more jobs start later than promised", len(plan.broken) - NAMED_MAX)
 
     def _policy(self, name: str) -> str:
         """The configured policy, loaded; what cannot be is told once, and planned by another."""

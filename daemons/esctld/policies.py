@@ -20,6 +20,7 @@ from eslurm.core.account.boundaries import standing
 from eslurm.core.account.model import ALWAYS, Policy, Usage, Validity
 from eslurm.core.job.model import Principal
 from eslurm.core.messages import ChangePolicies, PolicyChange, RefusalCode, Refused
+from eslurm.core.plan.promise import Promise
 from eslurm.ports.door import Caller
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
@@ -42,12 +43,12 @@ class Policies:
         view = self._dispatcher.view
         named = [
             (kind, name, record)
-            for (kind, name), record in sorted(view.records.items(), key=lambda item: item[0])
+            for (kind, name), record in view.records.items()
             if kind in kinds and (not request.names or name in request.names)
         ]
         if request.names:
             _all_found(request, {name for _, name, _ in named}, view.records)
-        named.sort(key=lambda one: kinds.index(one[0]))
+        named.sort(key=lambda one: (kinds.index(one[0]), one[1]))
         revision, now_us = view.revision, wall_us()
         infos = await asyncio.to_thread(self._infos, named, now_us)
         return pb.PoliciesReply(policies=infos, revision=revision, now_us=now_us)
@@ -73,7 +74,7 @@ class Policies:
         site = _site(calendar, now_us)
         found = []
         for kind, name, record in named:
-            assert not isinstance(record, Usage)
+            assert not isinstance(record, Usage | Promise)
             validity = getattr(record, "validity", ALWAYS)
             assert isinstance(validity, Validity)
             settings = shown(record, site) | {"state": standing(calendar, validity, now_us)}
@@ -88,7 +89,7 @@ class Policies:
         for change in request.changes:
             now = present[change.kind, change.name]
             settings = [(setting.key, setting.value) for setting in change.settings]
-            policy: Policy | None = None if isinstance(now, Usage) else now
+            policy: Policy | None = None if isinstance(now, Usage | Promise) else now
             changes.append(read_change(change.action, change.kind, change.name, settings, site, policy))
         return tuple(changes)
 

@@ -38,6 +38,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.JobSubmitted: job.apply_submitted,
     facts.JobChanged: job.apply_changed,
     facts.JobsForecast: job.apply_forecasts,
+    facts.JobsPromised: job.apply_promised,
     facts.JobHeld: job.apply_held,
     facts.JobDue: job.apply_due,
     facts.DependenciesChanged: job.apply_dependencies,

@@ -29,6 +29,7 @@ from eslurm.core.job.standing import began, name_key, owed_revisions, task_slots
 from eslurm.core.job.states import ACTIVE, FINAL, JobState
 from eslurm.core.node.model import Node, is_usable
 from eslurm.core.node.states import NodeState
+from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
 from eslurm.core.resources.devices import Devices
@@ -67,7 +68,7 @@ class Touched:
         # Jobs that changed and were forgotten since: their last records are still to be written.
         self.forgotten: list[Job] = []
         self.settings = False
-        # (kind, name) of policies and of usage.
+        # (kind, name) of policies, of usage and of promises.
         self.records: set[tuple[str, str]] = set()
 
 
@@ -90,16 +91,18 @@ class State:
         self.satellites_down: dict[str, SatelliteDown] = {}
         self.policies: dict[str, dict[str, Policy]] = {kind: {} for kind in KINDS}
         self.usage: dict[tuple[str, str], Usage] = {}
+        # Of waiting jobs only (ADR 17).
+        self.promises: dict[int, Promise] = {}
         # Indexes.
         self.numbers: dict[str, int] = {}
         self.partitions: dict[str, Partition] = {}
         self.partition_nodes: dict[str, tuple[int, ...]] = {}
         self.partition_views: dict[str, PartitionView] = {}
         self.removed: set[int] = set()
+        self.login: frozenset[int] = frozenset()
         self.ledger = Ledger(Topology(()))
         self.queue = PendingQueue()
         self.later = PendingQueue(shapes=self.queue.shapes)
-        self.login: frozenset[int] = frozenset()
         self.live: dict[RunningKey, Running] = {}
         self.dependents: dict[int, set[int]] = {}
         # Jobs whose dependencies have to be looked at again, the next one last: the reactor's, which makes it anew from
@@ -198,6 +201,8 @@ class State:
         self._index_owed(old, new)
         self.mentions.follow(old, new)
         self.job_counts.follow(old, new)
+        if new.state is not JobState.PENDING and new.job_id in self.promises:
+            self.put_promise(Promise(new.job_id))
         if old is not None and old.spec.name != new.spec.name:
             self._unindex_name(old)
             self._index_identity(new)
@@ -213,6 +218,14 @@ class State:
             old is None or old.state not in FINAL or (old.residues and not new.residues)
         ):
             self.push_forget(new)
+
+    def put_promise(self, new: Promise) -> None:
+        """Insert or replace what a waiting job has been promised, or drop it."""
+        if new.starts:
+            self.promises[new.job_id] = new
+        else:
+            self.promises.pop(new.job_id, None)
+        self.touched.records.add((PROMISE, str(new.job_id)))
 
     def drop_job(self, job_id: int) -> None:
         """Forget a finished job."""

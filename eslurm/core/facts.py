@@ -18,6 +18,7 @@ from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.job.states import JobState
 from eslurm.core.node.states import NodeState
+from eslurm.core.plan.promise import Promise
 from eslurm.core.satellite.states import SatelliteState
 
 
@@ -125,6 +126,12 @@ class JobsForecast(FactBase, frozen=True, tag=True):
 
     forecasts: tuple[tuple[int, Forecast], ...]
     model: str = ""
+
+
+class JobsPromised(FactBase, frozen=True, tag=True):
+    """These waiting jobs have been promised other starts than before; those without a start: none any more."""
+
+    promises: tuple[Promise, ...]
 
 
 class JobHeld(FactBase, frozen=True, tag=True):
@@ -348,6 +355,7 @@ Fact: TypeAlias = (
     | JobSignalled
     | AttemptSuspended
     | JobsForecast
+    | JobsPromised
     | TimeChanged
     | AttemptInformed
     | AttemptEnded

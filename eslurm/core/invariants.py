@@ -173,6 +173,12 @@ def _check_planning(state: State, queued: set[int]) -> None:
     _require(live == state.live, "the index of what runs disagrees with the jobs")
     later = set(state.later.ids())
     _require(not later & queued, f"jobs {later & queued} wait for resources and for something else")
+    for job_id, promise in state.promises.items():
+        job = state.jobs.get(job_id)
+        waiting = job is not None and job.state is JobState.PENDING
+        _require(
+            waiting and bool(promise.starts), f"job {job_id} waits no more and has the promise {promise}"
+        )
     expected = {
         job_id
         for job_id, job in state.jobs.items()

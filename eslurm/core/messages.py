@@ -17,6 +17,7 @@ from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request as ResourceRequest
 from eslurm.core.plan.mapping import Placement
+from eslurm.core.plan.promise import Promise
 from eslurm.core.wire import Report
 
 
@@ -114,9 +115,9 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     nice: int | None = None
     deadline_us: int | None = None
     constraint: str | None = None
-
     request: ResourceRequest | None = None
     was: tuple[str, ...] = ()
+
 
 class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
     """Stop running jobs where they are, or let them go on (operators only). Answer: `Changed`."""
@@ -285,11 +286,15 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlanMade(msgspec.Struct, frozen=True, gc=False):
-    """A planning cycle ended; each placement is checked again, for the state may have moved on."""
+    """A planning cycle ended; each placement is checked again, for the state may have moved on.
+
+    `promises` are those that have changed by it, to be kept together with its placements (ADR 17).
+    """
 
     placements: tuple[Placement, ...]
     generation: int
     preemptions: tuple[Preemption, ...] = ()
+    promises: tuple[Promise, ...] = ()
 
 
 Request: TypeAlias = (
@@ -332,12 +337,12 @@ class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed", gc=Fa
 
     count: int
     problems: tuple[JobProblem, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_created", gc=False):
     """`layout` gives, per node in order, its name and its number of tasks."""
 
-    notes: tuple[str, ...] = ()
     job_id: int
     attempt: int
     step: int

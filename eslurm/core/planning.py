@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
-from eslurm.core import facts
+from eslurm.core import facts, promises
 from eslurm.core.cluster import State, task_slots, waits
 from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
@@ -30,6 +31,9 @@ from eslurm.core.plan.snapshot import Running, Snapshot, changes_since
 from eslurm.core.resources.devices import Picker
 from eslurm.core.share.standing import rank
 
+PROMISES_MAX: Final = 500
+"""New promises in one message: some milliseconds."""
+
 
 def plan_slices(
     state: State,
@@ -39,12 +43,20 @@ def plan_slices(
     *,
     ranking: Ranking | None = None,
     policy: str = "",
+    keeps_promises: bool = False,
 ) -> Generator[None, None, Plan]:
     """One cycle, to be driven in slices. Clears `plan_wanted` when it takes its snapshot of the state.
 
     `schedule` is what the last cycle left (None: nothing), `ranking` the planner's priorities (None: the queue's own
-    order), `policy` another one than the configured.
+    order), `policy` another one than the configured. With `keeps_promises` the plan tells what the log is to keep.
     """
+    schedule = schedule if schedule is not None else Schedule()
+    takes_over = schedule.is_new and bool(state.promises)
+    if takes_over:
+        until_us = yield from promises.awaits_nodes(state, schedule, now_us)
+        if until_us:
+            state.plan_wanted = False
+            return promises.waiting_plan(state, now_us, until_us)
     if ranking is not None:
         yield from rank(state, ranking, now_us, (state.queue, state.later))
     state.plan_wanted = False
@@ -54,6 +66,10 @@ def plan_slices(
     plan = yield from plan_cycle(
         snapshot, policy=policy or state.config.policy, limits=limits, schedule=schedule, work=work
     )
+    if takes_over:
+        plan = replace(plan, broken=promises.broken(state, schedule, plan))
+    if keeps_promises:
+        plan = yield from promises.with_changes(state, schedule, plan)
     return plan
 
 
@@ -70,12 +86,20 @@ def _work(state: State, schedule: Schedule | None, ranking: Ranking | None) -> W
 
 def message_of(plan: Plan) -> PlanMade | None:
     """What a plan asks of the cluster; None when that is nothing."""
-    if not plan.placements and not plan.victims:
+    if not plan.placements and not plan.victims and not plan.moved:
         return None
     preemptions = tuple(
         [Preemption(one.work.job_id, one.work.attempt, one.mode, plan.claimant) for one in plan.victims]
     )
-    return PlanMade(plan.placements, plan.generation, preemptions)
+    return PlanMade(plan.placements, plan.generation, preemptions, plan.moved)
+
+
+def messages_of(plan: Plan) -> list[PlanMade]:
+    """The same, and then the promises that the log has not heard of, in parts."""
+    first = message_of(plan)
+    parts = range(0, len(plan.promised), PROMISES_MAX)
+    rest = [PlanMade((), plan.generation, (), plan.promised[at : at + PROMISES_MAX]) for at in parts]
+    return [first, *rest] if first is not None else rest
 
 
 def take_snapshot(
@@ -84,6 +108,8 @@ def take_snapshot(
     """The state as a planning cycle looks at it."""
     since = schedule.mark if schedule is not None else None
     changes = changes_since(since, state.queue, state.later)
+    known = schedule.known_jobs(changes) if schedule is not None else []
+    kept = dict(state.promises) if schedule is None or schedule.is_new else {}
     snapshot = Snapshot.take(
         state.ledger,
         state.partition_views,
@@ -92,12 +118,13 @@ def take_snapshot(
         now_us=now_us,
         running=state.live,
         later=state.later,
-        known=schedule.known_jobs(changes) if schedule is not None else (),
+        known=[*known, *kept],
         policies=state.policies,
         policies_changed=state.policies_changed,
         calendar=state.calendar,
         since=since,
         lenders=_lenders(state),
+        promises=kept,
     )
     if ranking is None or not weighs(state.config.priority):
         return snapshot
@@ -168,7 +195,8 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
             continue
         task = next(tasks[job.job_id])
         found.append(facts.JobPlaced(ids[at], 1, spans, until_us, job.job_id, task, wide))
-    return found + on_preemptions(state, message.preemptions, now_us)
+    found += on_preemptions(state, message.preemptions, now_us)
+    return found + promises.on_promises(state, message.promises)
 
 
 def _has_room(state: State, job: Job, taken: int) -> bool:

@@ -17,6 +17,7 @@ from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import Job, StepEnd
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.node.model import Node
+from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.satellite.model import SatelliteDown
 from eslurm.core.step.model import Step
 
@@ -63,6 +64,7 @@ _accounted = msgspec.msgpack.Decoder(Accounted)
 _settings = msgspec.msgpack.Decoder(Settings)
 _policies: msgspec.msgpack.Decoder[Policy] = msgspec.msgpack.Decoder(Policy)
 _usages = msgspec.msgpack.Decoder(Usage)
+_promises = msgspec.msgpack.Decoder(Promise)
 
 
 def encode(record: Job | Node | Step | Settings | Accounted | Record) -> bytes:
@@ -81,8 +83,10 @@ def decode_accounted(blob: bytes) -> Accounted:
 
 
 def decode_record(kind: str, blob: bytes) -> Record:
-    """A policy or a usage record from its row."""
-    return _usages.decode(blob) if kind == USAGE else _policies.decode(blob)
+    """A policy, a usage record or a promise from its row."""
+    if kind == USAGE:
+        return _usages.decode(blob)
+    return _promises.decode(blob) if kind == PROMISE else _policies.decode(blob)
 
 
 def settings_of(state: State) -> Settings:
@@ -110,7 +114,7 @@ def restore(
 ) -> State:
     """The state as the last commit left it. Raises `msgspec.ValidationError` for bytes that are no such record.
 
-    `policies` are (kind, record) of policies and of usage.
+    `policies` are (kind, record) of policies, of usage and of promises.
     """
     state = State(owner)
     state.revision = revision
@@ -132,6 +136,8 @@ def restore(
         record = decode_record(kind, blob)
         if isinstance(record, Usage):
             put_usage(state, record)
+        elif isinstance(record, Promise):
+            state.put_promise(record)
         else:
             put_policy(state, record)
     # Arrays first: their tasks look at their limits.

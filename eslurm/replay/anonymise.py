@@ -23,6 +23,7 @@ from eslurm.core.facts import PolicyRemoved, decode_fact, encode_fact
 from eslurm.core.job.model import Job
 from eslurm.core.node.hostlist import unfold
 from eslurm.core.node.model import Node
+from eslurm.core.plan.promise import PROMISE
 from eslurm.core.records import Settings, decode_record
 from eslurm.core.step.model import Step
 from eslurm.ports.store import LoggedFact
@@ -60,8 +61,8 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
 WORDS: dict[tuple[str, str], str] = {
     ("ClusterConfig", "cluster"): "cluster",
     ("NodeConfig", "name"): "node",
-    ("Partition", "nodes"): "node",
     ("ClusterConfig", "login_nodes"): "node",
+    ("Partition", "nodes"): "node",
     ("ConfigAccepted", "numbers"): "node",
     ("Node", "name"): "node",
     ("Request", "include"): "node",
@@ -135,6 +136,7 @@ _TYPES: dict[str, Callable[[bytes], Any]] = {
     "steps": msgspec.msgpack.Decoder(Step).decode,
     POLICIES: partial(decode_record, POLICIES),
     USAGE: partial(decode_record, USAGE),
+    PROMISE: partial(decode_record, PROMISE),
 }
 _encoder = msgspec.msgpack.Encoder()
 

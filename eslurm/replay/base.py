@@ -17,11 +17,14 @@ import msgspec
 from eslurm.core import records
 from eslurm.core.account.apply import USAGE
 from eslurm.core.cluster import State
+from eslurm.core.plan.promise import PROMISE
 from eslurm.ports.store import JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow
 
 BASE_VERSION = 1
 RECORDS_PER_PIECE = 500
 POLICIES = "policies"
+RECORDS = (POLICIES, USAGE, PROMISE)
+"""Kinds that are rows of one table: `POLICIES` stands for all kinds of policies."""
 SETTINGS = "state"
 """Name of the settings row that holds the state's scalars."""
 
@@ -42,7 +45,7 @@ class BaseHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Encoded records of one kind: settings, nodes, jobs, steps, policies or usage."""
+    """Encoded records of one kind: settings, nodes, jobs, steps, policies, usage or promises."""
 
     kind: str
     blobs: list[bytes]
@@ -73,7 +76,7 @@ class BasePacker:
             if blobs:
                 self.add(kind, blobs)
         kept = [row for row in rows if isinstance(row, RecordRow)]
-        for kind, same in groupby(kept, lambda row: USAGE if row.kind == USAGE else POLICIES):
+        for kind, same in groupby(kept, lambda row: row.kind if row.kind in RECORDS else POLICIES):
             self.add(kind, [row.blob for row in same])
         settings = [row.blob for row in rows if isinstance(row, SettingRow) and row.name == SETTINGS]
         if settings:
@@ -95,6 +98,7 @@ def pack_base(state: State) -> bytes:
     policies = (policy for named in state.policies.values() for policy in named.values())
     packer.add(POLICIES, [records.encode(policy) for policy in policies])
     packer.add(USAGE, [records.encode(usage) for usage in state.usage.values()])
+    packer.add(PROMISE, [records.encode(promise) for promise in state.promises.values()])
     packer.add("nodes", [records.encode(node) for node in state.nodes.values()])
     packer.add("jobs", [records.encode(job) for job in state.jobs.values()])
     packer.add("steps", [records.encode(step) for step in state.steps.values()])
@@ -115,9 +119,7 @@ def unpack_base(owner: str, data: bytes) -> State:
     if first is None:
         raise BadBase("the base state is empty")
     head = _head(first)
-    found: dict[str, list[bytes]] = {
-        kind: [] for kind in ("settings", POLICIES, USAGE, "nodes", "jobs", "steps")
-    }
+    found: dict[str, list[bytes]] = {kind: [] for kind in ("settings", *RECORDS, "nodes", "jobs", "steps")}
     try:
         for raw in pieces:
             piece = _pieces.decode(raw)
@@ -131,7 +133,7 @@ def unpack_base(owner: str, data: bytes) -> State:
             found["steps"],
             head.revision,
             head.now_us,
-            [(kind, blob) for kind in (POLICIES, USAGE) for blob in found[kind]],
+            [(kind, blob) for kind in RECORDS for blob in found[kind]],
         )
     except msgspec.MsgspecError as error:
         raise BadBase(f"the base state holds what is no record: {error}") from None

@@ -36,7 +36,7 @@ from eslurm.core.messages import (
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.priority import Ranking
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.planning import message_of, plan_slices
+from eslurm.core.planning import messages_of, plan_slices
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.satellite.herald import Deliver, Herald
@@ -408,7 +408,9 @@ class Controller(Process):
         if self._is_planning or not self.state.plan_wanted:
             return
         now_us = max(self._read_clock(), self.state.now_us)
-        slices = plan_slices(self.state, now_us, self._schedule, LIMITS, ranking=self._ranking)
+        slices = plan_slices(
+            self.state, now_us, self._schedule, LIMITS, ranking=self._ranking, keeps_promises=True
+        )
         while True:
             try:
                 next(slices)
@@ -416,11 +418,12 @@ class Controller(Process):
                 plan: Plan = finished.value
                 break
         self.world.checks.plans.on_plan(self.state, self._schedule, plan, self._ranking)
-        message = message_of(plan)
-        if message is not None:
+        messages = messages_of(plan)
+        if messages:
             self._is_planning = True
             delay_us = int(self.world.random.random() * PLAN_US)
-            self.later(delay_us, self._post, message)
+            for message in messages:
+                self.later(delay_us, self._post, message)
         elif plan.is_unfinished:
             self.later(PLAN_US, self._plan_again)
         self._set_due(plan.next_us)

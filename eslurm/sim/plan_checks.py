@@ -25,6 +25,7 @@ from eslurm.core.plan.snapshot import RunningKey
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.sim import naive_rules
 from eslurm.sim.breach import require
+from eslurm.sim.promise_checks import PromiseChecks
 
 if TYPE_CHECKING:
     from eslurm.sim.world import World
@@ -83,6 +84,7 @@ class PlanChecks:
         # Since when an attempt stands still, and how long it did before, by the log.
         self._still_since: dict[Attempted, int] = {}
         self._still_us: dict[Attempted, int] = {}
+        self._kept = PromiseChecks()
         self.seen: dict[str, int] = {}
         """How often each of these was looked at: a check that never looks finds nothing."""
 
@@ -128,6 +130,7 @@ class PlanChecks:
 
     def on_logged(self, replica: State, fact: facts.Fact, at_us: int) -> None:
         """The replay of the log has applied this."""
+        self._kept.on_logged(replica, fact)
         match fact:
             case facts.StopRequested(job_id, attempt, stop) if stop.cause in PREEMPTING:
                 self._preempted[job_id, attempt] = stop.cause
@@ -180,6 +183,7 @@ class PlanChecks:
                 times <= startable, f"job {job_id} is placed {times} times in one plan, {startable} can start"
             )
         self._check_promises(state, schedule, plan)
+        self._count("kept", self._kept.on_plan(state, plan, _may_be_pushed_out))
         if self._plans % WHY_EVERY == 0:
             self._check_reasons(state, schedule, plan, ranking)
 
@@ -235,8 +239,8 @@ class PlanChecks:
         answer = exhaust(slices)
         require(bool(answer.reasons), f"job {job.job_id} waits without any reason: {job}")
 
-    def _count(self, what: str) -> None:
-        self.seen[what] = self.seen.get(what, 0) + 1
+    def _count(self, what: str, times: int = 1) -> None:
+        self.seen[what] = self.seen.get(what, 0) + times
 
 
 def _starts(plan: Plan, job_id: int) -> tuple[int, ...]:

@@ -34,19 +34,22 @@ class ControllerMetrics:
         )
         self.commit = self._histogram("eslurm_commit_seconds", "Time until a batch was durable.", _SECONDS)
         self.plan = self._histogram("eslurm_plan_seconds", "CPU time of one planning cycle.", _SECONDS)
+        self.broken_promises = self._counter(
+            "eslurm_promises_broken", "Planned starts that this controller, as a new leader, could not keep."
+        )
         self.facts = self._counter("eslurm_facts_committed", "Facts made durable.")
         self.refused_full = self._counter(
             "eslurm_requests_refused_full", "Requests refused because too many waited."
         )
-        self.refused_limits = self._counter(
-            "eslurm_requests_refused_limits",
-            "Requests refused because of a limit on users or on all, by limit.",
         self.calls = self._counter(
             "eslurm_calls",
             "Calls of commands and programs, by the door they came through: a controller's socket, an agent's, a login "
             "host's, or with a token.",
             ["door"],
         )
+        self.refused_limits = self._counter(
+            "eslurm_requests_refused_limits",
+            "Requests refused because of a limit on users or on all, by limit.",
             ["limit"],
         )
 

@@ -80,6 +80,11 @@ def apply_forecasts(state: State, fact: facts.JobsForecast) -> None:
             state.want_plan()
 
 
+def apply_promised(state: State, fact: facts.JobsPromised) -> None:
+    for promise in fact.promises:
+        state.put_promise(promise)
+
+
 def apply_held(state: State, fact: facts.JobHeld) -> None:
     job = state.get_job(fact.job_id)
     failures = job.launch_failures if fact.hold else 0

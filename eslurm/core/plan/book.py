@@ -151,6 +151,20 @@ class Book:
             stays.pop()
             self._drop_rounded(stop_us, key, stays)
 
+    def mark(self, instants: Iterable[int]) -> None:
+        """Lets slots begin at these instants, if they are to come, until `unmark`: no end is rounded beyond the next one."""
+        for at_us in instants:
+            if at_us > self.now_us:
+                self._slots.starts[self._slots.begin(at_us)] += 1
+
+    def unmark(self, instants: Iterable[int]) -> None:
+        """Ends what `mark` began."""
+        for at_us in instants:
+            index = self._slots.find(at_us)
+            if index:
+                self._slots.starts[index] -= 1
+                self._slots.release(index)
+
     def preparing(self, need: Need) -> Generator[None, None, None]:
         """Makes in slices what a search for this need looks at; without, the first search does it in one go."""
         asked: list[tuple[int, int]] = []

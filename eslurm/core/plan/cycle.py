@@ -42,7 +42,7 @@ def plan_cycle(
     schedule = schedule if schedule is not None else Schedule()
     yield from returning.forget(schedule)
     yield from reconcile(schedule, snapshot, limits.overdue_grace_us)
-    schedule.renews = False
+    schedule.is_new = schedule.renews = False
     cycle = Cycle(snapshot, schedule, limits)
     ahead = Ahead(cycle)
     yield from ahead.start_due(fixed_only=True)

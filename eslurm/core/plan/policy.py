@@ -19,6 +19,7 @@ from eslurm.core.plan.explain import NOT_EXAMINED, Why
 from eslurm.core.plan.mapping import Placement, Span, spans_of
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.preempt import Victim
+from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.quests import quest_of
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.reasons import Reasons
@@ -49,12 +50,23 @@ class PlanLimits(msgspec.Struct, frozen=True):
     tasks_ahead_max: int = 10_000
 
 
+class Broken(msgspec.Struct, frozen=True):
+    """A job that was promised a start by an earlier planner, and will start later or nobody knows when (`start_us` 0)."""
+
+    job_id: int
+    promised_us: int
+    start_us: int
+    why: str
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What a cycle decided: starts in order, the bookings, and why those that wait do.
 
     `moves` tells by job which rules pushed its planned start, the last one last. `next_us` is the next planned start
     (`INFINITY_US`: none); `is_unfinished`: there was more to do than one cycle may, the next one goes on. `victims` are to
-    make room for the waiting job `claimant`.
+    make room for the waiting job `claimant`. `moved` are promises that have changed since the log was told, `promised`
+    those that it has not heard of; both where promises are kept. `broken` are those of an earlier planner that this one
+    could not keep.
     """
 
     generation: int
@@ -69,6 +81,9 @@ class Plan(msgspec.Struct, frozen=True):
     is_unfinished: bool = False
     claimant: int = 0
     victims: tuple[Victim, ...] = ()
+    moved: tuple[Promise, ...] = ()
+    promised: tuple[Promise, ...] = ()
+    broken: tuple[Broken, ...] = ()
 
     def why(self, job_id: int) -> Why:
         """The reason a pending job was not placed; those not examined have one in common."""

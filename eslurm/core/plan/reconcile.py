@@ -16,12 +16,14 @@ from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.changed import follow_request
 from eslurm.core.plan.expected import end_us
 from eslurm.core.plan.explain import Why
+from eslurm.core.plan.kept import take_over
 from eslurm.core.plan.mapping import Span, satisfies
 from eslurm.core.plan.quests import allows, quest_of
 from eslurm.core.plan.queue import Entry, Pending, differs_in_estimate
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.rulings import keep_allowed
 from eslurm.core.plan.schedule import CHANGES_PER_SLICE, KEYS_PER_SLICE, Booking, Held, Schedule, ends_of
+from eslurm.core.plan.search import Move
 from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.resources import bits
 from eslurm.core.resources.ledger import NODES_PER_SLICE, Ledger
@@ -39,13 +41,15 @@ def reconcile(schedule: Schedule, snapshot: Snapshot, grace_us: int) -> Generato
 class _Following:
     """One run over what differs between a schedule and a snapshot."""
 
-    __slots__ = ("grace_us", "now_us", "schedule", "snapshot")
+    __slots__ = ("_brief", "grace_us", "now_us", "schedule", "snapshot")
 
     def __init__(self, schedule: Schedule, snapshot: Snapshot, grace_us: int) -> None:
         self.schedule = schedule
         self.snapshot = snapshot
         self.now_us = snapshot.now_us
         self.grace_us = grace_us
+        # What runs and is booked for no time at all until all promises are.
+        self._brief: list[RunningKey] = []
 
     def all(self) -> Generator[None, None, None]:
         """The whole of it."""
@@ -62,6 +66,11 @@ class _Following:
         yield from self._follow_running()
         if snapshot.policies_changed != schedule.policies_changed:
             yield from self._follow_rules()
+        if schedule.is_new:
+            for job_id in schedule.displaced:
+                schedule.unkept.setdefault(job_id, "the rules do not let it start there any more")
+            for key in self._brief:
+                yield from self._lengthen(key, 0)
 
     def _begin_anew(self) -> Generator[None, None, None]:
         """Other nodes: what runs is booked again as it is found, and every plan that still fits keeps its place."""
@@ -82,22 +91,57 @@ class _Following:
         entries, schedule.entries = schedule.entries, {}
         moves, schedule.moves = schedule.moves, {}
         yield
+        if schedule.is_new and snapshot.promises:
+            kept, entries = yield from take_over(schedule, snapshot)
+            schedule.policies_changed = -1
+        # An end that is rounded up never reaches into what is planned behind it.
+        marked = sorted({one.start_us for bookings in kept.values() for one in bookings})
+        for at in range(0, len(marked), KEYS_PER_SLICE // 16):
+            schedule.book.mark(marked[at : at + KEYS_PER_SLICE // 16])
+            yield
         # What runs goes first: nobody is displaced by what is already there.
         yield from self._follow_running()
+        busy_us: dict[int, int] = {}
         for bookings in sorted(kept.values(), key=lambda bookings: bookings[0].start_us):
             job_id = bookings[0].job_id
-            entry = entries[job_id]
-            partition = snapshot.partitions.get(entry[4].partition)
             try:
-                if partition is None or not partition.up:
-                    raise BookError(f"partition {entry[4].partition} starts no jobs")
-                need = schedule.need(entry[4], partition)
-                if not all(satisfies(topology, need, one.spans, one.wide, one.tasks) for one in bookings):
-                    raise BookError("it would get something else now")
-                yield from schedule.adding(entry, bookings, moves.get(job_id, ()))
-            except BookError:
+                yield from self._book_again(entries[job_id], bookings, moves.get(job_id, ()))
+            except BookError as error:
                 schedule.displaced[job_id] = bookings[0].start_us, INFINITY_US
+                if schedule.is_new:
+                    schedule.unkept[job_id] = str(error)
+                    busy_us = busy_us or self._busy_us()
+                    schedule.displaced[job_id] = _after(bookings, busy_us)
             yield
+        for at in range(0, len(marked), KEYS_PER_SLICE // 16):
+            schedule.book.unmark(marked[at : at + KEYS_PER_SLICE // 16])
+            yield
+
+    def _busy_us(self) -> dict[int, int]:
+        """Until when the nodes are in use, by their numbers."""
+        found: dict[int, int] = {}
+        for held in self.schedule.held.values():
+            for span in held.booking.spans:
+                found[span.node] = max(found.get(span.node, 0), held.booking.stop_us)
+        return found
+
+    def _book_again(
+        self, entry: Entry, bookings: tuple[Booking, ...], moves: tuple[Move, ...]
+    ) -> Generator[None, None, None]:
+        """What was planned on another book. Raises `BookError` where it is not to be had any more."""
+        schedule, snapshot = self.schedule, self.snapshot
+        topology = snapshot.ledger.topology
+        partition = snapshot.partitions.get(entry[4].partition)
+        if partition is None or not partition.up:
+            raise BookError(f"partition {entry[4].partition} starts no jobs")
+        need = schedule.need(entry[4], partition)
+        if not all(satisfies(topology, need, one.spans, one.wide, one.tasks) for one in bookings):
+            raise BookError("it would get something else now")
+        if schedule.is_new:
+            for node in {span.node for one in bookings for span in one.spans}:
+                if not snapshot.ledger.usable >> topology.positions[node] & 1:
+                    raise BookError(f"node {topology.names[topology.positions[node]]} is out of service")
+        yield from schedule.adding(entry, bookings, moves)
 
     def _follow_rules(self) -> Generator[None, None, None]:
         """Other limits, pools or reservations: plans that they still allow stay where they are."""
@@ -163,6 +207,7 @@ class _Following:
         """Jobs that are gone give their places back; those that ask for something else may lose them."""
         schedule, snapshot = self.schedule, self.snapshot
         known = snapshot.known
+        schedule.changed.clear()
         changes = snapshot.changes if snapshot.since == schedule.mark else None
         if changes is None:
             changes = frozenset(schedule.known_jobs())
@@ -178,7 +223,7 @@ class _Following:
                 gone = yield from schedule.removing(job_id)
                 schedule.free_early(span for booking in gone for span in booking.spans)
             elif old is not None and entry is not None and entry[4] is not old[4]:
-                if entry[3] == old[3]:
+                if entry[3] == old[3] and not self._begins_elsewhen(entry[4], old[4]):
                     self._follow_entry(entry)
                 elif differs_in_estimate(entry[4], old[4]) and job_id not in schedule.claimants:
                     yield from self._refit(entry)
@@ -187,6 +232,12 @@ class _Following:
             if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
                 yield
         schedule.mark = snapshot.mark
+
+    def _begins_elsewhen(self, job: Pending, old: Pending) -> bool:
+        """Whether it waits for another begin time; that the old one has come is no change."""
+        if job.not_before_us == old.not_before_us:
+            return False
+        return bool(job.not_before_us) or old.not_before_us > self.now_us
 
     def _refit(self, entry: Entry) -> Generator[None, None, None]:
         """Another estimate: a place that is long enough for it is kept, with the new length, and lost otherwise."""
@@ -207,7 +258,6 @@ class _Following:
             schedule.displaced[job_id] = min(one.start_us for one in old), INFINITY_US
             return
         if why is not None:
-        schedule.changed.clear()
             schedule.whys[job_id] = why
         self._follow_entry(entry)
 
@@ -270,7 +320,7 @@ class _Following:
                 work = 0
                 yield
         for key in begun:
-            yield from self._lengthen(key)
+            yield from self._lengthen(key, self.grace_us)
             yield
         new = yield from self._recognise()
         yield
@@ -309,7 +359,7 @@ class _Following:
                 schedule.held[key] = Held(one, booking)
                 schedule.discharge(job, booking)
                 schedule.charge(one.job, booking)
-                yield from self._lengthen(key)
+                yield from self._lengthen(key, self.grace_us)
             else:
                 new.append((key, one))
             schedule.changed_ends.update((key[0], one.array_job_id))
@@ -319,7 +369,7 @@ class _Following:
                 schedule.free_early(booking.spans)
         return new
 
-    def _lengthen(self, key: RunningKey) -> Generator[None, None, None]:
+    def _lengthen(self, key: RunningKey, tolerance_us: int) -> Generator[None, None, None]:
         """What has begun is expected to stay longer than the room that was found for it: as long as nobody is planned there.
 
         Nobody gets later for who was let in front (C-59). Promises that are made anew in each cycle are just made later.
@@ -328,7 +378,7 @@ class _Following:
         held = schedule.held[key]
         old, job = held.booking, held.running.job
         stop_us = end_us(held.running, self.now_us, self.grace_us)
-        if abs(stop_us - old.stop_us) <= self.grace_us:
+        if abs(stop_us - old.stop_us) <= tolerance_us:
             return
         is_free = schedule.renews and not self.snapshot.fixed and not schedule.claimants
         if stop_us > old.stop_us and not is_free:
@@ -393,6 +443,10 @@ class _Following:
     def _hold(self, key: RunningKey, one: Running, *, is_late: bool = False) -> Generator[None, None, None]:
         """Books what runs; `is_late`: it has outlived what was booked for it."""
         stop_us = end_us(one, self.now_us, self.grace_us)
+        if self.schedule.is_new and self.snapshot.promises and one.expected_us > self.now_us:
+            # Whoever made the promises let nobody get later for such an expectation.
+            stop_us = self.now_us + 1
+            self._brief.append(key)
         spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
         until_us = max(stop_us, one.until_us)
         booking = Booking(one.job_id, self.now_us, stop_us, spans, one.wide, self.now_us, until_us=until_us)
@@ -403,6 +457,13 @@ class _Following:
                 self.schedule.slips.by[job_id] = one.job_id
         self.schedule.held[key] = Held(one, booking)
         self.schedule.changed_ends.update((key[0], one.array_job_id))
+
+
+def _after(bookings: tuple[Booking, ...], busy_us: dict[int, int]) -> tuple[int, int]:
+    """The first of these starts, and when what runs there instead is over; without end if that is not to blame."""
+    start_us = min(one.start_us for one in bookings)
+    until_us = max([busy_us.get(span.node, 0) for one in bookings for span in one.spans], default=0)
+    return start_us, until_us if until_us > start_us else INFINITY_US
 
 
 def _held_elsewhere(ledger: Ledger) -> Vector:

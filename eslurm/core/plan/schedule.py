@@ -84,10 +84,11 @@ class Schedule:
     __slots__ = (
         "_starts",
         "_starts_max",
+        "awaited",
         "book",
         "bookings",
-        "changed_ends",
         "changed",
+        "changed_ends",
         "claimants",
         "displaced",
         "entries",
@@ -95,19 +96,23 @@ class Schedule:
         "generation",
         "held",
         "improving",
+        "is_new",
         "mark",
+        "moved",
         "moves",
         "needs",
         "policies_changed",
+        "pushes",
         "renews",
         "returns",
         "rules",
-        "pushes",
         "slips",
         "slots_max",
         "starting",
         "stuck",
         "to_improve",
+        "told_us",
+        "unkept",
         "whys",
     )
 
@@ -124,17 +129,17 @@ class Schedule:
         self.stuck: dict[int, int] = {}
         # Jobs that have lost their place: the start they had, and after which one they lose by it.
         self.displaced: dict[int, tuple[int, int]] = {}
+        # Jobs that ask for something else since the last cycle, and still fit where they were planned.
+        self.changed: set[int] = set()
         # Jobs that others are making room for, and what is booked for that, if anything can be.
         self.claimants: dict[int, Booking | None] = {}
+        # How often others have been told to go for a job that waits, and from when on more of them may be.
+        self.pushes: dict[int, tuple[int, int]] = {}
         # The cores that were lent, from when they are to be given back (`returning`).
         self.returns: list[Booking] = []
         self.slips = Slips()
         # Whether the policy makes its promises anew in each cycle: they are in nobody's way.
-        # Jobs that ask for something else since the last cycle, and still fit where they were planned.
-        self.changed: set[int] = set()
         self.renews = False
-        # How often others have been told to go for a job that waits, and from when on more of them may be.
-        self.pushes: dict[int, tuple[int, int]] = {}
         # Jobs whose planned end is not what it was.
         self.changed_ends: set[int] = set()
         # Positions on which something was given back before it was expected: others may now start earlier.
@@ -149,6 +154,15 @@ class Schedule:
         self._starts: list[tuple[int, int]] = []
         self._starts_max = KEYS_PER_SLICE
         self.policies_changed = -1
+        # Before its first cycle, which begins with the promises of whoever planned before.
+        self.is_new = True
+        # Nodes of theirs that are not known to be back yet.
+        self.awaited: set[int] | None = None
+        # Why a promise of theirs could not be kept as it was, by job.
+        self.unkept: dict[int, str] = {}
+        # Waiting jobs whose promises may not be what the log says any more, and when it was told for the last time.
+        self.moved: set[int] = set()
+        self.told_us = 0
         # What of the queues' changes has been followed.
         self.mark: Mark | None = None
 
@@ -172,7 +186,12 @@ class Schedule:
         return [
             *(id for id in changes if any(id in one for one in known) or self.slips.is_known(id)),
             *self.claimants,
+            *self.pushes,
         ]
+
+    def next_push_us(self, now_us: int) -> int:
+        """When the next job that others were told to go for may have more of them told so; `INFINITY_US` without one."""
+        return min((at_us for _, at_us in self.pushes.values() if at_us > now_us), default=INFINITY_US)
 
     def next_start_us(self) -> int:
         """When the next booking begins; `INFINITY_US` when none is planned."""
@@ -186,13 +205,8 @@ class Schedule:
         found: dict[int, None] = {}
         starts = self._starts
         taken: list[tuple[int, int]] = []
-            *self.pushes,
         while starts and starts[0][0] <= now_us:
             start = heapq.heappop(starts)
-    def next_push_us(self, now_us: int) -> int:
-        """When the next job that others were told to go for may have more of them told so; `INFINITY_US` without one."""
-        return min((at_us for _, at_us in self.pushes.values() if at_us > now_us), default=INFINITY_US)
-
             if self._begins(*start) and start[1] not in found:
                 found[start[1]] = None
                 taken.append(start)
@@ -296,6 +310,7 @@ class Schedule:
         is_patient = self.renews and self.book.now_us - entry[4].since_us >= PATIENCE_US
         self.slips.note(entry, start_us, may_slip_us, is_shut=is_patient)
         self.changed_ends.add(job_id)
+        self.moved.add(job_id)
         for start_us in {booking.start_us for booking in bookings}:
             heapq.heappush(self._starts, (start_us, job_id))
         if len(self._starts) > self._starts_max:
@@ -317,6 +332,7 @@ class Schedule:
             yield from self._giving_all(entry[4], bookings)
         if bookings:
             self.changed_ends.add(job_id)
+            self.moved.add(job_id)
         return bookings
 
     def drop(self, job_id: int, *gone: Booking) -> None:
@@ -329,6 +345,7 @@ class Schedule:
         exhaust(self._giving_all(self.entries[job_id][4], gone))
         self.bookings[job_id] = left
         self.changed_ends.add(job_id)
+        self.moved.add(job_id)
 
     def displace(self, job_id: int) -> None:
         """Takes a job's place away; it is to be planned anew."""
@@ -337,6 +354,10 @@ class Schedule:
     def displacing(self, job_id: int, until_us: int = INFINITY_US) -> Generator[None, None, None]:
         """`displace` in slices. By `until_us` what is to blame is over: to start later than that, too, is a loss."""
         bookings = yield from self.removing(job_id)
+        self.lose(job_id, bookings, until_us)
+
+    def lose(self, job_id: int, bookings: Sequence[Booking], until_us: int = INFINITY_US) -> None:
+        """These places, given back already, are lost: the job is to be planned anew."""
         self.free_early(span for booking in bookings for span in booking.spans)
         self.displaced[job_id] = _first_and_last(bookings, until_us)
 
@@ -368,6 +389,7 @@ class Schedule:
                 exhaust(self.taking(job, part))
         self.starting += [(job, part) for part in placed]
         self.changed_ends.add(job.job_id)
+        self.moved.add(job.job_id)
 
     def free_early(self, spans: Iterable[Span]) -> None:
         """Notes that something was given back: whoever could use these nodes may start earlier now."""

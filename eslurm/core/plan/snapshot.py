@@ -17,6 +17,7 @@ import msgspec
 from eslurm.core.account.model import Policy
 from eslurm.core.account.validity import Calendar
 from eslurm.core.plan.preempt import OFF
+from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.queue import Entry, Mark, Pending, PendingQueue
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import NodeView, Topology
@@ -75,7 +76,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     another job's end, a begin time. `fixed` are those of both with a fixed start, `known` those that were asked for by id.
     `policies_changed` is the generation since which the policies are as they are. `changes` are the waiting jobs that may
     differ from what they were at `since` (None: any), `mark` says when this was. `lenders` are those of `running` that have
-    lent something. `has_estimates`: some waiting job is expected to take less than its limit.
+    lent something. `has_estimates`: some waiting job is expected to take less than its limit. `promises` are those that a
+    new schedule is to begin with.
     """
 
     ledger: Ledger
@@ -95,6 +97,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     mark: Mark | None = None
     lenders: Sequence[Running] = ()
     has_estimates: bool = False
+    promises: Mapping[int, Promise] = MappingProxyType({})
 
     @classmethod
     def take(
@@ -114,11 +117,12 @@ class Snapshot(msgspec.Struct, frozen=True):
         calendar: Calendar | None = None,
         since: Mark | None = None,
         lenders: Sequence[Running] = (),
+        promises: Mapping[int, Promise] = MappingProxyType({}),
     ) -> Snapshot:
         """Freezes the cluster's living ledger, queues and running work for one cycle.
 
-        `known` are the jobs that have bookings, with `since` only those of them that have changed since that snapshot
-        (`changes_since`); `ordered` the waiting jobs in another order than the queue's own.
+        `known` are the jobs that have bookings or promises, with `since` only those of them that have changed since that
+        snapshot (`changes_since`); `ordered` the waiting jobs in another order than the queue's own.
         """
         entries = {job_id: entry for job_id in known if (entry := _find(job_id, queue, later)) is not None}
         return cls(
@@ -139,6 +143,7 @@ class Snapshot(msgspec.Struct, frozen=True):
             queue.shapes.journal.mark,
             lenders,
             queue.shapes.estimated > 0,
+            promises,
         )
 
     @classmethod

@@ -85,6 +85,7 @@ def picture(state: State) -> dict[str, object]:
         "steps": state.steps,
         "policies": {kind: named for kind, named in state.policies.items() if named},
         "usage": state.usage,
+        "promises": state.promises,
         "mentions": (state.mentions.counts, state.job_counts.counts),
         "job_counts": state.job_counts.counts,
         "numbers": state.numbers,

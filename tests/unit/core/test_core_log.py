@@ -25,6 +25,7 @@ from eslurm.core.messages import (
     FinishStep,
     HeartbeatDone,
     JobRef,
+    PlanMade,
     PolicyChange,
     SatelliteSilent,
     SetForecasts,
@@ -33,6 +34,7 @@ from eslurm.core.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
+from eslurm.core.plan.promise import Promise, PromisedStart, Run
 from eslurm.core.wire import HeldAttempt
 from tests.support.golden import Golden
 from tests.unit.core.mirror import picture
@@ -82,6 +84,9 @@ def history() -> World:
     world.send(UpdateJob(ALICE, JobRef(long), time_limit_s=110))
     world.deliver()
     world.send(SetForecasts(ROOT, ((long, Forecast(20, 40, 90, 50)),), "history-3"))
+    start = PromisedStart(world.now_us + 100_000_000, (Run(0, 2, 1, (4, 0)), Run(3, 1, 1)))
+    waiting = world.submit(request=Request(tasks=3, cpus_per_task=4), time_limit_s=60)
+    world.send(PlanMade((), world.state.generation, promises=(Promise(waiting, (start,)),)))
     return world
 
 

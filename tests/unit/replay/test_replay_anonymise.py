@@ -173,6 +173,7 @@ def test_a_base_without_names_is_the_state_without_names(tmp_path: Path) -> None
     assert from_base.config == player.state.config
     assert from_base.policies == player.state.policies
     assert from_base.usage == player.state.usage
+    assert from_base.promises == player.state.promises
     user = anonymiser.word("user", "marie")
     account = anonymiser.word("account", "curie")
     known = from_base.policies["user"][user]
