@@ -57,12 +57,17 @@ class Principals:
         if asked is None:
             asked = loop.run_in_executor(self._pool, self._lookup, uid, gid)
             self._asking[key] = asked
-            asked.add_done_callback(lambda _done: self._asking.pop(key, None))
-        principal = await asyncio.shield(asked)
+            asked.add_done_callback(lambda done: self._learn(key, done, loop.time()))
+        return await asyncio.shield(asked)
+
+    def _learn(self, key: tuple[int, int], asked: asyncio.Future[Principal], now_s: float) -> None:
+        """Who is no longer asked for is known from this moment on, or nobody could say."""
+        self._asking.pop(key, None)
+        if asked.cancelled() or asked.exception() is not None:
+            return
         if len(self._known) >= self._entries_max:
             del self._known[next(iter(self._known))]
-        self._known[key] = (loop.time() + self._ttl_s, principal)
-        return principal
+        self._known[key] = (now_s + self._ttl_s, asked.result())
 
     def close(self) -> None:
         """Let the threads go."""

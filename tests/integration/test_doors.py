@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -143,6 +144,31 @@ def test_names_are_looked_up_once_and_outside_the_loop() -> None:
     run(scenario())
 
 
+def test_a_name_is_known_as_soon_as_its_lookup_is_over() -> None:
+    """Whoever comes at that very moment does not ask again."""
+
+    async def scenario() -> None:
+        over = threading.Event()
+
+        def slow(uid: int, gid: int) -> Principal:
+            over.wait(PATIENCE_S)
+            return me(uid, gid)
+
+        principals = Principals(lookup=slow)
+        try:
+            first = asyncio.ensure_future(principals.resolve(1, 2))
+            await until(lambda: bool(principals._asking))
+            known: list[Principal | None] = []
+            principals._asking[1, 2].add_done_callback(lambda _: known.append(principals.cached(1, 2)))
+            over.set()
+            assert await first == me(1, 2)
+            assert known == [me(1, 2)]
+        finally:
+            principals.close()
+
+    run(scenario())
+
+
 def test_a_failing_name_service_refuses_instead_of_guessing() -> None:
     async def scenario() -> None:
         def broken(_uid: int, _gid: int) -> Principal:
@@ -272,7 +298,8 @@ def test_truncated_frames_and_lost_clients_leave_nothing() -> None:
 def test_a_call_that_takes_too_long_is_answered_at_its_deadline(uvloop: bool) -> None:
     async def scenario() -> None:
         async with door(service := Service(hold=True)) as one, raw(one) as connection:
-            connection.ask(1, deadline_ms=20)
+            # Long enough for the call to begin before it.
+            connection.ask(1, deadline_ms=300)
             stream, status, text = await connection.reply()
             assert (stream, status) == (1, Status.DEADLINE_EXCEEDED) and b"deadline passed" in text
             await until(lambda: service.cancelled == 1)
@@ -368,9 +395,9 @@ def test_a_lost_connection_is_retried_with_the_same_request_id() -> None:
     run(scenario())
 
 
-def refuse(status: Status) -> Callable[[], None]:
+def refuse(status: Status, retry_after_s: float = 0.0) -> Callable[[], None]:
     def fail() -> None:
-        raise DoorError(status, "says the service")
+        raise DoorError(status, "says the service", retry_after_s)
 
     return fail
 
@@ -385,18 +412,29 @@ def test_unavailable_is_retried_and_other_refusals_are_not() -> None:
             with pytest.raises(DoorRefused, match=r"says the service \(NOT_FOUND\)") as refused:
                 await submit(one)
             assert (refused.value.status, refused.value.maybe_done) == (Status.NOT_FOUND, False)
-            service.misbehave = [refuse(Status.UNAVAILABLE)] * 50
+            service.calls.clear()
+            # Three times at once, and then not before the time is over.
+            service.misbehave = [refuse(Status.UNAVAILABLE)] * 3 + [refuse(Status.UNAVAILABLE, 600.0)]
             with pytest.raises(DoorRefused, match="UNAVAILABLE"):
-                await submit(one, timeout_s=0.2)
+                await submit(one)
+            assert len(service.calls) == 4
 
     run(scenario())
 
 
 def test_the_deadline_holds_and_says_that_the_effect_is_unknown() -> None:
     async def scenario() -> None:
-        async with door(Service(hold=True)) as one:
+        async with door(service := Service()) as one:
+
+            def work() -> None:
+                with Client(one.path) as client:
+                    # Connected before: the call itself is on its way at once.
+                    client.call(methods.PING, pb.PingRequest(), PATIENCE_S)
+                    service.hold = True
+                    client.call(methods.SUBMIT, pb.SubmitRequest(), 0.3)
+
             with pytest.raises(DoorUnreachable, match="may have taken effect") as unreachable:
-                await submit(one, timeout_s=0.1)
+                await asyncio.to_thread(work)
             assert unreachable.value.maybe_done
 
     run(scenario())
