@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, ParamSpec, Protocol
 
 from eslurm.core.agent.actions import (
     AcknowledgeSteps,
@@ -46,6 +46,7 @@ from esnoded.scripts import Scripts
 from esnoded.spool import Spool
 
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
 
 
 class Ways(Protocol):
@@ -248,17 +249,17 @@ class Shell:
     def _terminate(self, action: TerminateStep) -> None:
         grace_us = int(action.grace_s * 1_000_000)
         key = step_key(action.step)
-        self._spawn(_ignoring(self._runner.terminate(key, StepEndCause.SIGNALLED, grace_us)))
+        self._spawn(_ignoring(self._runner.terminate, key, StepEndCause.SIGNALLED, grace_us))
 
     def _signal(self, action: SignalStep) -> None:
-        self._spawn(_ignoring(self._runner.signal(step_key(action.step), action.signal)))
+        self._spawn(_ignoring(self._runner.signal, step_key(action.step), action.signal))
 
     def _suspend(self, action: SuspendStep) -> None:
-        self._spawn(_ignoring(self._runner.suspend(step_key(action.step), action.resume)))
+        self._spawn(_ignoring(self._runner.suspend, step_key(action.step), action.resume))
 
     def _limit(self, action: LimitStep) -> None:
         limit_us = action.time_limit_s * 1_000_000
-        self._spawn(_ignoring(self._runner.set_limit(step_key(action.step), limit_us)))
+        self._spawn(_ignoring(self._runner.set_limit, step_key(action.step), limit_us))
 
     def _acknowledge(self, action: AcknowledgeSteps) -> None:
         if not self._acknowledged:
@@ -267,10 +268,10 @@ class Shell:
 
     def _flush_acknowledged(self) -> None:
         keys, self._acknowledged = self._acknowledged, []
-        self._spawn(_ignoring(self._runner.acknowledge(keys)))
+        self._spawn(_ignoring(self._runner.acknowledge, keys))
 
     def _contact(self, action: Contact) -> None:
-        self._spawn(_ignoring(self._runner.contact(action.nodes)))
+        self._spawn(_ignoring(self._runner.contact, action.nodes))
 
     # ---- blobs ----
 
@@ -332,10 +333,10 @@ class Shell:
         self.perform(self.agent.on_timer(self._now_us()))
 
 
-async def _ignoring(work: Coroutine[Any, Any, object]) -> None:
+async def _ignoring(ask: Callable[P, Awaitable[object]], *about: P.args, **more: P.kwargs) -> None:
     """A request whose failure changes nothing: what it is about is decided by what the runner reports."""
     try:
-        await work
+        await ask(*about, **more)
     except StepRunnerError as error:
         log.warning("the step runner: %s", error)
 
