@@ -6,7 +6,8 @@ by one entry in BACKENDS.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,6 +107,16 @@ def batch(
 ) -> Batch:
     made = [FactRow("job_submitted", 1, b"fact%d" % (revision + index)) for index in range(facts)]
     return Batch(revision, at_us, made, rows, **rest)
+
+
+@asynccontextmanager
+async def viewed(url: str, cluster_id: str = CLUSTER) -> AsyncIterator[SqlStore]:
+    """A view of a database that is there, closed whatever becomes of the test."""
+    store = SqlStore(url, cluster_id)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def collect(chunks: AsyncGenerator[Sequence[T], None]) -> list[T]:

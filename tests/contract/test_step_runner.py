@@ -25,6 +25,8 @@ from eslurm.sim.step_runner import MemoryStepRunner, StepScript
 from tests.support.loops import run
 from tests.unit.stepd.kit import Outcomes, Site, eventually, key, supervised
 
+LONG_US = 3_600_000_000
+"""A time limit or a grace that does not come, however slow the machine is."""
 FOREVER = StepScript(None)
 STUBBORN = StepScript(None, ignores_term=True)
 
@@ -226,7 +228,8 @@ def test_a_step_without_a_program_is_refused(on_bench: Callable[..., None]) -> N
 
 def test_the_time_limit_ends_a_step_politely(on_bench: Callable[..., None]) -> None:
     async def scenario(bench: Bench) -> None:
-        await bench.runner.launch(bench.spec(key(), FOREVER, time_limit_us=300_000))
+        spec = bench.spec(key(), FOREVER, time_limit_us=300_000, kill_grace_us=LONG_US)
+        await bench.runner.launch(spec)
         ended = await bench.ended(key())
         assert (ended.cause, ended.signal) == (StepEndCause.TIME_LIMIT, signal.SIGTERM)
         assert "0.3 s" in ended.text
@@ -237,8 +240,10 @@ def test_the_time_limit_ends_a_step_politely(on_bench: Callable[..., None]) -> N
 
 def test_the_time_limit_ends_a_stubborn_step_after_the_grace(on_bench: Callable[..., None]) -> None:
     async def scenario(bench: Bench) -> None:
-        spec = bench.spec(key(), STUBBORN, time_limit_us=1_000_000, kill_grace_us=300_000)
-        await bench.runner.launch(spec)
+        await bench.runner.launch(bench.spec(key(), STUBBORN, time_limit_us=LONG_US, kill_grace_us=300_000))
+        # Only from here on it is stubborn.
+        await bench.begun(key())
+        assert await bench.runner.set_limit(key(), 1_000_000)
         ended = await bench.ended(key())
         assert (ended.cause, ended.signal) == (StepEndCause.TIME_LIMIT, signal.SIGKILL)
         assert ended.ended_us - ended.started_us >= 1_290_000
@@ -250,7 +255,7 @@ def test_terminate_keeps_the_first_cause_and_only_shortens_the_grace(on_bench: C
     async def scenario(bench: Bench) -> None:
         await bench.runner.launch(bench.spec(key(), STUBBORN))
         await bench.begun(key())
-        assert await bench.runner.terminate(key(), StepEndCause.ORPHANED, 3_600_000_000)
+        assert await bench.runner.terminate(key(), StepEndCause.ORPHANED, LONG_US)
         assert await bench.runner.terminate(key(), StepEndCause.SIGNALLED, 7_200_000_000)
         assert await bench.runner.terminate(key(), StepEndCause.SIGNALLED, 10_000)
         ended = await bench.ended(key())
@@ -334,9 +339,10 @@ def test_a_crash_loses_what_ran_and_nothing_else(on_bench: Callable[..., None]) 
 def test_while_it_stands_still_a_step_uses_none_of_its_time_limit(on_bench: Callable[..., None]) -> None:
     async def scenario(bench: Bench) -> None:
         still, neighbour = key(1), key(2)
-        await bench.runner.launch(bench.spec(still, FOREVER, time_limit_us=300_000))
+        await bench.runner.launch(bench.spec(still, FOREVER, time_limit_us=LONG_US, kill_grace_us=LONG_US))
         assert await bench.runner.suspend(still)
         assert await bench.runner.suspend(still), "a second time is no harm"
+        assert await bench.runner.set_limit(still, 300_000)
         await bench.runner.launch(bench.spec(neighbour, FOREVER, time_limit_us=600_000))
         await bench.ended(neighbour)
         assert isinstance((await bench.runner.list_steps())[0], StepStarted)
@@ -354,7 +360,7 @@ def test_a_step_that_stands_still_is_woken_to_hear_that_it_is_to_end(on_bench: C
         await bench.runner.launch(bench.spec(key(), FOREVER))
         await bench.begun(key())
         assert await bench.runner.suspend(key())
-        assert await bench.runner.terminate(key(), StepEndCause.SIGNALLED, 3_600_000_000)
+        assert await bench.runner.terminate(key(), StepEndCause.SIGNALLED, LONG_US)
         assert (await bench.ended(key())).signal == signal.SIGTERM
 
     on_bench(scenario)
@@ -363,17 +369,18 @@ def test_a_step_that_stands_still_is_woken_to_hear_that_it_is_to_end(on_bench: C
 def test_the_time_limit_may_be_moved_either_way(on_bench: Callable[..., None]) -> None:
     async def scenario(bench: Bench) -> None:
         longer, shorter, lifted = key(1), key(2), key(3)
-        await bench.runner.launch(bench.spec(longer, FOREVER, time_limit_us=300_000))
-        await bench.runner.launch(bench.spec(shorter, FOREVER, time_limit_us=3_600_000_000))
-        await bench.runner.launch(bench.spec(lifted, FOREVER, time_limit_us=300_000))
-        assert await bench.runner.set_limit(longer, 800_000)
+        # Time enough to move them, even where the machine stands still for a while.
+        await bench.runner.launch(bench.spec(longer, FOREVER, time_limit_us=4_000_000))
+        await bench.runner.launch(bench.spec(shorter, FOREVER, time_limit_us=LONG_US))
+        await bench.runner.launch(bench.spec(lifted, FOREVER, time_limit_us=4_000_000))
+        assert await bench.runner.set_limit(longer, 4_500_000)
         assert await bench.runner.set_limit(shorter, 400_000)
         assert await bench.runner.set_limit(lifted, 0)
         cut = await bench.ended(shorter)
         assert cut.cause is StepEndCause.TIME_LIMIT and "0.4 s" in cut.text
         ended = await bench.ended(longer)
-        assert ended.cause is StepEndCause.TIME_LIMIT and "0.8 s" in ended.text
-        assert ended.ended_us - ended.started_us >= 790_000
+        assert ended.cause is StepEndCause.TIME_LIMIT and "4.5 s" in ended.text
+        assert ended.ended_us - ended.started_us >= 4_490_000
         assert isinstance((await bench.runner.list_steps())[2], StepStarted)
         assert not await bench.runner.set_limit(shorter, 1)
         assert await bench.runner.terminate(lifted, StepEndCause.SIGNALLED, 0)

@@ -19,8 +19,12 @@ import pytest
 
 from eslurm.ports.store import Batch, FactRow, Head, JobRow, SnapshotRow, StoreUnavailable
 from eslurm.store.sql import SqlStore
+from tests.contract.store_kit import viewed
 from tests.support import postgres
 from tests.support.loops import run
+
+# Servers of their own that start, die and recover.
+pytestmark = pytest.mark.timeout(240)
 
 ROOT = Path(__file__).parents[2]
 FACTS = 7
@@ -107,12 +111,9 @@ async def _check(store: SqlStore, epoch: int, acknowledged: int) -> int:
 @pytest.mark.parametrize("acknowledgements", [1, 2, 60])
 def test_nothing_acknowledged_is_lost(url: str, acknowledgements: int) -> None:
     async def check(acknowledged: int) -> int:
-        store = SqlStore(url, "c1")
-        try:
+        async with viewed(url) as store:
             # What the dead writer had under way is decided by now: a server may finish it without its client.
             return await _check(store, await store.open("ctl0"), acknowledged)
-        finally:
-            await store.close()
 
     number = 0
     for _ in (1, 2):
@@ -141,22 +142,21 @@ def test_a_server_that_dies_among_commits_costs_no_acknowledged_one(how: signal.
                 return refused
 
     async def test(server: postgres.Server) -> None:
-        store = SqlStore(server.url(server.create()), "c1")
-        await store.open("ctl0")
-        number = refusals = 0
-        for _ in range(2):
-            for _ in range(20):
-                await store.commit(numbered(number))
-                number += 1
-            dying = asyncio.ensure_future(asyncio.to_thread(server.stop, how))
-            refused = 0
-            while not refused:
-                refused = await commit(store, numbered(number), server, dying)
-                number += 1
-            refusals += refused
-        assert refusals >= 2
-        assert await _check(store, 1, number * FACTS) == number
-        await store.close()
+        async with viewed(server.url(server.create())) as store:
+            await store.open("ctl0")
+            number = refusals = 0
+            for _ in range(2):
+                for _ in range(20):
+                    await store.commit(numbered(number))
+                    number += 1
+                dying = asyncio.ensure_future(asyncio.to_thread(server.stop, how))
+                refused = 0
+                while not refused:
+                    refused = await commit(store, numbered(number), server, dying)
+                    number += 1
+                refusals += refused
+            assert refusals >= 2
+            assert await _check(store, 1, number * FACTS) == number
 
     with postgres.own_server(durable=True) as server:
         run(test(server))

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -34,11 +35,17 @@ from eslurm.ports.store import (
 from eslurm.store import engines, postgresql, reader
 from eslurm.store.schema import LEADER, SCHEMA_VERSION
 from eslurm.store.sql import SqlStore
-from tests.contract.store_kit import CLUSTER, OWNER, batch, collect, job
+from tests.contract.store_kit import OWNER, batch, collect, job, viewed
 from tests.support import postgres
 from tests.support.loops import run
 
+# The server may take a while to start.
+pytestmark = pytest.mark.timeout(240)
+
 ROOT = Path(__file__).parents[2]
+PATIENCE_S = 30
+# Before the tests' patience is added to it.
+AS_DELIVERED = postgresql._WRITING
 
 
 @pytest.fixture
@@ -48,17 +55,8 @@ def url() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def unopened(url: str) -> AsyncIterator[SqlStore]:
-    store = SqlStore(url, CLUSTER)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
 async def opened(url: str, name: str = "c1") -> AsyncIterator[SqlStore]:
-    async with unopened(url) as store:
+    async with viewed(url) as store:
         await store.open(OWNER, Claim(name, "", await store.leader(OWNER)))
         yield store
 
@@ -93,8 +91,10 @@ def end_sessions(connection: psycopg.Connection[Any]) -> None:
 def wait_for_waiter(connection: psycopg.Connection[Any]) -> None:
     """Until some session waits for a lock."""
     found = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    deadline_s = time.monotonic() + PATIENCE_S
     while connection.execute(found).fetchone() == (0,):
-        pass
+        assert time.monotonic() < deadline_s, "nobody waits"
+        time.sleep(0.01)
 
 
 def test_a_server_that_is_gone_is_unavailable_for_all_and_found_again() -> None:
@@ -118,8 +118,9 @@ def test_a_server_that_is_gone_is_unavailable_for_all_and_found_again() -> None:
             ):
                 with pytest.raises(StoreUnavailable):
                     await refused
-            with pytest.raises(StoreUnavailable):
-                await SqlStore(url, CLUSTER).open(OWNER)
+            async with viewed(url) as other:
+                with pytest.raises(StoreUnavailable):
+                    await other.open(OWNER)
             server.start()
             await store.commit(batch(2))
             assert await store.find_jobs(OWNER, [1]) == [job(1)]
@@ -188,9 +189,8 @@ def test_a_lock_that_is_not_given_up_is_unavailable_and_its_own_loss_too(
 @pytest.mark.parametrize("moved", [True, False], ids=["commits", "fails"])
 def test_a_claim_that_waits_for_a_commit_under_way_loses_to_it_if_it_succeeds(url: str, moved: bool) -> None:
     async def test() -> None:
-        async with opened(url) as leader:
+        async with opened(url) as leader, viewed(url) as standby:
             seen = await leader.leader(OWNER)
-            standby = SqlStore(url, CLUSTER)
             with operator(url) as watch, transaction(url) as under_way:
                 claim = asyncio.ensure_future(standby.open(OWNER, Claim("c2", "", seen)))
                 await asyncio.to_thread(wait_for_waiter, watch)
@@ -202,7 +202,6 @@ def test_a_claim_that_waits_for_a_commit_under_way_loses_to_it_if_it_succeeds(ur
                 else:
                     under_way.rollback()
                     assert await claim == 2
-            await standby.close()
 
     run(test())
 
@@ -225,7 +224,7 @@ import asyncio, signal, sys, threading
 from eslurm.store.sql import SqlStore
 from eslurm.store.writer import Writer
 from tests.contract.store_kit import CLUSTER, OWNER, batch
-from eslurm.ports.store import Claim
+from eslurm.ports.store import Claim, StoreUnavailable
 
 where = sys.argv[2]
 as_it_was = getattr(Writer, where)
@@ -237,10 +236,19 @@ def freeze(self, *arguments):
         # To this very thread: one sent to the process stops the main thread first, and this one may still commit.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
+async def patiently(ask):
+    # Until it is to freeze it may be cut off because the machine stands still.
+    while True:
+        try:
+            return await ask()
+        except StoreUnavailable:
+            pass
+
 async def main():
     store = SqlStore(sys.argv[1], CLUSTER)
-    await store.open(OWNER, Claim("old", "", await store.leader(OWNER)))
-    await store.commit(batch(1))
+    seen = await patiently(lambda: store.leader(OWNER))
+    await patiently(lambda: store.open(OWNER, Claim("old", "", seen)))
+    await patiently(lambda: store.commit(batch(1)))
     print("ready", flush=True)
     setattr(Writer, where, freeze)
     for attempt in range(2):
@@ -263,14 +271,14 @@ def test_a_leader_frozen_in_the_middle_of_a_commit_keeps_nobody_out_and_harms_no
     url: str, where: str
 ) -> None:
     async def take_over() -> None:
-        async with unopened(url) as store:
+        async with viewed(url) as store:
             seen = await store.leader(OWNER)
             assert (seen.epoch, seen.revision, seen.holder) == (1, 1, "old")
             assert await store.open(OWNER, Claim("new", "", seen)) == 2
             await store.commit(batch(2))
 
     async def check() -> None:
-        async with unopened(url) as store:
+        async with viewed(url) as store:
             assert [(fact.revision, fact.epoch) for fact in await collect(store.load_facts(OWNER, 1))] == [
                 (1, 1),
                 (2, 2),
@@ -293,7 +301,10 @@ def test_a_leader_frozen_in_the_middle_of_a_commit_keeps_nobody_out_and_harms_no
     run(check())
 
 
-def test_the_sessions_are_durable_bounded_and_for_reading_read_only(url: str) -> None:
+def test_the_sessions_are_durable_bounded_and_for_reading_read_only(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_WRITING", AS_DELIVERED)
     writing, reading = engines.writing_engine(url), engines.reading_engine(url, 1)
     expected = {
         "synchronous_commit": "on",
@@ -333,12 +344,11 @@ def test_a_server_that_cannot_be_reached_is_unavailable_and_the_password_stays_o
             f"postgresql://ann:s3cret@/db?host={tmp_path}",
             f"postgresql://ann@/db?host={tmp_path}&password=s3cret",
         ):
-            store = SqlStore(url, CLUSTER)
-            with pytest.raises(StoreUnavailable) as raised:
-                await store.open(OWNER)
+            async with viewed(url) as store:
+                with pytest.raises(StoreUnavailable) as raised:
+                    await store.open(OWNER)
             assert "s3cret" not in f"{raised.value!r} {raised.value.__cause__!r} {engines.shown(url)}"
             assert "ann" in engines.shown(url)
-            await store.close()
 
     run(test())
 

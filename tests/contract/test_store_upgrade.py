@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from eslurm.store.engines import writing_engine
 from eslurm.store.rows import load
 from eslurm.store.schema import SCHEMA_VERSION, bring_up_to_date, check
 from eslurm.store.sql import SqlStore
-from tests.contract.store_kit import batch, collect
+from tests.contract.store_kit import batch, collect, viewed
 from tests.support import postgres
 from tests.support.loops import run
 from tests.unit.core.mirror import picture, unfinished
@@ -113,6 +113,12 @@ def connected(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
+async def with_views(url: str, count: int, test: Callable[..., Awaitable[None]]) -> None:
+    """Runs a test with so many views of the database, as that many processes would have them."""
+    async with AsyncExitStack() as views:
+        await test(*[await views.enter_async_context(viewed(url, CLUSTER)) for _ in range(count)])
+
+
 async def replayed(store: Store) -> State:
     state = State(OWNER)
     for logged in await collect(store.load_facts(OWNER, 1)):
@@ -123,8 +129,7 @@ async def replayed(store: Store) -> State:
 
 
 def test_every_job_is_there_after_the_upgrade_and_the_log_goes_on(url: str, version: int) -> None:
-    async def test() -> None:
-        store = SqlStore(url, CLUSTER)
+    async def test(store: SqlStore) -> None:
         before = picture(await load(store, OWNER))
         epoch = SEEN[version].epoch + 1
         assert await store.open(OWNER, Claim("c1", "here:1", await store.leader(OWNER))) == epoch
@@ -147,16 +152,14 @@ def test_every_job_is_there_after_the_upgrade_and_the_log_goes_on(url: str, vers
         await store.renew()
         assert await store.leader(OWNER) == Leader(epoch, 41, AT_US, "c1", "here:1", beat=1)
         assert row in await collect(store.load_unfinished(OWNER))
-        await store.close()
 
-    run(test())
+    run(with_views(url, 1, test))
 
 
 def test_a_standby_reads_the_older_database_before_and_while_it_is_brought_forward(
     url: str, version: int
 ) -> None:
-    async def test() -> None:
-        standby, claimant = SqlStore(url, CLUSTER), SqlStore(url, CLUSTER)
+    async def test(standby: SqlStore, claimant: SqlStore) -> None:
         assert await standby.leader(OWNER) == SEEN[version]
         assert await standby.leader(OWNER) == SEEN[version]
         assert len(await collect(standby.load_facts(OWNER, 1))) == 40
@@ -164,22 +167,18 @@ def test_a_standby_reads_the_older_database_before_and_while_it_is_brought_forwa
         await claimant.open(OWNER, Claim("c2", "", SEEN[version]))
         assert await standby.leader(OWNER) == Leader(SEEN[version].epoch + 1, 40, AT_US, "c2")
         assert picture(await load(standby, OWNER)) == before
-        await standby.close()
-        await claimant.close()
 
-    run(test())
+    run(with_views(url, 2, test))
 
 
 def test_a_claim_that_fails_leaves_the_older_version_to_its_release(url: str, version: int) -> None:
-    async def test() -> None:
-        store = SqlStore(url, CLUSTER)
+    async def test(store: SqlStore) -> None:
         with pytest.raises(LeadershipTaken):
             await store.open(OWNER, Claim("c2", "", Leader(1, 39, AT_US)))
-        await store.close()
-        with connected(url) as connection:
-            assert check(connection, CLUSTER) == version
 
-    run(test())
+    run(with_views(url, 1, test))
+    with connected(url) as connection:
+        assert check(connection, CLUSTER) == version
 
 
 def test_the_release_before_refuses_what_has_been_brought_forward(url: str, version: int) -> None:
@@ -240,16 +239,13 @@ def fresh(url: str, directory: Path) -> Iterator[str]:
 
 
 def test_controllers_that_bring_it_forward_at_once_do_not_meet(url: str, version: int) -> None:
-    async def test() -> None:
-        stores = [SqlStore(url, CLUSTER) for _ in range(4)]
+    async def test(*stores: SqlStore) -> None:
         outcomes = await asyncio.gather(
             *(store.open(OWNER, Claim(f"c{n}", "", SEEN[version])) for n, store in enumerate(stores)),
             return_exceptions=True,
         )
-        for store in stores:
-            await store.close()
         assert [outcome for outcome in outcomes if not isinstance(outcome, LeadershipTaken)] == [
             SEEN[version].epoch + 1
         ]
 
-    run(test())
+    run(with_views(url, 4, test))

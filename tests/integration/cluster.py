@@ -33,6 +33,8 @@ from tests.unit.stepd.kit import end_process
 
 POLL_S = 0.02
 CLUSTER = "live"
+KILL_GRACE_S = 3.0
+"""Long enough for a script to tidy up on a machine that stands still for a while."""
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 T = TypeVar("T")
@@ -107,7 +109,15 @@ class LiveCluster:
         self, policy: Mapping[str, object], controller: Mapping[str, object], sections: str
     ) -> None:
         first, last = self.node_names[0][2:], self.node_names[-1][2:]
-        numbers = {"heartbeat_s": 0.3, "kill_grace_s": 0.5, "requeue_delay_s": 0.1} | dict(policy)
+        numbers: dict[str, object] = {
+            # Not less: on a busy machine an answer may take half a second.
+            "heartbeat_s": 1.0,
+            "kill_grace_s": KILL_GRACE_S,
+            "requeue_delay_s": 0.1,
+            # What a test asks of a job that has ended is still there, however long the test takes.
+            "finished_retention_s": 600.0,
+        }
+        numbers |= policy
         lines = [
             f'[cluster]\nname = "{CLUSTER}"\noperators = [{os.getuid()}]',
             f'[controller]\nlisten = "{self.endpoint}"',
@@ -160,6 +170,10 @@ class LiveCluster:
 
     def start(self) -> None:
         """Start what does not run and wait until every node of the configuration is up."""
+        for daemon in self.daemons.values():
+            if daemon.process is not None:
+                # A test that failed may have left it stopped.
+                daemon.send(signal.SIGCONT)
         fresh = [daemon for daemon in self.daemons.values() if daemon.process is None]
         if len(self.controllers) > 1 and fresh and fresh[0] is self.daemons["esctld"]:
             # Whoever comes first leads.

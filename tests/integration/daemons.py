@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.leaks import kept_children
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 LOG_TAIL_LINES = 40
 
 

@@ -28,7 +28,7 @@ import pytest
 from tests.support.ports import free_port
 
 LIMIT_CELSIUS = 90
-START_S = 20.0
+START_S = 60.0
 
 PROMETHEUS_CONFIG = """
 global: {{scrape_interval: 250ms, evaluation_interval: 250ms}}
@@ -111,7 +111,7 @@ class Monitor:
     def get(self, path: str, **query: str) -> Any:
         """What its API answers under /api/v1/."""
         words = f"?{urllib.parse.urlencode(query)}" if query else ""
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}{words}", timeout=5.0) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}{words}", timeout=60.0) as answer:
             return json.load(answer)["data"]
 
     def freeze(self) -> None:

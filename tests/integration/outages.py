@@ -28,7 +28,7 @@ from tests.integration.daemons import PATIENCE_S
 from tests.integration.submitters import Submitters
 from tests.support import postgres
 
-BACK_MAX_S = 15.0
+BACK_MAX_S = 30.0
 """Far above what it takes on a busy machine, far below any patience: nobody waits for a time-out."""
 SHAPE: dict[str, Any] = {"nodes": 4, "agents": 1, "satellites": 1}
 
@@ -213,7 +213,9 @@ def full_file(cluster: LiveCluster) -> Iterator[None]:
 @contextmanager
 def locked_file(cluster: LiveCluster) -> Iterator[None]:
     """A tool of somebody else has begun to write and does not go on."""
-    with contextlib.closing(sqlite3.connect(cluster.directory / "esctld.db", isolation_level=None)) as other:
+    with contextlib.closing(
+        sqlite3.connect(cluster.directory / "esctld.db", PATIENCE_S, isolation_level=None)
+    ) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")

@@ -129,8 +129,9 @@ def test_a_third_dead_and_every_live_node_is_reached_once(chaotic: ChaoticCluste
     job_id = chaotic.wrap('echo "$SLURM_JOB_NUM_NODES" >> ran', "-N", str(NODES))
     chaotic.until(lambda: chaotic.prepared(job_id, 1).keys() >= live or None, "the live nodes are prepared")
 
-    chaotic.wait_nodes(lambda nodes: all(nodes[name].state == "UNREACHABLE" for name in struck))
-    assert chaotic.in_state("UNREACHABLE") == set(struck)
+    chaotic.until(
+        lambda: chaotic.in_state("UNREACHABLE") == set(struck) or None, "they alone are unreachable"
+    )
     assert chaotic.prepared(job_id, 1) == dict.fromkeys(live, 1)
     assert chaotic.lines("ran") == []
 
@@ -143,7 +144,8 @@ def test_a_third_dead_and_every_live_node_is_reached_once(chaotic: ChaoticCluste
 @pytest.mark.slow
 def test_a_failure_with_an_end_needs_no_healing(chaotic: ChaoticCluster) -> None:
     struck = chaotic.node_names[10:20]
-    chaotic.strike("dead", struck, int(4 * HEARTBEAT_S * 1e6))
+    # Much longer than it takes to miss them, so that it can be seen.
+    chaotic.strike("dead", struck, int(8 * HEARTBEAT_S * 1e6))
     chaotic.until(lambda: chaotic.in_state("UNREACHABLE") == set(struck) or None, "they are unreachable")
     chaotic.until(lambda: chaotic.in_state("UP") == set(chaotic.node_names) or None, "they are back")
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import ROOT, Daemon
+from tests.integration.daemons import PATIENCE_S, ROOT, Daemon
 from tests.integration.monitoring import Monitor, program, scraping
 from tests.support.ports import free_port
 
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 ESTIMATOR = "esestd"
-ROUNDS_MAX = 12
+WORK_MAX_S = 120.0
 RATE_INTERVAL = "15s"
 """What Grafana puts in the place of $__rate_interval: several scrapes."""
 PAGE_BYTES_MAX = 100_000
@@ -43,7 +45,9 @@ def queries(path: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LiveCluster]:
     sections = '[estimator]\nname = "last-2"'
-    with running(nodes=8, controllers=2, sections=sections, is_watched=True) as cluster:
+    # Where nothing is wrong nobody is missed, and the lead stays where it is.
+    patience: dict[str, Any] = {"policy": {"heartbeats_missed_max": 100}, "controller": {"lease_s": 10}}
+    with running(nodes=8, controllers=2, sections=sections, is_watched=True, **patience) as cluster:
         endpoint = f"127.0.0.1:{free_port()}"
         words = [ESTIMATOR, "--config", str(cluster.directory / "eslurm.toml")]
         words += ["--state-dir", str(cluster.directory / ESTIMATOR)]
@@ -70,12 +74,13 @@ def has_number(monitor: Monitor, query: str) -> bool:
     return any(not math.isnan(float(sample["value"][1])) for sample in found)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_every_panel_has_data_and_no_alert_is_wrong(cluster: LiveCluster) -> None:
     left = {place: query for path in DASHBOARDS for place, query in queries(path).items()}
     assert len(left) > 60
     with scraping(jobs_of(cluster), RULES.read_text()) as monitor:
-        for _ in range(ROUNDS_MAX):
+        deadline_s = time.monotonic() + WORK_MAX_S
+        while left and time.monotonic() < deadline_s:
             jobs = [cluster.wrap("sleep 0.5", "--time", "1", "-n", "16") for _ in range(6)]
             jobs += [
                 cluster.submit(
@@ -85,8 +90,6 @@ def test_every_panel_has_data_and_no_alert_is_wrong(cluster: LiveCluster) -> Non
             cluster.run("essubmit", "--partition", "nowhere", "--wrap", "true")
             cluster.ended(*jobs)
             left = {place: query for place, query in left.items() if not has_number(monitor, query)}
-            if not left:
-                break
         assert not left, f"no data for {json.dumps(left, indent=1)}"
         rules = [rule for group in monitor.get("rules")["groups"] for rule in group["rules"]]
         assert rules
@@ -106,7 +109,7 @@ def test_promtool_accepts_every_page(cluster: LiveCluster) -> None:
     }
     for kind, endpoints in pages.items():
         for endpoint in endpoints:
-            with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=PATIENCE_S) as answer:
                 page = answer.read()
             assert len(page) < PAGE_BYTES_MAX
             ran = subprocess.run([program("promtool"), "check", "metrics"], input=page, capture_output=True)

@@ -123,19 +123,27 @@ def test_who_never_finishes_a_request_is_told_and_dropped(uvloop: bool) -> None:
 
 
 @both_loops
-def test_whole_requests_reset_the_time_and_idle_connections_stay(uvloop: bool) -> None:
+def test_whole_requests_reset_the_time_and_idle_connections_have_none(uvloop: bool) -> None:
     async def scenario() -> None:
-        async with door(Service(), UnixDoorSettings(request_timeout_s=0.6)) as one, raw(one) as connection:
+        async with door(Service(), UnixDoorSettings(request_timeout_s=3600.0)) as one, raw(one) as connection:
             whole = request(1)
+            connection.writer.write(whole)
+            assert (await connection.reply())[:2] == (1, Status.OK)
+            (served,) = one.connections
+            assert served._due is None
+            connection.writer.write(whole[:20])
+            timers = []
             for _ in range(4):
+                await until(lambda: served._due not in (None, *timers))
+                timers.append(served._due)
                 # Each time the rest of one request and the beginning of the next.
-                connection.writer.write(whole[:20])
-                await asyncio.sleep(0.2)
-                connection.writer.write(whole[20:])
+                connection.writer.write(whole[20:] + whole[:20])
                 assert (await connection.reply())[:2] == (1, Status.OK)
-            await asyncio.sleep(0.8)
-            connection.ask(2)
-            assert (await connection.reply())[:2] == (2, Status.OK)
+            await until(lambda: served._due not in timers)
+            assert all(timer is not None and timer.cancelled() for timer in timers)
+            connection.writer.write(whole[20:])
+            assert (await connection.reply())[:2] == (1, Status.OK)
+            assert served._due is None
 
     run(scenario(), uvloop=uvloop)
 
@@ -150,6 +158,7 @@ def test_unfinished_requests_are_bounded_in_bytes(uvloop: bool) -> None:
         async with door(Service(), bounds) as one:
             told: list[bytes] = []
             highest = 0
+            over = asyncio.Event()
 
             async def hoard() -> None:
                 nonlocal highest
@@ -158,17 +167,23 @@ def test_unfinished_requests_are_bounded_in_bytes(uvloop: bool) -> None:
                     with suppress(OSError):
                         await connection.writer.drain()
                     highest = max(highest, one.bytes_now)
-                    with suppress(TimeoutError, asyncio.IncompleteReadError, ConnectionError):
-                        async with asyncio.timeout(0.5):
-                            told.append((await connection.reply())[2])
+                    hearing = asyncio.ensure_future(connection.reply())
+                    waiting = asyncio.ensure_future(over.wait())
+                    await asyncio.wait((hearing, waiting), return_when=asyncio.FIRST_COMPLETED)
+                    hearing.cancel()
+                    waiting.cancel()
+                    with suppress(asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
+                        told.append((await hearing)[2])
 
             async def all_hoard() -> None:
-                await asyncio.gather(*(hoard() for _ in range(12)))
+                hoarding = asyncio.gather(*(hoard() for _ in range(12)))
+                await until(lambda: one.counters.calls_refused >= 8)
+                over.set()
+                await hoarding
 
             await serve_on(one, all_hoard())
             # Who still writes when the door closes may see a broken pipe first, which asyncio takes for the end.
             assert set(told) <= {b"too much of unfinished requests; try again later"}
-            assert one.counters.calls_refused >= 8
             # What is read at once may go above the bound before it is seen.
             assert highest <= bound_bytes + 12 * 256 * KIB
             await is_clean(one)
@@ -207,19 +222,22 @@ def test_who_reads_no_answers_is_not_read_from(uvloop: bool) -> None:
 
                 async def ask() -> None:
                     stream = 0
-                    with suppress(TimeoutError):
-                        while True:
-                            calls = b"".join(request(stream + more) for more in range(1, 257))
-                            stream += 256
-                            async with asyncio.timeout(0.3):
-                                await loop.sock_sendall(greedy, calls)
+                    while True:
+                        calls = b"".join(request(stream + more) for more in range(1, 257))
+                        stream += 256
+                        await loop.sock_sendall(greedy, calls)
 
-                await serve_on(one, ask())
-                asked = len(service.calls)
-                await ping(one)
+                asking = asyncio.ensure_future(ask())
+                await serve_on(one, until(lambda: any(each._full for each in one.connections)))
                 await until(lambda: one.calls_now == 0)
-                assert len(service.calls) <= asked + 1
+                asked = len(service.calls)
+                for _ in range(10):
+                    await ping(one)
+                assert len(service.calls) == asked + 10
                 assert one.bytes_now < 512 * KIB
+                assert not asking.done()
+                asking.cancel()
+                await asyncio.wait([asking])
             await is_clean(one)
 
     run(scenario(), uvloop=uvloop)

@@ -19,6 +19,8 @@ def test_a_users_step_through_the_agents_door(cluster: LiveCluster) -> None:
 
     job_id = cluster.user_job(f"echo > up; {GATE}", "-N", "2", "-n", "4", "-w", "cn[0001-0002]")
     cluster.wait_lines("up")
+    # The scripts may be ahead of the reports of their starts.
+    cluster.reaches(job_id, "RUNNING")
     inside = {
         "SLURM_JOB_ID": str(job_id),
         "ESLURM_JOB_ID": str(job_id),
@@ -42,6 +44,8 @@ def test_an_agents_door_gives_no_rights_over_others(cluster: LiveCluster) -> Non
     others = cluster.wrap(f"echo > others; {GATE}", "-w", "cn0001")
     cluster.wait_lines("mine")
     cluster.wait_lines("others")
+    cluster.reaches(mine, "RUNNING")
+    cluster.reaches(others, "RUNNING")
     drained = cluster.run_as_user("esctl", "drain", "cn0001", "reason=x", socket=door)
     assert drained.code == 1 and not cluster.nodes()["cn0001"].flags
     if os.getuid() == 0:

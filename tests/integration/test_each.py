@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import is_alive, names_of
+from tests.integration.cluster import POLL_S, is_alive, names_of
 from tests.integration.crowd import AGENTS, Crowd, watched
 
+MISSED_MAX = 4
 PSS_KIB_MAX = 24 * 1024
 """Few processes share little: with hundreds of them it is half of that."""
 
@@ -62,7 +64,7 @@ def test_agents_end_with_their_parent_and_a_killed_one_alone() -> None:
         first, *others = cluster.agents()
         os.kill(first, signal.SIGKILL)
         cluster.wait_nodes(lambda nodes: [node.state for node in nodes.values()].count("UNREACHABLE") == 1)
-        assert cluster.agents() == others
+        cluster.until(lambda: cluster.agents() == others, "its parent has heard of its end")
         cluster.kill(AGENTS)
         cluster.until(lambda: not any(map(is_alive, others)), "the end of the agents")
 
@@ -83,7 +85,9 @@ def test_an_agent_that_cannot_start_is_the_end_of_all() -> None:
 
 def test_satellites_stay_within_their_sockets_and_nothing_is_lost() -> None:
     """64 processes and 16 sockets per satellite: most links are parked most of the time."""
-    with crowd(nodes=64, satellites=2, sockets_max=16, relay_width=4, heartbeat_s=1.0) as cluster:
+    # Of 64 processes on a busy machine one may be late once.
+    policy = {"relay_width": 4, "heartbeat_s": 1.0, "heartbeats_missed_max": MISSED_MAX}
+    with crowd(nodes=64, satellites=2, sockets_max=16, **policy) as cluster:
         with watched(cluster, cluster.satellites) as peaks:
             assert cluster.end(cluster.wrap("true", "-N", "64")) == "COMPLETED"
             cluster.wait_idle()
@@ -101,9 +105,10 @@ def test_satellites_stay_within_their_sockets_and_nothing_is_lost() -> None:
             cluster.wait_idle()
             assert cluster.end(cluster.wrap("true", "-N", "64")) == "COMPLETED"
             # Several heartbeats long nobody is missed.
-            job_id = cluster.wrap("sleep 4", "-w", "cn0001")
+            job_id = cluster.wrap(f"sleep {2 * MISSED_MAX}", "-w", "cn0001")
             while cluster.job(job_id).state not in ("COMPLETED", "FAILED"):
                 assert all_up(cluster.nodes())
+                time.sleep(POLL_S)
             assert cluster.job(job_id).state == "COMPLETED"
         # It aims at 16; the dials of one node of the tree may cross with those of its own children.
         assert max(peaks.values()) <= 16 + 4, peaks

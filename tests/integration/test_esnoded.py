@@ -199,7 +199,7 @@ def test_a_job_of_three_nodes_is_prepared_started_and_ended(site: Site) -> None:
         assert payload(started, Started).at_us > 0
         await eventually(lambda: (site.work / "out.7").exists() and (site.work / "out.7").read_text())
 
-        ended = await controller.order(End(7, 1, 5.0, "cancel"), nodes, revision=3, deadline_s=8.0)
+        ended = await controller.order(End(7, 1, 10.0, "cancel"), nodes, revision=3, deadline_s=15.0)
         assert payload(ended[nodes[0]], Gone) == Gone(started=True)
         assert payload(ended[nodes[1]], Gone) == payload(ended[nodes[2]], Gone) == Gone(started=False)
         await controller.until(lambda: controller.ends)
@@ -212,11 +212,18 @@ def test_an_end_that_takes_longer_than_its_deadline_is_reported_when_it_is_done(
     async def scenario(controller: FakeController) -> None:
         site.agent("cn1", [], controller.endpoint)
         await controller.registered(1)
-        job = launch(controller, "trap '' TERM; echo go; while :; do sleep 0.05; done", (0,), site)
+        stubborn = "trap '' TERM; echo go; until test -e gate; do sleep 0.05; done; kill -KILL $$"
+        job = launch(controller, stubborn, (0,), site)
         await controller.order(Prepare(job, start=True), (0,))
         await eventually(lambda: (site.work / "out.7").exists() and (site.work / "out.7").read_text())
-        answer = (await controller.order(End(7, 1, 1.0, "cancel"), (0,), revision=2, deadline_s=0.6))[0]
+        end = End(7, 1, START_TIMEOUT_S, "cancel")
+        answer = (await controller.order(end, (0,), revision=2, deadline_s=0.6))[0]
+        while answer.status is Status.UNREACHED:
+            # On a busy machine the answer may be late; a controller asks again, too.
+            answer = (await controller.order(end, (0,), revision=2, deadline_s=0.6))[0]
         assert (answer.status, answer.payload) == (Status.OK, b"")
+        assert not controller.gone and not controller.ends
+        (site.work / "gate").touch()
         await controller.until(lambda: controller.gone and controller.ends)
         assert controller.ends[0].end.signal == signal.SIGKILL
 
@@ -263,9 +270,9 @@ def test_an_outcome_is_sent_until_it_is_acknowledged_also_by_the_next_agent(site
         agent.wait()
         controller.held_back.clear()
         agent, _ = site.agent("cn1", [], controller.endpoint)
-        await controller.until(lambda: len(controller.ends) == 2)
+        await controller.until(lambda: {report.incarnation for report in controller.ends} == {1, 2})
         assert controller.registrations[1].held[0].stage == "ended"
-        assert [report.end.exit_code for report in controller.ends] == [6, 6]
+        assert {report.end.exit_code for report in controller.ends} == {6}
         controller.release_acks()
         # Once acknowledged, the next agent knows it only as a tombstone; the answer says that this one knew.
         await controller.order(Heartbeat(0), (0,))
@@ -291,6 +298,7 @@ def test_a_killed_satellite_is_replaced_by_the_other(site: Site) -> None:
         victim = next(child for child, endpoint in satellites.items() if endpoint == first.peer.endpoint)
         victim.kill()
         victim.wait()
+        await controller.satellites(1)
         (site.work / "gate").write_text("go\n")
         await controller.until(lambda: controller.ends)
         assert controller.ends[0].end.exit_code == 8
@@ -373,7 +381,7 @@ def test_a_step_runs_its_tasks_on_each_node_and_streams_their_output(site: Site)
         )
         answers = await controller.order(body, (0, 1), revision=3)
         assert [outcome.status for outcome in answers.values()] == [Status.OK] * 2, answers
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(START_TIMEOUT_S):
             await closed.wait()
         server.close()
         await server.wait_closed()
@@ -391,7 +399,7 @@ def test_a_step_runs_its_tasks_on_each_node_and_streams_their_output(site: Site)
 def test_commands_on_a_node_reach_the_controller_through_its_door(site: Site) -> None:
     def ask() -> str:
         with Client(site.directory / "a" / "door.sock") as client, pytest.raises(DoorRefused) as refused:
-            client.call(BY_NAME["Ping"], PingRequest(), 10.0)
+            client.call(BY_NAME["Ping"], PingRequest(), START_TIMEOUT_S)
         return str(refused.value)
 
     async def scenario(controller: FakeController) -> None:
@@ -428,6 +436,6 @@ def test_both_are_processes_that_end_on_sigterm(site: Site) -> None:
         await controller.registered(1)
         for child in (agent, satellite):
             child.terminate()
-            assert await asyncio.to_thread(child.wait, 10) == 0
+            assert await asyncio.to_thread(child.wait, START_TIMEOUT_S) == 0
 
     play(site, scenario)

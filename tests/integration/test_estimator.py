@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,9 @@ SECTION = '[estimator]\nname = "last-2"\nrefresh_s = 0.5'
 
 @pytest.fixture(scope="module")
 def estimated_cluster() -> Iterator[LiveCluster]:
-    with running(nodes=4, agents=1, satellites=1, controllers=2, sections=SECTION) as cluster:
+    # Only who is killed loses the lead.
+    controllers: dict[str, Any] = {"controllers": 2, "controller": {"lease_s": 5}}
+    with running(nodes=4, agents=1, satellites=1, sections=SECTION, **controllers) as cluster:
         words = [ESTIMATOR, "--config", str(cluster.directory / "eslurm.toml")]
         words += ["--state-dir", str(cluster.directory / ESTIMATOR)]
         words += ["--key-file", str(cluster.directory / "cluster.key")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -32,6 +33,14 @@ from tests.unit.rpc.kit import ALICE, KEYRING, PATIENCE_S, REQUEST_ID, Service, 
 
 NOW_US = 1000
 TOKEN = mint_token(KEYRING, "test", ALICE, NOW_US + 1)
+FOUR_TRIES_S = 1.4
+"""With `full_pauses`: the fourth try is at 0.7 s, and the next pause would be longer than what is left."""
+
+
+@pytest.fixture
+def full_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the pauses between tries is left to chance: none begins when the time is all but over."""
+    monkeypatch.setattr(os, "urandom", lambda size: b"\xff" * size)
 
 
 class Authenticator(TokenAuthenticator):
@@ -56,7 +65,8 @@ async def door(
 ) -> AsyncIterator[str]:
     authenticator = None if links_only else authenticator or Authenticator()
     gate = Gate(service, lambda _principal: False)
-    server = RpcServer([door_handler(gate)], Guard(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX)
+    handlers = [] if links_only else [door_handler(gate)]
+    server = RpcServer(handlers, Guard(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX)
     endpoint = await server.listen("127.0.0.1:0", tls)
     await server.start()
     try:
@@ -143,7 +153,7 @@ def test_without_a_valid_token_nothing_is_open(token: str) -> None:
 def test_a_server_of_links_takes_no_calls() -> None:
     async def scenario() -> None:
         async with door(Service(), links_only=True) as endpoint, client(endpoint) as one:
-            with pytest.raises(DoorRefused, match="takes links only"):
+            with pytest.raises(DoorRefused, match="takes links only: name the port of a controller"):
                 await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
 
     run(scenario())
@@ -179,11 +189,12 @@ def test_the_deadline_holds_and_cancels_the_handler() -> None:
     run(scenario())
 
 
+@pytest.mark.usefixtures("full_pauses")
 def test_nobody_there_is_told_when_the_time_is_over() -> None:
     async def scenario() -> None:
         async with client("127.0.0.1:1") as one:
             with pytest.raises(DoorUnreachable, match="is the controller running there"):
-                await one.call(methods.PING, pb.PingRequest(), 0.5)
+                await one.call(methods.PING, pb.PingRequest(), FOUR_TRIES_S)
 
     run(scenario())
 
@@ -204,7 +215,7 @@ def test_a_call_without_deadline_and_an_unknown_method_are_refused() -> None:
         async with door(Service()) as endpoint:
             code, text = await raw_call(endpoint, methods.PING.path, None)
             assert code is grpc.StatusCode.INVALID_ARGUMENT and "no deadline" in text
-            code, _text = await raw_call(endpoint, f"/{methods.SERVICE}/Reboot", 5)
+            code, _text = await raw_call(endpoint, f"/{methods.SERVICE}/Reboot", PATIENCE_S)
             assert code is grpc.StatusCode.UNIMPLEMENTED
 
     run(scenario())
@@ -229,7 +240,7 @@ def test_a_handler_outside_the_table_is_closed_and_a_leaked_cancellation_is_answ
         server = RpcServer([mistake, leak], Guard(TokenAuthenticator(KEYRING, "test", lambda: NOW_US)))
         endpoint = await server.listen("127.0.0.1:0")
         await server.start()
-        code, _text = await raw_call(endpoint, "/eslurm.v1.Other/Read", 5)
+        code, _text = await raw_call(endpoint, "/eslurm.v1.Other/Read", PATIENCE_S)
         assert code is grpc.StatusCode.PERMISSION_DENIED
         code, text = await raw_call(endpoint, methods.PING.path, PATIENCE_S)
         assert code is grpc.StatusCode.UNAVAILABLE and "interrupted inside" in text
@@ -291,12 +302,13 @@ def test_a_name_that_all_certificates_have_stands_for_the_host(tmp_path: Path) -
     run(scenario())
 
 
+@pytest.mark.usefixtures("full_pauses")
 def test_tls_on_one_side_only_is_told(tmp_path: Path) -> None:
     async def scenario() -> None:
         files = place(tmp_path)
         async with door(Service(), tls=Tls(files)) as endpoint, client(endpoint) as one:
             with pytest.raises(DoorUnreachable, match="if it speaks TLS, give its authority's certificate"):
-                await one.call(methods.PING, pb.PingRequest(), 0.5)
+                await one.call(methods.PING, pb.PingRequest(), FOUR_TRIES_S)
         async with door(Service()) as endpoint, client(endpoint, tls=Tls(TlsFiles(files.ca))) as one:
             with pytest.raises(DoorUnreachable, match="the one there does not"):
                 await one.call(methods.PING, pb.PingRequest(), 3600)
@@ -304,13 +316,14 @@ def test_tls_on_one_side_only_is_told(tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.usefixtures("full_pauses")
 def test_a_client_shows_its_certificate_where_one_is_required(tmp_path: Path) -> None:
     async def scenario() -> None:
         files = place(tmp_path, required=True)
         async with door(Service(), tls=Tls(files)) as endpoint:
             async with client(endpoint, tls=Tls(TlsFiles(files.ca))) as one:
                 with pytest.raises(DoorUnreachable, match="one of yours if it requires that"):
-                    await one.call(methods.PING, pb.PingRequest(), 0.5)
+                    await one.call(methods.PING, pb.PingRequest(), FOUR_TRIES_S)
             async with client(endpoint, tls=Tls(files)) as one:
                 assert (await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)).cluster == "alice"
 

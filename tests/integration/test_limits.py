@@ -198,7 +198,7 @@ def test_a_command_that_cannot_wait_so_long_is_told_why() -> None:
     async def scenario() -> None:
         async with unix_door(Gate(Later(100, 30.0), nobody)) as path:
             with Client(path) as client, pytest.raises(DoorRefused, match="alice asks too much"):
-                await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), 2.0)
+                await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), PATIENCE_S)
 
     run(scenario())
 
@@ -244,7 +244,7 @@ def test_a_remote_client_that_cannot_wait_so_long_is_told_why() -> None:
         async with grpc_door(Gate(Later(100, 30.0), nobody)) as endpoint:
             client = GrpcClient(endpoint, TOKEN)
             with pytest.raises(DoorRefused, match="alice asks too much"):
-                await client.call(methods.JOBS, pb.JobsRequest(), 2.0)
+                await client.call(methods.JOBS, pb.JobsRequest(), PATIENCE_S)
             await client.close()
             await until(lambda: not calls_ending())
 

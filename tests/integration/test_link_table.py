@@ -136,7 +136,7 @@ def test_idle_links_above_the_cap_are_closed_oldest_first() -> None:
 
 def test_links_in_use_are_kept_and_dials_stop_at_the_hard_cap() -> None:
     async def scenario() -> None:
-        settings = TableSettings(cached_max=1, dialled_max=2, idle_s=3600.0, room_wait_s=1.0)
+        settings = TableSettings(cached_max=1, dialled_max=2, idle_s=3600.0, room_wait_s=3.0)
         async with (
             process("a1", listens=True) as a1,
             process("a2", listens=True) as a2,
@@ -328,7 +328,8 @@ def test_sockets_are_counted_as_the_kernel_does() -> None:
                 await c.table.get(DEAD)
             counted = [peer.table.sockets for peer in (a, b, c)]
             assert counted == [2, 1, 1]
-            assert connections() - before == sum(counted)
+            # gRPC may still be at closing the socket of the dial that failed.
+            await until(lambda: connections() - before == sum(counted))
             await c.table.close("done")
             await until(lambda: a.table.sockets == 1)
             await until(lambda: connections() - before == 2)

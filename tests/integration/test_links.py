@@ -28,6 +28,7 @@ from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.v1 import link_pb2
 from tests.support.loops import both_loops, run
+from tests.support.ports import free_port
 from tests.unit.rpc.kit import KEYRING, PATIENCE_S, process, report, until
 
 ROOT = Path(__file__).parents[2]
@@ -379,7 +380,7 @@ def test_bulk_that_waits_hears_when_the_link_ends() -> None:
 
 
 @contextmanager
-def peer_process(name: str, port: int = 0, dials: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+def peer_process(name: str, port: int, dials: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A listening process, which may also dial; yields it with its endpoint."""
     code = (
         "import asyncio, sys\n"
@@ -407,7 +408,8 @@ def test_a_killed_peer_is_noticed_and_its_successor_found(uvloop: bool) -> None:
     async def scenario() -> None:
         settings = TableSettings(backoff_first_s=0.01, backoff_max_s=0.05)
         async with process("b", table_settings=settings) as b:
-            with peer_process("first") as (child, endpoint):
+            port = free_port()
+            with peer_process("first", port) as (child, endpoint):
                 link = await b.table.get(endpoint)
                 assert link.peer.process == "first"
                 child.kill()
@@ -416,7 +418,7 @@ def test_a_killed_peer_is_noticed_and_its_successor_found(uvloop: bool) -> None:
                 assert not link.send(report(1))
                 with pytest.raises(LinkUnreachable):
                     await b.table.get(endpoint)
-            with peer_process("second", int(endpoint.rpartition(":")[2])) as (_child, again):
+            with peer_process("second", port) as (_child, again):
                 assert again == endpoint
                 again_link = await redialled(b.table, endpoint)
                 assert again_link.peer.process == "second"
@@ -428,7 +430,7 @@ def test_a_killed_peer_is_noticed_and_its_successor_found(uvloop: bool) -> None:
 def test_the_listener_notices_a_killed_dialler(uvloop: bool) -> None:
     async def scenario() -> None:
         async with process("a", listens=True) as a:
-            opened = peer_process("dialler", dials=a.endpoint)
+            opened = peer_process("dialler", free_port(), dials=a.endpoint)
             child, _endpoint = await asyncio.to_thread(opened.__enter__)
             try:
                 await until(lambda: len(a.sink.ups) == 1)
@@ -457,7 +459,7 @@ def test_a_peer_that_stops_reading_is_dropped_at_the_queue_bound() -> None:
     async def scenario() -> None:
         settings = LinkSettings(queue_bytes_max=1 << 20, close_grace_s=0.2)
         async with process("b", link_settings=settings) as b:
-            with peer_process("stopped") as (child, endpoint):
+            with peer_process("stopped", free_port()) as (child, endpoint):
                 link = await b.table.get(endpoint)
                 child.send_signal(signal.SIGSTOP)
                 async with asyncio.timeout(PATIENCE_S):

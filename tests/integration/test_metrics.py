@@ -17,8 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from escli.health import ask
 from eslurm.core.satellite.herald import EPOCH_SHIFT
+from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.integration.daemons import PATIENCE_S
 
 SECRET_WORD = "swordfish-of-ada"
 KINDS = {"esctld": "esctld", "sat": "essatd", "agent": "esnoded"}
@@ -27,21 +29,24 @@ KINDS = {"esctld": "esctld", "sat": "essatd", "agent": "esnoded"}
 @pytest.fixture(scope="module")
 def watched_cluster() -> Iterator[LiveCluster]:
     """Everything is watched, and logs JSON."""
-    with running(nodes=8, controllers=2, is_watched=True, log_format="json", log_level="debug") as cluster:
+    # Only who is killed loses the lead.
+    how: dict[str, Any] = {"controllers": 2, "controller": {"lease_s": 5}}
+    with running(nodes=8, is_watched=True, log_format="json", log_level="debug", **how) as cluster:
         cluster.wait_standbys()
         yield cluster
 
 
 @pytest.fixture
 def watched(watched_cluster: LiveCluster) -> Iterator[LiveCluster]:
-    """The module's cluster; its connection for calls ends with the test."""
+    """The module's cluster, whole; its connection for calls ends with the test."""
+    watched_cluster.start()
     yield watched_cluster
     watched_cluster.hang_up()
 
 
 def page_of(cluster: LiveCluster, name: str) -> bytes:
     """A daemon's metrics."""
-    with urllib.request.urlopen(f"http://{cluster.watched[name]}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{cluster.watched[name]}/metrics", timeout=PATIENCE_S) as answer:
         page: bytes = answer.read()
     return page
 
@@ -88,24 +93,34 @@ def _described(kind: str) -> list[object]:
 
 
 def test_health_tells_the_truth_through_a_failover(watched: LiveCluster) -> None:
-    lines = {name: health_of(watched, name) for name in watched.watched}
-    assert all(is_well for is_well, _ in lines.values()), lines
-    assert lines["esctld"][1].startswith("leads, epoch 1, ")
-    assert lines["esctld-c2"][1] == "stands by: main leads"
-    assert lines["agent0"][1] == "serves 4 nodes, all registered"
+    expected = {
+        "esctld": "leads, epoch 1, ",
+        "esctld-c2": "stands by: main leads",
+        "agent0": "serves 4 nodes, all registered",
+    }
+
+    def is_well() -> bool:
+        lines = {name: health_of(watched, name) for name in watched.watched}
+        said = [lines[name][1].startswith(words) for name, words in expected.items()]
+        return all(said) and all(is_well for is_well, _ in lines.values())
+
+    # That its nodes are registered reaches an agent a little later than others.
+    watched.until(is_well, "all are well")
     watched.kill("esctld")
     with pytest.raises(OSError):
         health_of(watched, "esctld")
     watched.until(lambda: health_of(watched, "esctld-c2")[1].startswith("leads, epoch 2"), "c2 to lead")
     watched.until(lambda: health_of(watched, "sat0") == (True, _linked(watched)), "sat0 to follow")
-    assert value_of(watched, "esctld-c2", "eslurm_controller_role", role="leader") == 1
+    watched.until(
+        lambda: value_of(watched, "esctld-c2", "eslurm_controller_role", role="leader") == 1,
+        "a leader's page",
+    )
     watched.launch("esctld")
     watched.until(lambda: health_of(watched, "esctld") == (True, "stands by: c2 leads"), "main to stand by")
     watched.kill("sat0", "sat1")
     watched.until(
         lambda: value_of(watched, "esctld-c2", "eslurm_satellites", state="RUNNING") == 0, "satellites missed"
     )
-    watched.start()
 
 
 def _linked(cluster: LiveCluster) -> str:
@@ -125,10 +140,7 @@ def test_a_job_is_followed_by_its_trace(watched: LiveCluster, monkeypatch: pytes
     assert len(bytes.fromhex(own)) == 16 and own != trace
     kept = watched.run("esacct", "-j", f"{job},{other}", "-h", "-P", "-o", "trace").out
     assert kept.split() == [trace, own]
-    followed = [one for one in _told(watched) if one.get("trace") == trace]
-    assert {one["job"] for one in followed} == {job}
-    happened = {(one["logger"], one["message"].partition(": ")[2].partition(" ")[0]) for one in followed}
-    assert happened == {
+    wanted = {
         ("esctld.jobs", ""),
         ("esctld.jobs", "placed,"),
         ("esctld.jobs", "began"),
@@ -137,6 +149,11 @@ def test_a_job_is_followed_by_its_trace(watched: LiveCluster, monkeypatch: pytes
         ("esnoded.shell", "began"),
         ("esnoded.shell", "ended"),
     }
+    # A daemon acts first and writes then.
+    watched.until(lambda: _happened(_followed(watched, trace)) >= wanted, "all is written")
+    followed = _followed(watched, trace)
+    assert {one["job"] for one in followed} == {job}
+    assert _happened(followed) == wanted
     # The controller has given it an id before there is an attempt.
     assert {one.get("attempt") for one in followed} == {None, 1}
     (sent,) = (one for one in followed if one["logger"] == "esctld.cargo")
@@ -145,26 +162,36 @@ def test_a_job_is_followed_by_its_trace(watched: LiveCluster, monkeypatch: pytes
     assert {one["job"] for one in _told(watched) if one.get("trace") == own} == {other}
 
 
+def _followed(cluster: LiveCluster, trace: str) -> list[dict[str, Any]]:
+    """What was logged with this trace."""
+    return [one for one in _told(cluster) if one.get("trace") == trace]
+
+
+def _happened(followed: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Who told of what."""
+    return {(one["logger"], one["message"].partition(": ")[2].partition(" ")[0]) for one in followed}
+
+
 def _told(cluster: LiveCluster) -> list[dict[str, Any]]:
-    """All that the daemons have logged."""
+    """All that the daemons have logged, in whole lines."""
     texts = [(cluster.directory / f"{name}.log").read_text() for name in cluster.watched]
-    lines = [line for text in texts for line in text.splitlines() if not line.startswith("ready ")]
-    return [json.loads(line) for line in lines]
+    lines = [line for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [json.loads(line) for line in lines if not line.startswith("ready ")]
 
 
 def test_logs_are_json_and_hold_no_secret(watched: LiveCluster) -> None:
     job = watched.submit("--export", f"PASSWORD={SECRET_WORD}", watched.script("s.sh", "#!/bin/sh\ntrue\n"))
     assert watched.end(job) == "COMPLETED"
+
+    def ended() -> set[tuple[str, int]]:
+        mine = [one for one in _told(watched) if one.get("job") == job and "ended" in one["message"]]
+        return {(one["logger"], one["attempt"]) for one in mine}
+
+    watched.until(lambda: ended() == {("esctld.jobs", 1), ("esnoded.shell", 1)}, "both tell of its end")
     key = (watched.directory / "cluster.key").read_text()
-    epochs, ended = [], []
     for name in watched.watched:
         text = (watched.directory / f"{name}.log").read_text()
         assert key not in text and SECRET_WORD not in text
-        for line in filter(lambda line: not line.startswith("ready "), text.splitlines()):
-            told = json.loads(line)
-            assert {"at", "level", "logger", "message"} <= told.keys()
-            epochs.append(told.get("epoch"))
-            if told.get("job") == job and "ended" in told["message"]:
-                ended.append((told["logger"], told["attempt"]))
-    assert {1, 2} <= set(epochs)
-    assert set(ended) == {("esctld.jobs", 1), ("esnoded.shell", 1)}
+    told = _told(watched)
+    assert all({"at", "level", "logger", "message"} <= one.keys() for one in told)
+    assert {1, watched.call("Ping", pb.PingRequest()).epoch} <= {one.get("epoch") for one in told}

@@ -88,8 +88,9 @@ def test_a_dry_run_stores_nothing(cluster: LiveCluster) -> None:
 
 
 def test_a_job_does_not_begin_before_its_time(cluster: LiveCluster) -> None:
-    job_id = cluster.wrap("true", "--begin", "now+1")
+    job_id = cluster.wrap("true", "--begin", "now+1hour")
     assert cluster.job(job_id).reason == "BeginTime"
+    cluster.do("esctl", "update", "job", str(job_id), "begin=now+1")
     run = cluster.only_run(job_id)
     assert run.started_us >= cluster.job(job_id).begin_us > run.submitted_us
 
@@ -193,7 +194,7 @@ def test_a_drained_node_ends_its_jobs_and_takes_no_more(cluster: LiveCluster) ->
     node = cluster.nodes()["cn0006"]
     assert (list(node.flags), node.reason) == (["DRAIN"], "new memory")
     assert cluster.job(waiting).state == "PENDING"
-    assert cluster.job(waiting).reason == "ReqNodeNotAvail"
+    cluster.until(lambda: cluster.job(waiting).reason == "ReqNodeNotAvail", "it is told why")
     cluster.do("esctl", "resume", "cn0006")
     assert cluster.end(waiting) == "COMPLETED"
     assert len(cluster.lines("ran")) == 1

@@ -92,7 +92,8 @@ def reserve(site: LiveCluster, name: str, *words: str) -> None:
 
 
 def test_a_job_inside_a_reservation_starts_with_it_and_outsiders_stay_out(site: LiveCluster) -> None:
-    reserve(site, "course", "nodes=cn[0001-0003]", f"start={at(4)}", "duration=2h", "users=root")
+    # In time for all that has to be seen before, even where the machine stands still for a while.
+    reserve(site, "course", "nodes=cn[0001-0003]", f"start={at(12)}", "duration=2h", "users=root")
     inside = site.wrap("sleep 600", "-N", "3", "--exclusive", "-t", "30", "--reservation", "course")
     assert planned_start(site, inside) > time.time() * SECOND_US
     long = [site.wrap("sleep 600", *WHOLE, "-t", "30") for _ in range(2)]

@@ -20,8 +20,9 @@ name = "urgent"
 tier = 10
 """
 ALL = ("-N", "2", "--exclusive")
-GRACE_S = 2
-FOR_GOOD = "trap 'echo term >> said; exit 0' TERM; while :; do sleep 0.05; done"
+GRACE_S = 4
+FOR_GOOD = "trap 'echo term >> said; exit 0' TERM; echo > up; while :; do sleep 0.05; done"
+"""Listens to its signal once `up` is there."""
 
 
 @pytest.fixture(scope="module", params=("easy", "planned"))
@@ -55,6 +56,7 @@ def started(site: LiveCluster, job_id: int, attempt: int = 1) -> int:
 def test_a_requeued_victim_ends_by_its_signal_and_runs_again(site: LiveCluster) -> None:
     low = site.wrap(FOR_GOOD, *ALL, "--qos", "low", "-t", "60", "--requeue")
     site.reaches(low, "RUNNING")
+    site.wait_lines("up")
     # It was there first, fits on what comes free, and waits all the same.
     other = site.wrap("true", "-N", "1", "--exclusive", "-t", "60", "--qos", "low")
     high = site.wrap("sleep 0.5", *ALL, "--qos", "high", "-t", "60")
@@ -71,8 +73,10 @@ def test_a_requeued_victim_ends_by_its_signal_and_runs_again(site: LiveCluster) 
 
 
 def test_who_waits_is_told_who_makes_room(site: LiveCluster) -> None:
-    low = site.wrap("trap '' TERM; while :; do sleep 0.05; done", *ALL, "--qos", "low", "-t", "60")
+    deaf = "trap '' TERM; echo > up; while :; do sleep 0.05; done"
+    low = site.wrap(deaf, *ALL, "--qos", "low", "-t", "60")
     site.reaches(low, "RUNNING")
+    site.wait_lines("up")
     began_s = time.monotonic()
     high = site.wrap("true", *ALL, "--qos", "high", "-t", "60")
     told = site.until(
@@ -95,9 +99,11 @@ def test_a_victim_that_is_ended(site: LiveCluster) -> None:
 def test_a_victim_that_stands_still_and_goes_on(site: LiveCluster) -> None:
     still = site.wrap(FOR_GOOD, "-N", "2", "-n", "8", "--qos", "still", "-t", "60", "--mem", "100M")
     site.reaches(still, "RUNNING")
-    high = site.wrap("sleep 1", "-n", "4", "-N", "1", "--qos", "high", "-t", "60", "--mem", "100M")
+    gated = "until test -e gate; do sleep 0.05; done"
+    high = site.wrap(gated, "-n", "4", "-N", "1", "--qos", "high", "-t", "60", "--mem", "100M")
     site.reaches(high, "RUNNING")
     assert site.job(still).state == "SUSPENDED"
+    (site.work / "gate").touch()
     assert site.end(high) == "COMPLETED"
     site.reaches(still, "RUNNING")
 

@@ -27,7 +27,7 @@ from tests.support import leaks
 
 INSTALL = "PostgreSQL 15 or newer is missing: install it with: sh scripts/system_packages.sh"
 USER = "eslurm"
-START_S = 30.0
+START_S = 60.0
 _OPTIONS = {
     "listen_addresses": "",
     "shared_buffers": "32MB",
@@ -111,7 +111,7 @@ class Server:
 
     def dsn(self, database: str) -> str:
         """For the driver alone."""
-        return f"host={self.directory} user={USER} dbname={database} connect_timeout=5"
+        return f"host={self.directory} user={USER} dbname={database} connect_timeout=60"
 
     def url(self, database: str) -> str:
         """What a configuration would say."""
