@@ -75,6 +75,16 @@ class Uplink:
         """Something came down: the cluster knows where we are."""
         self._heard_s = asyncio.get_running_loop().time()
 
+    def on_epoch(self, owner: str, epoch: int) -> None:
+        """A controller leads under this epoch: a link to the one before it leads nowhere. It may have fallen silent
+        without an end, and would be noticed by keepalive a minute later.
+        """
+        link = self.link
+        if link is None or link.peer.role != "controller" or link.closed.is_set():
+            return
+        if link.peer.owner == owner and link.peer.epoch < epoch:
+            link.close("another controller leads")
+
     @property
     def silence_s(self) -> float:
         """Seconds since something came down, or since the start."""
