@@ -33,3 +33,22 @@ def test_why_when_and_what_else(cluster: LiveCluster) -> None:
     assert asked.code == 0 and "would be accepted and wait (planned start" in asked.out
     assert "resources: needs 2 nodes" in asked.out
     cluster.do("escancel", str(running), str(job))
+
+
+def test_the_command_that_is_told_starts_the_job_when_it_was_told(cluster: LiveCluster) -> None:
+    names = sorted(cluster.nodes())
+    some = cluster.wrap("sleep 600", "-w", names[0], "--exclusive", "-t", "30")
+    cluster.reaches(some, "RUNNING")
+    whole = len(names)
+    job = cluster.wrap("sleep 600", "-N", str(whole), "-n", str(2 * whole), "-t", "60")
+    (best, *_) = json.loads(cluster.run("eswhy", "--json", str(job)).out)["alternatives"]
+    assert best["update"] == f"nodes={whole - 1} ntasks={2 * whole - 2}" and best["nodes"] == whole - 1
+    assert f"    esctl update job {job} {best['update']}\n" in cluster.run("eswhy", str(job)).out + "\n"
+
+    asked = cluster.run("esctl", "show", "job", str(job)).out
+    assert f"Asked=nodes={whole} ntasks={2 * whole} cpus-per-task=1" in asked
+    cluster.do("esctl", "update", "job", str(job), *best["update"].split())
+    cluster.reaches(job, "RUNNING")
+    told = cluster.run("esctl", "update", "job", str(job), "nodes=1")
+    assert told.code == 1 and "only its time limit can be changed, not nodes" in told.err
+    cluster.do("escancel", str(some), str(job))
