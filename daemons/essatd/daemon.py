@@ -96,6 +96,8 @@ class Satellite:
         self._controllers: dict[str, Link] = {}
         self._leader: Link | None = None
         self._led = asyncio.Event()
+        # Calls of agent processes that went to this leader and are not answered yet.
+        self._asked: set[tuple[str, int]] = set()
         # Nothing is gained by waiting for more: the link gathers what one tick brings.
         self._router: ReportRouter[link_pb2.Report] = ReportRouter(flush_us=0)
         self._flushing = False
@@ -266,6 +268,7 @@ class Satellite:
             case "door_call":
                 self._on_door_call(link, item)
             case "door_reply":
+                self._asked.discard((item.door_reply.process, item.door_reply.call))
                 self._down(item.door_reply.process, item)
             case "blob_request":
                 self._blobs.on_request(link, item.blob_request)
@@ -326,10 +329,17 @@ class Satellite:
         controller = self._controller()
         if link.peer.role != "agent":
             return
-        if controller is not None:
-            controller.send(item)
+        call = item.door_call
+        if controller is not None and controller.send(item):
+            self._asked.add((call.process, call.call))
         else:
-            link.send(link_pb2.Item(door_reply=_nobody_answers(item.door_call)))
+            text = "no controller is linked to the satellite at present"
+            self._send_away(call.process, call.call, text)
+
+    def _send_away(self, process: str, call: int, text: str) -> None:
+        """The caller had better try again than wait for its deadline."""
+        reply = link_pb2.DoorReply(process=process, call=call, status=Status.UNAVAILABLE, text=text)
+        self._down(process, link_pb2.Item(door_reply=reply))
 
     async def _load_blob(self, digest: bytes, source: Link | None) -> bytes:
         """From whoever has said that it has it; when that link ends, from the controller that leads by then."""
@@ -367,12 +377,10 @@ class Satellite:
         # A pull that was under way went with the link before.
         self._pulled = 0
         self._router.on_controller(leader is not None)
+        # The former one may have fallen silent, or what it still says may come by no way.
+        asked, self._asked = self._asked, set()
+        for process, call in asked:
+            self._send_away(process, call, "the controller that was asked leads no more")
         if leader is not None:
             log.info("controller %s leads, epoch %d", leader.peer.endpoint, leader.peer.epoch)
             self._flush_soon()
-
-
-def _nobody_answers(call: link_pb2.DoorCall) -> link_pb2.DoorReply:
-    """The caller had better try again than wait for its deadline."""
-    text = "no controller is linked to the satellite at present"
-    return link_pb2.DoorReply(process=call.process, call=call.call, status=Status.UNAVAILABLE, text=text)

@@ -13,6 +13,7 @@ import pytest
 
 from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.wire import NodeGone, Report, ReportAck
+from eslurm.ports.door import Status
 from eslurm.ports.link import Link
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
@@ -96,6 +97,28 @@ def test_a_new_leader_gets_what_the_old_one_did_not_acknowledge() -> None:
                     assert first.sink.numbers == [1, 2]
                     (await linked(second)).send(ack(2, 3))
                     await until(lambda: len(agent.sink.kinds("report_ack")) == 2)
+
+    run(scenario())
+
+
+def test_calls_that_a_former_leader_has_not_answered_are_to_be_made_again() -> None:
+    async def scenario() -> None:
+        c1, c2 = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        async with satellite(c1, c2) as endpoint, process("agent1") as agent:
+            link = await agent.table.get(endpoint)
+            # Paused, not gone: its link stays.
+            async with controller("one", c1, 3) as first:
+                down = await linked(first)
+                for number in (1, 2):
+                    call = link_pb2.DoorCall(process="agent1", call=number, method="Ping")
+                    link.send(link_pb2.Item(door_call=call))
+                await until(lambda: len(first.sink.kinds("door_call")) == 2)
+                down.send(link_pb2.Item(door_reply=link_pb2.DoorReply(process="agent1", call=1)))
+                await until(lambda: len(agent.sink.kinds("door_reply")) == 1)
+                async with controller("two", c2, 4):
+                    await until(lambda: len(agent.sink.kinds("door_reply")) == 2)
+                told = agent.sink.kinds("door_reply")[1].door_reply
+                assert (told.call, told.status) == (2, Status.UNAVAILABLE)
 
     run(scenario())
 
