@@ -29,8 +29,11 @@ TIMEOUT_S = 30.0
 GIVE_UP_S = 600.0
 """How long a command that waits for something goes on while no controller answers."""
 _DEADLINE_EXCEEDED = 4
+_RESOURCE_EXHAUSTED = 8
 _UNAVAILABLE = 14
 _UNAUTHENTICATED = 16
+_SENT_AWAY = (_RESOURCE_EXHAUSTED, _UNAUTHENTICATED)
+"""Said before anybody looks whether the call has been made already."""
 _PATIENCE_FIRST_S = 1.0
 _PATIENCE_S = 10.0
 REMOTE_ONLY = ("token-file", "tls-ca")
@@ -269,6 +272,8 @@ class Door:
     def _call(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
         from eslurm.ports.door import DoorRefused, DoorUnreachable
 
+        if request_id is None and method.mutating:
+            request_id = os.urandom(16)
         try:
             return self._patiently(method, request, timeout_s, request_id)
         except DoorRefused as refusal:
@@ -280,12 +285,15 @@ class Door:
                     raise _unknown_outcome(method, text) from None
                 nothing = "; nothing was changed" if method.mutating else ""
                 raise CommandFailed(exits.UNREACHABLE, text + nothing) from None
+            text = refusal.text
             if refusal.status == _UNAUTHENTICATED:
                 if self._way.has_changed():
                     self._hang_up()
                     return self._call(method, request, timeout_s, request_id)
-                raise CommandFailed(exits.FAILED, refusal.text + self._way.about_caller()) from None
-            raise CommandFailed(exits.FAILED, refusal.text) from None
+                text += self._way.about_caller()
+            if method.mutating and refusal.maybe_done and refusal.status in _SENT_AWAY:
+                raise _unknown_outcome(method, text) from None
+            raise CommandFailed(exits.FAILED, text) from None
         except DoorUnreachable as silence:
             if silence.maybe_done and method.mutating:
                 raise _unknown_outcome(method, str(silence)) from None
@@ -295,8 +303,6 @@ class Door:
         """Call; when nobody is there, say so once and go on trying: a controller starts in seconds."""
         from eslurm.ports.door import DoorUnreachable
 
-        if request_id is None and method.mutating:
-            request_id = os.urandom(16)
         self._began_s = time.monotonic()
         self._client = self._client or self._way.client(_PATIENCE_FIRST_S, self._hear)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -136,6 +137,13 @@ def _key(path: Path) -> bytes:
 
 def _write(path: Path, made: str, bearer: Principal) -> None:
     """In the place of what was there; root gives it to the user, who could not read it otherwise."""
+    if not _may_hold_file(path):
+        raise OptionError(
+            "--output",
+            str(path),
+            "is no file",
+            "name one, or leave it out to have the token on standard output",
+        )
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -157,3 +165,13 @@ def _write(path: Path, made: str, bearer: Principal) -> None:
             f"cannot be written ({error.strerror})",
             "name a file in a directory of yours",
         ) from None
+
+
+def _may_hold_file(path: Path) -> bool:
+    """Whether a file can take its place: root's hand could put one in the place of a device."""
+    if path.parent == Path("/dev"):
+        return False
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True

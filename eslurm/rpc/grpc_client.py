@@ -297,7 +297,9 @@ class BlockingGrpcClient(DoorClient):
             why = found[1] or text
             if any(words in why for words in _SLOW):
                 why = "no answer"
-            raise Lost(f"{why}{_about_tls(why)}", is_final="resolving" in text)
+            # A name that is gone, or cannot be looked up now, is no reason to give up the other controllers.
+            is_final = "resolving" in text and len(self._doors) == 1
+            raise Lost(f"{why}{_about_tls(why)}", is_final=is_final)
         if any(words in text for words in _ENDED):
             raise Lost(text, sent=True)
         return status, text.encode(), 0.0

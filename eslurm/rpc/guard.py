@@ -29,6 +29,7 @@ LINK_PATHS = frozenset({"/eslurm.v1.Link/Control", "/eslurm.v1.Link/Bulk"})
 REQUEST_ID_KEY = "eslurm-request-id-bin"
 RETRY_KEY = "eslurm-retry"
 RETRY_AFTER_KEY = "eslurm-retry-after-ms"
+LINKS_ONLY = "this server takes links only: name the port of a controller"
 
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -80,7 +81,8 @@ class Guard(grpc.aio.ServerInterceptor):
         if known is None:
             handler: Any = await continuation(handler_call_details)
             if handler is None:
-                return None
+                is_call = self._authenticator is None and path in BY_PATH
+                return grpc.unary_unary_rpc_method_handler(_send_away) if is_call else None
             known = self._wrap(path, handler)
             if path in LINK_PATHS or path in BY_PATH:
                 self._wrapped[path] = known
@@ -130,13 +132,17 @@ class Guard(grpc.aio.ServerInterceptor):
         if remaining_s is None:
             raise DoorError(Status.INVALID_ARGUMENT, "the call has no deadline; send one")
         if self._authenticator is None:
-            raise DoorError(Status.UNAUTHENTICATED, "this server takes links only")
+            raise DoorError(Status.UNAUTHENTICATED, LINKS_ONLY)
         metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
         encrypted = context.auth_context().get("transport_security_type", [b""]) == [b"ssl"]
         principal = self._authenticator.principal(metadata, context.peer(), encrypted=encrypted)
         request_id = metadata.get(REQUEST_ID_KEY, b"")
         retry = metadata.get(RETRY_KEY) == "1"
         return Caller(principal, bytes(request_id), retry, int(remaining_s * 1e6), "token")
+
+
+async def _send_away(_request: Any, context: _Context) -> Any:
+    await abort(context, DoorError(Status.UNAUTHENTICATED, LINKS_ONLY))
 
 
 async def _refuse(_request: Any, context: _Context) -> Any:

@@ -210,6 +210,13 @@ def test_what_grpc_says_of_a_connection(said: str, told: str, sent: bool, is_fin
     assert (str(lost.value), lost.value.sent, lost.value.is_final) == (told, sent, is_final)
 
 
+def test_one_name_that_is_not_known_leaves_hope_for_the_others() -> None:
+    said = "errors resolving ctl2:1: [field:hostname lookup error:address lookup failed for ctl2:1: Domain name not found]"
+    with BlockingGrpcClient(["127.0.0.1:1", "127.0.0.1:2"], TOKEN) as client, pytest.raises(Lost) as lost:
+        client._refusal(Ended(said))
+    assert str(lost.value) == "Domain name not found" and not lost.value.is_final
+
+
 @pytest.mark.parametrize(
     ("pair", "ca", "words"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escli import esqueue, esrun, exits
+from escli import esctl, esqueue, esrun, exits
 from escli import remote as remote_module
 from escli.door import Sockets, Way, find_way
 from escli.failures import CommandFailed
@@ -66,10 +66,12 @@ class Client:
         self.token = token
         self.tls = tls
         self.requests: list[Any] = []
+        self.request_ids: list[bytes | None] = []
         Client.made.append(self)
 
-    def call(self, method: Any, request: Any, _timeout_s: float, _request_id: object) -> Any:
+    def call(self, method: Any, request: Any, _timeout_s: float, request_id: bytes | None) -> Any:
         self.requests.append(request)
+        self.request_ids.append(request_id)
         return Client.say(self, method.name)
 
     def close(self) -> None:
@@ -271,6 +273,34 @@ def test_a_token_that_was_renewed_meanwhile_is_taken(home: Path, made: list[Clie
     Client.say = refuse_old
     assert esqueue.main(["--remote", "127.0.0.1:1"]) == exits.OK
     assert [client.token == fresh for client in made] == [False, True]
+
+
+def test_a_change_stays_the_same_one_with_a_renewed_token(home: Path, made: list[Client]) -> None:
+    """A try before it may have arrived."""
+
+    def refuse_once(client: Client, _method: str) -> Any:
+        if client is not made[0]:
+            return pb.ChangeReply(count=1)
+        write_token(home / ".config" / "eslurm" / "token", token_of(ADA, END_US + 1))
+        raise DoorRefused(Status.UNAUTHENTICATED, "the token has expired", maybe_done=True)
+
+    Client.say = refuse_once
+    assert esctl.main(["hold", "7", "--remote", "127.0.0.1:1"]) == exits.OK
+    (first,), (second,) = (client.request_ids for client in made)
+    assert first == second and first is not None and len(first) == 16
+
+
+@pytest.mark.parametrize("status", [Status.UNAUTHENTICATED, Status.RESOURCE_EXHAUSTED])
+def test_who_is_sent_away_at_the_second_try_does_not_know_of_the_first(
+    home: Path, made: list[Client], status: Status, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_client: Client, _method: str) -> Any:
+        raise DoorRefused(status, "not now", maybe_done=True)
+
+    Client.say = refuse
+    assert esctl.main(["hold", "7", "--remote", "127.0.0.1:1"]) == exits.UNKNOWN_OUTCOME
+    assert "look before you repeat it" in capsys.readouterr().err
+    assert esqueue.main(["--remote", "127.0.0.1:1"]) == exits.FAILED
 
 
 def test_what_waiting_does_not_help_is_not_waited_for(

@@ -77,6 +77,16 @@ def test_a_link_in_its_place_is_replaced_not_followed(cluster: Path) -> None:
     assert not (cluster / "elsewhere").exists() and not (cluster / "token").is_symlink()
 
 
+def test_nothing_but_a_file_is_replaced(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = cluster / "pipe"
+    os.mkfifo(pipe)
+    (cluster / "token").symlink_to(pipe)
+    for name in ("pipe", "token"):
+        assert esctl.main(["token", USER, "--output", str(cluster / name)]) == exits.USAGE
+        assert "' is no file: name one" in capsys.readouterr().err
+    assert pipe.is_fifo() and (cluster / "token").is_symlink()
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -88,6 +98,7 @@ def test_a_link_in_its_place_is_replaced_not_followed(cluster: Path) -> None:
         ([USER, "--for", "none"], "--for: 'none' is not between"),
         ([USER, "--for", "soon"], "--for: 'soon' is not a length of time"),
         ([USER, "--output", "/nowhere/token"], "--output: '/nowhere/token' cannot be written (No such file"),
+        ([USER, "--output", "."], "--output: '.' is no file: name one, or leave it out"),
         (
             [USER, "--config", "/nowhere"],
             "/nowhere: cannot be read: No such file or directory: make tokens on",
