@@ -109,7 +109,7 @@ def take_snapshot(
     since = schedule.mark if schedule is not None else None
     changes = changes_since(since, state.queue, state.later)
     known = schedule.known_jobs(changes) if schedule is not None else []
-    kept = dict(state.promises) if schedule is None or schedule.is_new else {}
+    kept = dict(state.promises) if schedule is not None and schedule.is_new else {}
     snapshot = Snapshot.take(
         state.ledger,
         state.partition_views,

@@ -41,6 +41,7 @@ def awaits_nodes(state: State, schedule: Schedule, now_us: int) -> Generator[Non
     awaited = schedule.awaited
     if awaited is None:
         unknown = {number for number, node in state.nodes.items() if node.state is NodeState.UNKNOWN}
+        unknown -= state.removed
         awaited = set()
         for number, promise in enumerate(list(state.promises.values()) if unknown else (), 1):
             awaited.update(unknown.intersection(promise.nodes()))
@@ -79,8 +80,8 @@ def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None
             schedule.moved.discard(job_id)
         elif before is None:
             new.append(now)
-        elif bookings or job_id not in starts:
-            # Who starts loses it by that, and keeps it if nothing comes of that.
+        elif bookings or job_id not in starts or state.get_job(job_id).is_array:
+            # Who starts loses it by that, and keeps it if nothing comes of that; not so an array, by a task that starts.
             moved.append(now)
         if number % PROMISES_PER_SLICE == 0:
             yield

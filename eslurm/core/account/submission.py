@@ -94,8 +94,8 @@ def submission_problem(
     tasks = ranges.count(spec.array.tasks) if spec.array is not None else 1
     counted = frozenset(gate.index.memberships(submitter_of(before))) if before is not None else frozenset()
     problems = _too_many(state, gate, who, tasks, beside, now_us, counted)
-    if spec.array is not None and before is None:
-        problems = chain(problems, _array_too_large(gate, who, tasks, now_us))
+    if spec.array is not None:
+        problems = chain(problems, _array_too_large(gate, who, tasks, now_us, counted))
     return next(problems, None) or _never(state, gate, spec, who)
 
 
@@ -123,8 +123,12 @@ def _too_many(
                 )
 
 
-def _array_too_large(gate: Gate, who: Submitter, tasks: int, now_us: int) -> Iterator[str]:
+def _array_too_large(
+    gate: Gate, who: Submitter, tasks: int, now_us: int, counted: Set[Consumer]
+) -> Iterator[str]:
     for consumer in gate.index.consumers(who):
+        if consumer in counted:
+            continue
         for limit in gate.in_force(gate.index.levels(consumer, ARRAYJOBS, who), now_us):
             most = most_items(limit.amount, 0)
             if most is not None and tasks > most:

@@ -43,10 +43,11 @@ def _is_within(new: Request, old: Request) -> bool:
 
 def _tasks_within(new: Request, old: Request) -> bool:
     is_as_wide = (new.nodes_min, new.nodes_max) == (old.nodes_min, old.nodes_max)
-    is_looser = 0 < new.nodes_min <= old.nodes_min and new.nodes_max >= old.nodes_max
+    # With a higher maximum it takes more nodes where they are free, and so do the tasks of an array from each other.
+    is_looser = 0 < new.nodes_min <= old.nodes_min and new.nodes_max == old.nodes_max
     # On fewer nodes there may be more tasks on each.
     is_as_dense = new.tasks * old.nodes_min <= old.tasks * new.nodes_min
-    is_narrower = 0 < new.nodes_min <= old.nodes_min == old.nodes_max and is_as_dense
+    is_narrower = 0 < new.nodes_min <= new.nodes_max <= old.nodes_min == old.nodes_max and is_as_dense
     return (
         new.tasks <= old.tasks
         and (is_as_wide or is_looser or is_narrower)

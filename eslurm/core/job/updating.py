@@ -21,6 +21,7 @@ from eslurm.core.job.states import STARTED, JobState
 from eslurm.core.messages import Changed, RefusalCode, Refused, UpdateJob
 from eslurm.core.plan.phrases import asked_words
 from eslurm.core.plan.priority import PRIORITY_MAX, weighs
+from eslurm.core.plan.promise import Promise
 
 _PLAIN = (
     "name",
@@ -67,7 +68,8 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
                 f"job {job.job_id} asks for more now, or for something else: it keeps its turn, but its start may be later "
                 f"than was planned (eswhy {job.job_id})"
             )
-        return [_fact(state, job, spec, message, now_us)]
+        changed = _fact(state, job, spec, message, now_us)
+        return [changed, *_given_up(state, job, changed)]
 
     found, changed = for_each(state, message.by, (message.job,), change)
     return found, replace(changed, notes=tuple(notes))
@@ -91,6 +93,19 @@ def _fact(state: State, job: Job, spec: JobSpec, message: UpdateJob, now_us: int
     due_us = job.not_before_us if message.begin_us is None else message.begin_us
     was_named = job.spec.name if spec.name != job.spec.name else ""
     return facts.JobChanged(job.job_id, spec, priority, due_us if due_us > now_us else 0, was_named)
+
+
+def _given_up(state: State, job: Job, changed: facts.JobChanged) -> list[facts.Fact]:
+    """The promise that the log still has, where more is asked for: it would be kept for as long as the job may take now, and
+    so at the cost of others (ADR 17).
+    """
+    promise = state.promises.get(job.job_id)
+    if promise is None:
+        return []
+    before = replace(job.spec, begin_us=changed.spec.begin_us)
+    if changed.not_before_us <= promise.start_us and not asks_for_more(before, changed.spec):
+        return []
+    return [facts.JobsPromised((Promise(job.job_id),))]
 
 
 def _check_priority(state: State, job: Job, priority: int, *, operator: bool) -> None:

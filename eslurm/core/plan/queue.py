@@ -196,8 +196,11 @@ class PendingQueue:
             if job.start_at_us:
                 self.fixed[job.job_id] = entry
             return
+        # Asked for by nobody in between, its shape would get another number: what is planned for it would be lost.
+        self.shapes.take(old[4])
         self.remove(job.job_id)
         self.add(job)
+        self.shapes.give_back(old[4])
 
     def find(self, job_id: int) -> Pending | None:
         """The waiting job with this id."""

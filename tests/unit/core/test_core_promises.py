@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import ANY
+
 import pytest
+from msgspec.structs import replace
 
 from eslurm.core.facts import Fact, JobPlaced, JobsPromised
 from eslurm.core.job.request import Request
-from eslurm.core.messages import ConfigLoaded, PlanMade, UpdateNodes
+from eslurm.core.messages import Changed, ConfigLoaded, JobRef, PlanMade, UpdateJob, UpdateNodes
 from eslurm.core.plan.cycle import exhaust
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.promise import Promise, PromisedStart, Run
@@ -15,7 +18,7 @@ from eslurm.core.planning import PROMISES_MAX, messages_of, plan_slices
 from eslurm.core.promises import EVERY_US, REGISTERING, RENEWED_EVERY_US
 from eslurm.replay.base import pack_base, unpack_base
 from tests.unit.core.mirror import picture
-from tests.unit.core.world import ROOT, SECOND, World
+from tests.unit.core.world import ALICE, ROOT, SECOND, World
 
 WHOLE = Request(cpus_per_task=4)
 
@@ -172,6 +175,19 @@ def test_a_node_that_was_out_before_is_not_waited_for(led: Led) -> None:
     assert starts(plan) == led.kept()
 
 
+def test_a_node_that_is_configured_no_more_is_not_waited_for(led: Led) -> None:
+    led.fail_over(register=False)
+    config = led.state.config
+    (main,) = config.partitions
+    led.send(
+        ConfigLoaded(replace(config, nodes=config.nodes[:1], partitions=(replace(main, nodes=("cn0",)),)))
+    )
+    led.register(0, *led.inventory(0), session="s2")
+    plan = led.settle()
+    assert plan.rest is not REGISTERING
+    assert [one.job_id for one in plan.broken] == [4, 5]
+
+
 def test_who_may_not_start_any_more_loses_the_promise_and_nobody_else_does(led: Led) -> None:
     kept = led.kept()
     led.hold(4)
@@ -180,6 +196,22 @@ def test_who_may_not_start_any_more_loses_the_promise_and_nobody_else_does(led: 
     assert not plan.broken
     assert starts(plan)[3] == kept[3] and starts(plan)[5] <= kept[5]
     assert 4 not in led.state.promises
+
+
+def test_who_asks_for_more_and_is_not_planned_yet_takes_nothing_from_others(led: Led) -> None:
+    kept = led.kept()
+    assert led.send(UpdateJob(ALICE, JobRef(4), time_limit_s=90)) == Changed(1, (), (ANY,))
+    assert 4 not in led.state.promises
+    led.fail_over()
+    plan = led.settle()
+    assert starts(plan)[5] <= kept[5] and not plan.broken
+
+
+def test_who_asks_for_less_and_is_not_planned_yet_keeps_its_promise(led: Led) -> None:
+    kept = led.kept()
+    assert led.send(UpdateJob(ALICE, JobRef(4), time_limit_s=20)) == Changed(1)
+    led.fail_over()
+    assert starts(led.settle())[4] == kept[4]
 
 
 def test_an_array_keeps_its_next_starts() -> None:
@@ -194,6 +226,24 @@ def test_an_array_keeps_its_next_starts() -> None:
     plan = world.settle()
     assert len(plan.bookings[1]) == 30
     assert plan.start_us(1) == promise.start_us
+
+
+def test_an_array_whose_last_task_starts_keeps_no_promise_of_it() -> None:
+    world = Led(nodes=1)
+    world.submit(request=WHOLE, time_limit_s=100)
+    world.settle()
+    array = world.submit(request=WHOLE, time_limit_s=50, tasks=((0, 1),), limit=1)
+    last = world.submit(request=WHOLE, time_limit_s=30)
+    world.pass_time(10)
+    world.settle()
+    assert set(world.kept()) == {array, last}
+    world.pass_time(10)
+    world.end(1)
+    plan = world.cycle()
+    assert [one.job_id for one in plan.placements] == [array]
+    assert world.kept() == {last: starts(plan)[last]}
+    world.fail_over()
+    assert starts(world.settle())[last] == world.now_us + 50 * SECOND
 
 
 TWO_NODES = Request(tasks=2, cpus_per_task=4)

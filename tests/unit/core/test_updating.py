@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from escli.failures import CommandFailed
 from eslurm.compat.errors import OptionError
 from eslurm.core import facts
-from eslurm.core.account.model import Access, Amount, FreePool, Limit
+from eslurm.core.account.model import Access, Account, Amount, FreePool, Limit
 from eslurm.core.config import Partition
 from eslurm.core.job.model import ArraySpec, JobSpec, Principal
 from eslurm.core.job.request import Chunk, Request
@@ -137,6 +137,15 @@ def test_a_limit_on_the_number_of_jobs_does_not_count_the_job_twice() -> None:
     assert update(world, job, "nodes=2") == Changed(1)
 
 
+def test_an_array_does_not_slip_past_a_bound_on_arrays() -> None:
+    here = site(Account("small"), Limit("arrays", "account", "small", "arrayjobs", Amount(2)))
+    array = submit(here, Request(), 1, tasks=((0, 3),), held=True)
+    spec = here.world.job(array).spec
+    message = UpdateJob(ALICE, JobRef(array), account="small")
+    assert problem(here.world.send(message)) == refusal(here.world, replace(spec, account="small"))
+    assert here.world.job(array).spec == spec
+
+
 def test_users_change_their_own_jobs_and_operators_all() -> None:
     world = World()
     job = world.submit(held=True)
@@ -249,6 +258,18 @@ def test_an_arrays_tasks_keep_the_starts_that_they_have() -> None:
     assert after != before and start_us(here, rival) <= promised_us
 
 
+def test_an_array_that_may_take_more_nodes_is_told_that_it_may_start_later() -> None:
+    here = site()
+    occupy(here, 0, "cn0", "cn1", "cn2", "cn3", cores=8)
+    one = Request(tasks=2, nodes_min=1, nodes_max=1, exclusive=True)
+    array = submit(here, one, 1, tasks=((0, 3),))
+    here.run()
+    answer = update(here.world, array, "nodes=1-2")
+    assert isinstance(answer, Changed) and answer.notes
+    here.run()
+    assert max(one.start_us for one in here.schedule.bookings[array]) - here.world.now_us > HOUR * SECOND
+
+
 def test_what_a_change_leaves_free_goes_to_the_changed_job_first_and_then_to_others() -> None:
     here = site()
     occupy(here, 0, "cn0", "cn1", "cn2", cores=8)
@@ -277,6 +298,24 @@ def test_a_place_that_only_others_could_get_now_is_not_given_up_by_asking_for_le
     assert update(here.world, job, "licenses=") == Changed(1)
     here.run()
     assert start_us(here, job) == 3000 * SECOND
+
+
+def test_another_begin_time_moves_the_job_beside_others_that_ask_for_the_same() -> None:
+    here = site()
+    occupy(here, 0, "cn0", "cn1", "cn2", "cn3", cores=8)
+    jobs = [submit(here, Request(cpus_per_task=8), 1) for _ in range(5)]
+    here.run()
+    assert [start_us(here, job) for job in jobs] == [HOUR * SECOND] * 4 + [2 * HOUR * SECOND]
+
+    def begin(job: int, hours: int) -> None:
+        message = UpdateJob(ALICE, JobRef(job), begin_us=here.world.now_us + hours * HOUR * SECOND)
+        assert isinstance(here.world.send(message), Changed)
+        here.run()
+
+    begin(jobs[0], 5)
+    assert [start_us(here, jobs[at]) for at in (0, 4)] == [5 * HOUR * SECOND, HOUR * SECOND]
+    begin(jobs[0], 3)
+    assert start_us(here, jobs[0]) == 3 * HOUR * SECOND
 
 
 @pytest.mark.parametrize("policy", ["easy", "fcfs"])

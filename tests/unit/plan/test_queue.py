@@ -51,6 +51,16 @@ def test_equal_shapes_share_a_number_until_the_last_is_gone() -> None:
     assert after[5] not in set(shapes.values())
 
 
+def test_another_priority_is_no_other_shape() -> None:
+    queue = PendingQueue([job(1), job(2, limit_us=7)])
+    shapes = {entry[2]: entry[3] for entry in queue.first(2)}
+    queue.replace(job(2, limit_us=7, priority=5))
+    assert ids(queue) == [2, 1]
+    assert {entry[2]: entry[3] for entry in queue.first(2)} == shapes
+    queue.remove(2)
+    assert len(queue.shapes) == 1
+
+
 def test_replacing_keeps_or_changes_the_place() -> None:
     queue = PendingQueue([job(1), job(2), job(3)])
     queue.replace(job(2, startable=4))
