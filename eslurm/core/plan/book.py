@@ -41,7 +41,7 @@ Pairs: TypeAlias = Iterable[tuple[int, Vector]]
 Own: TypeAlias = tuple[Iterable[int], int]
 """(node numbers, start) of what is booked for a job."""
 
-_Key: TypeAlias = tuple[int, Spans]
+_Key: TypeAlias = tuple[int, Spans, Vector]
 _Stay: TypeAlias = tuple[int, int]
 
 
@@ -123,7 +123,7 @@ class Book:
         else:
             yield from self._taking(spans, begin_us, end_us, wide, is_held=is_held)
         if begin_us != start_us or end_us != stop_us:
-            stays = self._rounded.setdefault(stop_us, {}).setdefault((start_us, spans), [])
+            stays = self._rounded.setdefault(stop_us, {}).setdefault((start_us, spans, wide), [])
             stays.append((begin_us, end_us))
 
     def revoke(self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()) -> None:
@@ -138,7 +138,7 @@ class Book:
     ) -> Generator[None, None, None]:
         """`revoke` in slices of so many nodes; nothing else may be asked of the book before it is through."""
         spans = tuple(spans)
-        key = (start_us, spans)
+        key = (start_us, spans, wide)
         begin_us, end_us = start_us, stop_us
         stays = self._rounded[stop_us].get(key) if stop_us in self._rounded else None
         if stays:
@@ -229,6 +229,15 @@ class Book:
         """The amounts free on node number `node` all through a stay."""
         start_us = max(start_us, self.now_us)
         return least_free(self._profiles[self._position(node)], start_us, max(stop_us, start_us + 1))
+
+    def is_rounded(self, stop_us: int) -> bool:
+        """Whether a booking asked for until then may be in the book for another stay."""
+        return stop_us in self._rounded
+
+    def stay(self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()) -> _Stay:
+        """From when until when a booking made with these arguments is in the book, as far as it may reach."""
+        stays = self._rounded.get(stop_us, {}).get((start_us, tuple(spans), wide), ())
+        return min([start_us, *(stay[0] for stay in stays)]), max([stop_us, *(stay[1] for stay in stays)])
 
     def free_until_us(self, spans: Pairs, from_us: int, until_us: int) -> int:
         """Up to when, until then at the most, the amounts are all free from an instant on; that instant: not at all."""

@@ -326,8 +326,8 @@ class _Following:
         yield
         for key in overdue:
             late = schedule.held.pop(key)
-            # The book has left it behind; rules that count until the latest end have not.
-            schedule.discharge(late.running.job, late.booking)
+            # The book has left it behind, but for what was rounded up; rules that count until the latest end have not.
+            yield from schedule.giving(late.running.job, late.booking)
             yield from self._hold(key, late.running, is_late=True)
             yield
         for key, one in new:

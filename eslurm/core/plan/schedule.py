@@ -240,8 +240,7 @@ class Schedule:
         left = [(held.running.job, held.booking) for key in gone if (held := self.held.get(key)) is not None]
         left += [(self.entries[waiting][4], booking) for booking in self.bookings.get(waiting, ())]
         for job, booking in left:
-            if booking.stop_us > book.now_us:
-                book.revoke(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
+            book.revoke(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
             if job is not None:
                 rules.revoke(job, _charge_of(booking))
         return rules
@@ -286,6 +285,9 @@ class Schedule:
         """Books planned starts of one job in slices. Raises `BookError` with none of them booked when one is not free."""
         job = entry[4]
         taken = 0
+        # An end that is rounded up never reaches into what comes behind it.
+        marked = [booking.start_us for booking in bookings] if len(bookings) > 1 else []
+        self.book.mark(marked)
         try:
             for booking in bookings:
                 yield from self.taking(job, booking)
@@ -296,6 +298,8 @@ class Schedule:
             for booking in bookings[:taken]:
                 exhaust(self.giving(job, booking))
             raise
+        finally:
+            self.book.unmark(marked)
         self.note(entry, bookings, moves)
 
     def note(self, entry: Entry, bookings: Sequence[Booking], moves: tuple[Move, ...]) -> None:
@@ -418,8 +422,7 @@ class Schedule:
     def giving(self, job: Pending | None, booking: Booking) -> Generator[None, None, None]:
         """The book and the rules know of it no more."""
         charge = _charge_of(booking)
-        if booking.stop_us > self.book.now_us:
-            yield from self.book.revoking(charge.spans, booking.start_us, booking.stop_us, booking.wide)
+        yield from self.book.revoking(charge.spans, booking.start_us, booking.stop_us, booking.wide)
         if job is not None and self.rules is not None:
             self.rules.revoke(job, charge)
 
@@ -450,18 +453,27 @@ class Schedule:
         }
         returns, self.returns = self.returns, []
         for booking in returns:
-            if booking.start_us < stop_us and any(span.node in short for span in booking.spans):
+            if self._meets(booking, start_us, stop_us) and any(span.node in short for span in booking.spans):
                 yield from self.giving(None, booking)
             else:
                 self.returns.append(booking)
         for job_id, bookings in list(self.bookings.items()):
             for booking in bookings:
-                if booking.start_us >= stop_us or booking.stop_us <= start_us:
+                if not self._meets(booking, start_us, stop_us):
                     continue
                 shares = any(span.node in short for span in booking.spans)
                 if shares or (any(booking.wide) and any(wanted.wide)):
                     yield from self.displacing(job_id, stop_us)
                     break
+
+    def _meets(self, booking: Booking, start_us: int, stop_us: int) -> bool:
+        """Whether the book holds something for it during that stay, which may be what was rounded up or down for it."""
+        if booking.start_us < stop_us and booking.stop_us > start_us:
+            return True
+        if not self.book.is_rounded(booking.stop_us):
+            return False
+        from_us, until_us = self.book.stay(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
+        return from_us < stop_us and until_us > start_us
 
     def _giving_all(self, job: Pending, bookings: Sequence[Booking]) -> Generator[None, None, None]:
         for number, booking in enumerate(bookings, 1):
