@@ -166,10 +166,11 @@ def reachable(endpoint: str) -> str:
 
 def split_endpoint(endpoint: str) -> tuple[str, int]:
     """`host:port` or `[v6]:port` taken apart. Raises ValueError that names the endpoint."""
-    host, colon, port = endpoint.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16 or not host:
+    host, _, port = endpoint.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16 or not host:
         raise ValueError(f"endpoint {endpoint!r} is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return host, int(port)
 
 
 def is_loopback(host: str) -> bool:

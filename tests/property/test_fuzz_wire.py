@@ -219,6 +219,7 @@ def test_refusals_are_texts_of_any_kind(refusal: str) -> None:
 @given(st.text(max_size=40) | damaged_texts(["host:7400", "[::1]:0", "10.0.0.1:65535"]))
 @example("h:" + "9" * 10_000)
 @example("h:²")
+@example("[:0")
 def test_endpoints(endpoint: str) -> None:
     found = readable(lambda: split_endpoint(endpoint), ValueError)
     assert found is None or (found[0] and 0 <= found[1] < 1 << 16)
