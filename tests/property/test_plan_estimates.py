@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -242,8 +242,17 @@ def test_nothing_is_overrun_and_the_book_keeps_in_step(
         site.cycle()
 
 
+def asks(tasks: int, limit_h: int) -> tuple[str, Request, int, int, int, str]:
+    return "submit", Request(tasks=tasks), limit_h, 0, 0, "ada"
+
+
+TWO_HOURS_LATER = ("wait", Request(), 2, 0, 0, "ada")
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(AHEAD), histories)
+# The last two are planned one after the other, within ada's budget, and both are due when somebody looks again.
+@example("conservative", [*[asks(1, 1)] * 3, *[asks(3, 1)] * 2, asks(4, 13), asks(4, 18), TWO_HOURS_LATER])
 def test_no_arrival_makes_anybody_later(
     policy: str, history: list[tuple[str, Request, int, int, int, str]]
 ) -> None:

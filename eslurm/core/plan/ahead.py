@@ -33,7 +33,7 @@ PASS_SIZE = 8_192
 class Ahead:
     """The workbench for policies that book ahead; one for each cycle."""
 
-    __slots__ = ("_ends", "_never", "cycle", "schedule")
+    __slots__ = ("_ends", "_is_late", "_never", "cycle", "schedule")
 
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
@@ -41,6 +41,8 @@ class Ahead:
         self._ends: dict[int, int] | None = None
         # Quests (by identity, the cycle keeps them) that have no place at all, as was found in this cycle.
         self._never: dict[int, Why] = {}
+        # Whether a start of this cycle comes so late that others, planned after it, would overlap more of it.
+        self._is_late = False
 
     # ---- what a cycle consists of ----
 
@@ -403,11 +405,15 @@ class Ahead:
         moves, why = schedule.moves.get(entry[2], ()), schedule.whys.get(entry[2])
         schedule.drop(entry[2], booking)
         # What was planned behind it counts against an area, and was planned with it in mind.
+        with_areas = self._is_late
+        self._is_late |= cycle.now_us - booking.start_us > LATE_US
         if booking.tasks > 1:
-            together = allowed_together(schedule, entry[4], quest, at_us, booking.tasks, with_areas=False)
+            together = allowed_together(
+                schedule, entry[4], quest, at_us, booking.tasks, with_areas=with_areas
+            )
             is_allowed = together == booking.tasks
         else:
-            is_allowed = allows(quest, at_us, chosen, without=(Area,))
+            is_allowed = allows(quest, at_us, chosen, without=() if with_areas else (Area,))
         schedule.add(entry, booking, moves)
         if why is not None:
             schedule.whys[entry[2]] = why
