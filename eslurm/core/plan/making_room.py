@@ -282,8 +282,8 @@ class MakingRoom:
                 yield from cycle.place(booking)
                 return True
         schedule.remove(job.job_id)
-        for one in own:
-            schedule.add(entry, one, moves)
+        if own:
+            yield from schedule.adding(entry, own, moves)
         if why is not None:
             schedule.whys[job.job_id] = why
         return False
