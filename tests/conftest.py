@@ -23,6 +23,10 @@ pytest_plugins = (
 )
 
 
+SLOW_S = 240
+"""Time limit of slow tests: many times what they take where nobody else computes."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--upgrade-from", metavar="DIRECTORY", help="sources of the release that a cluster is upgraded from"
@@ -36,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     profiles.load()
     _keep_bytecode()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_S))
 
 
 def _keep_bytecode() -> None:
