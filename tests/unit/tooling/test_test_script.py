@@ -75,10 +75,18 @@ def test_the_failure_of_a_part_is_the_whole_s(tmp_path: Path, fails: str) -> Non
 
 
 def interrupted(*words: str | Path, up: Path, by: signal.Signals) -> int:
-    """How a script ends that is interrupted when it has said that it is up; a terminal interrupts all that it started."""
+    """How a script ends that is interrupted when it has said that it is up; a terminal interrupts all that it started.
+
+    Stages are logged beside `up`: this test may itself be part of one.
+    """
     os.mkfifo(up)
     with subprocess.Popen(
-        ["sh", *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        ["sh", *words],
+        cwd=ROOT,
+        env=os.environ | {"STAGE_LOG": str(up.with_name("stages"))},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     ) as script:
         up.read_text()
         if by is signal.SIGINT:
@@ -107,6 +115,7 @@ def test_a_stage_ends_after_its_command(tmp_path: Path, by: signal.Signals) -> N
     words = ("scripts/stage.sh", "test", "sh", "-c", f"cd {shlex.quote(str(tmp_path))}; {command}")
     assert interrupted(*words, up=tmp_path / "up", by=by) == 5
     assert (tmp_path / "end").read_text() == f"{by.name}\n"
+    assert (tmp_path / "stages").read_text().split()[1:] == ["s", "test", "FAILED", "(5)"]
 
 
 def test_with_options_it_is_plain_pytest(tmp_path: Path) -> None:
