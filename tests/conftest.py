@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,8 @@ pytest_plugins = (
 
 
 SLOW_S = 240
-"""Time limit of slow tests: many times what they take where nobody else computes."""
+"""Time limit of slow tests and of those with real clusters: many times what they take where nobody else computes."""
+CLUSTERS = Path(__file__).parent / "integration"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+        is_slow = item.get_closest_marker("slow") or CLUSTERS in item.path.parents
+        if is_slow and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_S))
 
 

@@ -7,41 +7,39 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.integration.cluster import LiveCluster
 from tests.integration.daemons import ROOT
 
+ClusterT = TypeVar("ClusterT", bound=LiveCluster)
+
 _DIRECTORY_MODE = 0o755
-_LIMIT_S = 240
-"""A test of real processes takes seconds; on a machine that has to do other things as well, many times as long."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(_LIMIT_S))
 
 
 @contextmanager
-def running(**options: Any) -> Iterator[LiveCluster]:
-    """A cluster in a directory of its own, up and whole; nothing is left of it afterwards."""
+def made(make: Callable[..., ClusterT], **options: Any) -> Iterator[ClusterT]:
+    """A cluster of some kind in a directory of its own, up and whole; nothing is left of it afterwards."""
     # Short, so that sockets below it have paths that the kernel takes.
     directory = Path(tempfile.mkdtemp(prefix="es-", dir="/tmp"))
     directory.chmod(_DIRECTORY_MODE)
-    cluster = LiveCluster(directory, **options)
+    cluster = make(directory, **options)
     try:
         cluster.start()
         yield cluster
     finally:
         cluster.stop()
         shutil.rmtree(directory)
+
+
+def running(**options: Any) -> AbstractContextManager[LiveCluster]:
+    """A plain cluster; see `made`."""
+    return made(LiveCluster, **options)
 
 
 @pytest.fixture

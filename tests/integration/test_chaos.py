@@ -6,9 +6,7 @@ What is seen of a node's actions is its agent's spool: one record for each job t
 from __future__ import annotations
 
 import random
-import shutil
 import struct
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from eslurm.core.agent.records import NumberGiven, Prepared, Record
 from eslurm.relay.chaos_door import ChaosReply, ChaosRequest
 from esnoded.spool import MAGIC
 from tests.integration.cluster import LiveCluster
+from tests.integration.conftest import made
 
 NODES = 200
 AGENTS = 4
@@ -97,15 +96,8 @@ def read_spool(path: Path) -> list[Record]:
 
 @pytest.fixture(scope="module")
 def standing() -> Iterator[ChaoticCluster]:
-    directory = Path(tempfile.mkdtemp(prefix="es-", dir="/tmp"))
-    directory.chmod(0o755)
-    cluster = ChaoticCluster(directory)
-    try:
-        cluster.start()
+    with made(ChaoticCluster) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory)
 
 
 @pytest.fixture

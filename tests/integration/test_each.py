@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.cluster import POLL_S, is_alive, names_of
+from tests.integration.conftest import made
 from tests.integration.crowd import AGENTS, Crowd, watched
 
 MISSED_MAX = 4
@@ -22,23 +19,10 @@ PSS_KIB_MAX = 24 * 1024
 """Few processes share little: with hundreds of them it is half of that."""
 
 
-@contextmanager
-def crowd(**options: Any) -> Iterator[Crowd]:
-    directory = Path(tempfile.mkdtemp(prefix="es-", dir="/tmp"))
-    directory.chmod(0o755)
-    cluster = Crowd(directory, **options)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory)
-
-
 @pytest.mark.parametrize("fork_support", ["0", "1"])
 def test_each_node_has_a_process_of_its_own(fork_support: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPC_ENABLE_FORK_SUPPORT", fork_support)
-    with crowd(nodes=8, satellites=1, sockets_max=64) as cluster:
+    with made(Crowd, nodes=8, satellites=1, sockets_max=64) as cluster:
         agents = cluster.agents()
         assert len(agents) == 8
         assert len(os.listdir(f"/proc/{cluster.parent()}/task")) == 1, "the parent has no threads"
@@ -60,7 +44,7 @@ def test_each_node_has_a_process_of_its_own(fork_support: str, monkeypatch: pyte
 
 
 def test_agents_end_with_their_parent_and_a_killed_one_alone() -> None:
-    with crowd(nodes=4, satellites=1, sockets_max=64) as cluster:
+    with made(Crowd, nodes=4, satellites=1, sockets_max=64) as cluster:
         first, *others = cluster.agents()
         os.kill(first, signal.SIGKILL)
         cluster.wait_nodes(lambda nodes: [node.state for node in nodes.values()].count("UNREACHABLE") == 1)
@@ -70,7 +54,7 @@ def test_agents_end_with_their_parent_and_a_killed_one_alone() -> None:
 
 
 def test_an_agent_that_cannot_start_is_the_end_of_all() -> None:
-    with crowd(nodes=4, satellites=1, sockets_max=64) as cluster:
+    with made(Crowd, nodes=4, satellites=1, sockets_max=64) as cluster:
         cluster.terminate(AGENTS)
         spool = cluster.agent_dir(AGENTS) / "cn0003" / "agent.spool"
         kept = spool.read_bytes()
@@ -87,7 +71,7 @@ def test_satellites_stay_within_their_sockets_and_nothing_is_lost() -> None:
     """64 processes and 16 sockets per satellite: most links are parked most of the time."""
     # Of 64 processes on a busy machine one may be late once.
     policy = {"relay_width": 4, "heartbeat_s": 1.0, "heartbeats_missed_max": MISSED_MAX}
-    with crowd(nodes=64, satellites=2, sockets_max=16, **policy) as cluster:
+    with made(Crowd, nodes=64, satellites=2, sockets_max=16, **policy) as cluster:
         with watched(cluster, cluster.satellites) as peaks:
             assert cluster.end(cluster.wrap("true", "-N", "64")) == "COMPLETED"
             cluster.wait_idle()

@@ -16,11 +16,9 @@ import grpc.aio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.ports.link import Link, LinkUnreachable
 from eslurm.rpc.codec import encode_frame
 from eslurm.rpc.dial import BULK_METHOD, CONTROL_METHOD
 from eslurm.rpc.hello import LocalPeer, Session, first_frame, make_hello, only_item
-from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import CONTROL_FRAME_BYTES_MAX, LinkSettings
 from eslurm.v1 import link_pb2
 from tests.property.mutation import damaged
@@ -32,6 +30,7 @@ from tests.unit.rpc.kit import (
     Process,
     answer,
     calls_ending,
+    linked,
     process,
     report,
     until,
@@ -64,16 +63,6 @@ async def pair(
             for forgotten in pending:
                 forgotten.cancel()
         await until(lambda: set(calls_ending()) <= ordinary)
-
-
-async def linked(table: LinkTable, endpoint: str) -> Link:
-    """A link, also where the machine stands still for longer than a handshake may take."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                return await table.get(endpoint)
-            except LinkUnreachable as error:
-                await asyncio.sleep(error.retry_after_s)
 
 
 async def speak(endpoint: str, method: str, frames: list[bytes]) -> tuple[grpc.StatusCode, list[bytes]]:

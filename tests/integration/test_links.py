@@ -22,14 +22,13 @@ from eslurm.ports.link import Link, LinkClosed, LinkRefused, LinkUnreachable
 from eslurm.rpc.dial import BULK_METHOD, CONTROL_METHOD
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer, Session, first_frame, make_hello
-from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import LinkSettings, TableSettings
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.v1 import link_pb2
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
-from tests.unit.rpc.kit import KEYRING, PATIENCE_S, process, report, until
+from tests.unit.rpc.kit import KEYRING, PATIENCE_S, linked, process, report, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -420,7 +419,7 @@ def test_a_killed_peer_is_noticed_and_its_successor_found(uvloop: bool) -> None:
                     await b.table.get(endpoint)
             with peer_process("second", port) as (_child, again):
                 assert again == endpoint
-                again_link = await redialled(b.table, endpoint)
+                again_link = await linked(b.table, endpoint)
                 assert again_link.peer.process == "second"
 
     run(scenario(), uvloop=uvloop)
@@ -442,15 +441,6 @@ def test_the_listener_notices_a_killed_dialler(uvloop: bool) -> None:
                 await asyncio.to_thread(opened.__exit__, None, None, None)
 
     run(scenario(), uvloop=uvloop)
-
-
-async def redialled(table: LinkTable, endpoint: str) -> Link:
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                return await table.get(endpoint)
-            except LinkUnreachable as error:
-                await asyncio.sleep(error.retry_after_s)
 
 
 def test_a_peer_that_stops_reading_is_dropped_at_the_queue_bound() -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ from eslurm.rpc.forward import CONTROL_CALL_BYTES_MAX
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster, daemon_of
 from tests.integration.commands import Ran, become_user, main_of, preload
+from tests.integration.conftest import made
 
 GATE = "until test -e gate; do sleep 0.02; done"
 LOGIN = '[login]\nnodes = "login[1-3]"'
@@ -112,15 +111,8 @@ class LoginCluster(LiveCluster):
 
 @pytest.fixture(scope="module")
 def login_cluster() -> Iterator[LoginCluster]:
-    directory = Path(tempfile.mkdtemp(prefix="es-", dir="/tmp"))
-    directory.chmod(0o755)
-    cluster = LoginCluster(directory)
-    try:
-        cluster.start()
+    with made(LoginCluster) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory)
 
 
 @pytest.fixture

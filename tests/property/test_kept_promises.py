@@ -154,17 +154,7 @@ class Site:
 
     def _release(self, job: Pending) -> None:
         self.later.remove(job.job_id)
-        self.queue.add(
-            Pending(
-                job.job_id,
-                job.request,
-                job.partition,
-                job.time_limit_us,
-                submitted_us=job.submitted_us,
-                user=job.user,
-                estimate_us=job.estimate_us,
-            )
-        )
+        self.queue.add(replace(job, after=()))
 
     def forget(self, job_id: int) -> None:
         self.kept.pop(job_id, None)
@@ -208,17 +198,7 @@ class Site:
         assert job is not None
         key = (job.job_id, 1)
         if job.startable > 1:
-            rest = Pending(
-                job.job_id,
-                job.request,
-                job.partition,
-                job.time_limit_us,
-                submitted_us=job.submitted_us,
-                user=job.user,
-                estimate_us=job.estimate_us,
-                startable=job.startable - 1,
-            )
-            self.queue.replace(rest)
+            self.queue.replace(replace(job, startable=job.startable - 1))
             self.tasks += 1
             key = (job.job_id, 1 + self.tasks)
         else:

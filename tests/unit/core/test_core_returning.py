@@ -7,10 +7,8 @@ import pytest
 from eslurm.core.account.model import Qos
 from eslurm.core.job.request import Request
 from eslurm.core.messages import ChangePolicies, PolicyChange
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.planning import message_of, plan_slices
+from tests.unit.core.planned import plan_all
 from tests.unit.core.running import end, run
 from tests.unit.core.world import ROOT, World
 
@@ -33,17 +31,7 @@ class Site:
 
     def plan(self) -> None:
         """Cycles as long as they change anything; the nodes do what they are told."""
-        world = self.world
-        while True:
-            plan = exhaust(plan_slices(world.state, world.now_us, self.schedule, PlanLimits()))
-            self.schedule.book.check()
-            message = message_of(plan)
-            if message is not None:
-                world.send(message)
-            if message is None and not world.state.plan_wanted:
-                return
-            for _ in range(2):
-                world.deliver()
+        plan_all(self.world, self.schedule)
 
     def states(self, *jobs: int) -> list[str]:
         return [self.world.state_of(job) for job in jobs]

@@ -9,11 +9,9 @@ from eslurm.core.account.model import Qos
 from eslurm.core.config import Partition, PriorityWeights
 from eslurm.core.job.request import Request
 from eslurm.core.messages import ChangePolicies, JobRef, PolicyChange, UpdateJob
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.priority import Ranking
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.planning import message_of, plan_slices
+from tests.unit.core.planned import plan_all
 from tests.unit.core.running import end, place, preempt, run, start
 from tests.unit.core.world import ROOT, World
 
@@ -39,18 +37,7 @@ class Site:
 
     def plan(self) -> None:
         """Cycles as long as they change anything."""
-        world = self.world
-        while True:
-            slices = plan_slices(world.state, world.now_us, self.schedule, PlanLimits(), ranking=self.ranking)
-            plan = exhaust(slices)
-            self.schedule.book.check()
-            message = message_of(plan)
-            if message is not None:
-                world.send(message)
-            if message is None and not world.state.plan_wanted:
-                return
-            for _ in range(2):
-                world.deliver()
+        plan_all(self.world, self.schedule, self.ranking)
 
     def end(self, job: int) -> None:
         """It has left its nodes, and the retry delay of whoever waits again has passed."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from eslurm.core.job.model import Principal
 from eslurm.ports.door import Caller
-from eslurm.ports.link import Link
+from eslurm.ports.link import Link, LinkUnreachable
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
@@ -50,6 +50,16 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - conditions of any kind, seen from outside
             await asyncio.sleep(0.001)
+
+
+async def linked(table: LinkTable, endpoint: str) -> Link:
+    """A link, also where the machine stands still for longer than a handshake may take."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await table.get(endpoint)
+            except LinkUnreachable as error:
+                await asyncio.sleep(error.retry_after_s)
 
 
 class Recorder:
