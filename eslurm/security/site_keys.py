@@ -1,0 +1,186 @@
+"""The site's keys: `site.key` on the controllers, `site.pub` on every host, and how they are replaced.
+
+A key is `next` (it verifies, and does not sign yet), `signing`, or `old` (it verifies still). A ring is the public half:
+a statement with a revision, sealed by a key that is already trusted. Invariant: a host replaces its ring only by one of a
+higher revision that a key of its present ring has sealed; so a host that trusts the site once follows all its keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from eslurm.security.files import UnsafeFile, read_private, read_trusted, write_private, write_public
+from eslurm.security.sealing import BadSeal, KeyRing, Purpose, SealingKey, key_id, unverified_body
+
+SITE_KEY = "site.key"
+SITE_PUB = "site.pub"
+KEYS_MAX = 8
+
+KeyState = Literal["next", "signing", "old"]
+
+
+class RingStatement(msgspec.Struct, frozen=True, array_like=True):
+    """The public keys that verify at a site from this revision on."""
+
+    cluster: str
+    revision: int
+    publics: tuple[bytes, ...]
+
+
+class KeyRecord(msgspec.Struct, frozen=True):
+    """One private key. `created_us` is UTC."""
+
+    seed: bytes
+    state: KeyState
+    created_us: int
+
+
+class _SiteFile(msgspec.Struct, frozen=True):
+    cluster: str
+    revision: int
+    keys: tuple[KeyRecord, ...]
+
+
+class SiteKeyError(Exception):
+    """The site's keys cannot be read or changed like this; the text says why and what to do."""
+
+
+class Ring:
+    """The keys that a host trusts for one cluster. `sealed` is the statement as other hosts get it."""
+
+    def __init__(self, statement: RingStatement, sealed: bytes) -> None:
+        self.cluster = statement.cluster
+        self.revision = statement.revision
+        self.sealed = sealed
+        self.keys = KeyRing(statement.publics)
+
+    @classmethod
+    def from_sealed(cls, sealed: bytes) -> Ring:
+        """The ring as a trust anchor: it vouches for itself. Raises `BadSeal`."""
+        statement = _decode_ring(unverified_body(sealed))
+        if not 1 <= len(statement.publics) <= KEYS_MAX:
+            raise BadSeal(f"a ring of {len(statement.publics)} keys")
+        try:
+            ring = cls(statement, sealed)
+        except ValueError:
+            raise BadSeal("a ring with a key that is none") from None
+        ring.keys.open(Purpose.RING, sealed)
+        return ring
+
+    def successor(self, sealed: bytes) -> Ring | None:
+        """The ring that replaces this one; None when it is no newer. Raises `BadSeal` when nothing here vouches for it."""
+        if sealed == self.sealed:
+            return None
+        statement = _decode_ring(self.keys.open(Purpose.RING, sealed))
+        if statement.cluster != self.cluster:
+            raise BadSeal(f"a ring of cluster {statement.cluster!r}, not {self.cluster!r}")
+        if statement.revision <= self.revision:
+            return None
+        try:
+            return Ring(statement, sealed)
+        except ValueError:
+            raise BadSeal("a ring with a key that is none") from None
+
+
+class SiteKeys:
+    """What a controller signs with. Made by `new_site` or `read_site_keys`; changes return a new value."""
+
+    def __init__(self, cluster: str, revision: int, records: tuple[KeyRecord, ...]) -> None:
+        signing = [record for record in records if record.state == "signing"]
+        if len(signing) != 1 or len(records) > KEYS_MAX:
+            raise SiteKeyError(f"{len(signing)} of {len(records)} keys sign: exactly one does")
+        self.cluster = cluster
+        self.revision = revision
+        self.records = records
+        self.signing = SealingKey(signing[0].seed)
+        publics = tuple(SealingKey(record.seed).public for record in records)
+        statement = RingStatement(cluster, revision, publics)
+        self.ring = Ring(statement, self.signing.seal(Purpose.RING, msgspec.msgpack.encode(statement)))
+
+    def seal(self, purpose: Purpose, body: bytes) -> bytes:
+        """A statement under the key that signs."""
+        return self.signing.seal(purpose, body)
+
+    def with_next(self, now_us: int) -> SiteKeys:
+        """A further key that verifies and does not sign yet. Raises `SiteKeyError` when one waits already."""
+        if any(record.state == "next" for record in self.records):
+            raise SiteKeyError("a new key waits already: let it sign (eslurm keys rotate --finish) first")
+        if len(self.records) >= KEYS_MAX:
+            raise SiteKeyError(f"there are {KEYS_MAX} keys: retire an old one first (eslurm keys retire ID)")
+        record = KeyRecord(SealingKey.generate().seed, "next", now_us)
+        return SiteKeys(self.cluster, self.revision + 1, (*self.records, record))
+
+    def with_next_signing(self) -> SiteKeys:
+        """The key that waits signs from now on. Raises `SiteKeyError` without one."""
+        if not any(record.state == "next" for record in self.records):
+            raise SiteKeyError("no new key waits: make one first (eslurm keys rotate)")
+        moves: dict[KeyState, KeyState] = {"next": "signing", "signing": "old", "old": "old"}
+        moved = (msgspec.structs.replace(record, state=moves[record.state]) for record in self.records)
+        # The ring stays what it is: the same keys verify.
+        return SiteKeys(self.cluster, self.revision + 1, tuple(moved))
+
+    def without(self, identifier: bytes) -> SiteKeys:
+        """Without a key that signs no more: what it has signed is valid nowhere. Raises `SiteKeyError`."""
+        kept = tuple(
+            record for record in self.records if key_id(SealingKey(record.seed).public) != identifier
+        )
+        if len(kept) == len(self.records):
+            raise SiteKeyError(f"there is no key {identifier.hex()}: see eslurm keys list")
+        if not any(record.state == "signing" for record in kept):
+            raise SiteKeyError(f"key {identifier.hex()} signs: rotate first (eslurm keys rotate)")
+        return SiteKeys(self.cluster, self.revision + 1, kept)
+
+
+def new_site(cluster: str, now_us: int) -> SiteKeys:
+    """Keys for a new site."""
+    return SiteKeys(cluster, 1, (KeyRecord(SealingKey.generate().seed, "signing", now_us),))
+
+
+def read_site_keys(directory: Path) -> SiteKeys:
+    """The private keys in a controller's directory. Raises `SiteKeyError`."""
+    path = directory / SITE_KEY
+    try:
+        file = msgspec.json.decode(read_private(path), type=_SiteFile)
+        return SiteKeys(file.cluster, file.revision, file.keys)
+    except UnsafeFile as error:
+        raise SiteKeyError(str(error)) from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SiteKeyError(f"{path} holds no keys of a site: {error}") from None
+
+
+def write_site_keys(directory: Path, keys: SiteKeys) -> None:
+    """Write both halves, the public one last. Raises OSError."""
+    file = _SiteFile(keys.cluster, keys.revision, keys.records)
+    write_private(directory / SITE_KEY, msgspec.json.format(msgspec.json.encode(file)) + b"\n")
+    write_ring(directory / SITE_PUB, keys.ring)
+
+
+def read_ring(path: Path) -> Ring:
+    """The ring in a file. Raises `SiteKeyError`."""
+    try:
+        lines = read_trusted(path).decode("ascii").splitlines()
+        text = "".join(line for line in lines if not line.startswith("#"))
+        return Ring.from_sealed(base64.b64decode(text, validate=True))
+    except UnsafeFile as error:
+        raise SiteKeyError(str(error)) from None
+    except (UnicodeDecodeError, binascii.Error, BadSeal) as error:
+        raise SiteKeyError(f"{path} holds no public keys of a site: {error}") from None
+
+
+def write_ring(path: Path, ring: Ring) -> None:
+    """Write a ring to a file that everybody may read. Raises OSError."""
+    ids = " ".join(key_id(public).hex() for public in ring.keys.publics)
+    head = f"# public keys of cluster {ring.cluster}, revision {ring.revision}: {ids}\n"
+    write_public(path, head.encode("ascii", "replace") + base64.encodebytes(ring.sealed))
+
+
+def _decode_ring(body: bytes) -> RingStatement:
+    try:
+        return msgspec.msgpack.decode(body, type=RingStatement)
+    except msgspec.MsgspecError:
+        raise BadSeal("not a ring") from None
