@@ -56,7 +56,7 @@ $(READY): scripts/venv.sh requirements/run.txt requirements/dev.txt pyproject.to
 	@sh scripts/venv.sh "$(VENV)" "$(PYTHON)"
 
 demo: $(READY)
-	@$(BIN)/python -m escli.cluster.demo
+	@$(BIN)/python -P -m escli.cluster.demo
 
 test: $(READY)
 	@exec sh scripts/test.sh "$(BIN)/python" $(TESTS) $(ARGS)

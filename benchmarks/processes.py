@@ -40,7 +40,7 @@ def adopt_orphans() -> None:
 
 def module(name: str, *arguments: str) -> list[str]:
     """The command line that runs a module with this interpreter."""
-    return [sys.executable, "-m", name, *arguments]
+    return [sys.executable, "-P", "-m", name, *arguments]
 
 
 def compile_packages() -> None:

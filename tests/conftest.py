@@ -26,7 +26,7 @@ pytest_plugins = (
 
 SLOW_S = 240
 """Time limit of slow tests and of those with real clusters: many times what they take where nobody else computes."""
-CLUSTERS = Path(__file__).parent / "integration"
+CLUSTERS = {Path(__file__).parent / name for name in ("integration", "security")}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        is_slow = item.get_closest_marker("slow") or CLUSTERS in item.path.parents
+        is_slow = item.get_closest_marker("slow") or CLUSTERS.intersection(item.path.parents)
         if is_slow and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_S))
 

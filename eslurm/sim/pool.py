@@ -76,7 +76,7 @@ class _Worker:
         self.at = -1
         self.scenario: Scenario | None = None
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "eslurm.sim.pool"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", "eslurm.sim.pool"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def give(self, at: int, task: _Task) -> None:

@@ -34,7 +34,7 @@ class Daemon:
         path = os.pathsep.join(str(self.source / part) for part in (".", "daemons", "cli"))
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.words, "--ready-fd", str(writer)],
+                [sys.executable, "-P", "-m", *self.words, "--ready-fd", str(writer)],
                 pass_fds=[writer],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -75,7 +75,7 @@ class Site:
         path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons"))
         with open(self.directory / f"{words[0]}.log", "ab") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", *words],
+                [sys.executable, "-P", "-m", *words],
                 pass_fds=[writer],
                 stderr=log,
                 env=os.environ | {"PYTHONPATH": path},

@@ -105,7 +105,7 @@ def failed(directory: Path, kind: str, *more: str) -> str:
     common = ["--cluster", "c", "--key-file", str(key), "--listen", "127.0.0.1:0"]
     path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons", "cli"))
     ran = subprocess.run(
-        [sys.executable, "-m", kind, *common, *more],
+        [sys.executable, "-P", "-m", kind, *common, *more],
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -228,7 +228,7 @@ def test_a_controller_reads_its_configuration(state_dir: Path) -> None:
     (state_dir / "cluster.key").chmod(0o600)
     path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons", "cli"))
     ran = subprocess.run(
-        [sys.executable, "-m", "esctld", "--config", str(config), "--state-dir", str(state_dir)],
+        [sys.executable, "-P", "-m", "esctld", "--config", str(config), "--state-dir", str(state_dir)],
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,

@@ -145,7 +145,7 @@ class Demo:
         program = f"import sys; from escli.{name} import main; sys.exit(main())"
         try:
             done = subprocess.run(
-                [sys.executable, "-c", program, *arguments],
+                [sys.executable, "-P", "-c", program, *arguments],
                 cwd=self._output,
                 env=environment,
                 capture_output=True,

@@ -32,7 +32,8 @@ Listener = TypeVar("Listener", AgentRecord, StandbyRecord)
 Programs = Mapping[str, Sequence[str]]
 """How each kind of daemon is called: the first words of its command line."""
 
-PROGRAMS: Programs = {kind: (sys.executable, "-m", kind) for kind in KINDS}
+# -P: the directory in which somebody types `eslurm up` may be another user's; `-m` alone would import from it.
+PROGRAMS: Programs = {kind: (sys.executable, "-P", "-m", kind) for kind in KINDS}
 
 
 WIDTH_MIN = 8

@@ -106,7 +106,7 @@ def _spawn(layout: Layout, planned: Planned, cluster: str, programs: Programs) -
         pid = os.posix_spawn(
             argv[0],
             argv,
-            os.environ | {MARKER: cluster},
+            os.environ | {MARKER: cluster, "PYTHONSAFEPATH": "1"},
             file_actions=[
                 # Ready first: its descriptor may have the number of one that is opened here.
                 (os.POSIX_SPAWN_DUP2, write_fd, _READY_FD),

@@ -32,13 +32,14 @@ def ensure_supervisor(state_dir: Path, *, idle_exit_s: float | None = None) -> S
     status = place.find_supervisor()
     if status is not None:
         return status
-    command = [sys.executable, "-m", "esnoded.stepd", place.directory]
+    # -P: whose the working directory is does not matter; `-m` alone would import from it.
+    command = [sys.executable, "-P", "-m", "esnoded.stepd", place.directory]
     if idle_exit_s is not None:
         command.append(str(idle_exit_s))
     try:
         done = subprocess.run(
             command,
-            env=os.environ | {"PYTHONPATH": _import_path()},
+            env=os.environ | {"PYTHONPATH": _import_path(), "PYTHONSAFEPATH": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -57,9 +58,13 @@ def ensure_supervisor(state_dir: Path, *, idle_exit_s: float | None = None) -> S
 
 
 def _import_path() -> str:
-    """Where the agent's own code comes from: the supervisor must be of the same build."""
+    """Where the agent's own code comes from: the supervisor must be of the same build.
+
+    Relative entries of PYTHONPATH, the empty one among them, mean the working directory: they are left out.
+    """
     roots = [str(Path(file).parent.parent) for file in (esnoded.__file__, eslurm.__file__) if file]
-    return os.pathsep.join([*dict.fromkeys(roots), *filter(None, [os.environ.get("PYTHONPATH")])])
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys([*roots, *filter(os.path.isabs, inherited)]))
 
 
 def _log_tail(path: str) -> str:

@@ -36,6 +36,7 @@ def refusal(directory: Path, section: str, *words: str) -> str:
     done = subprocess.run(
         [
             sys.executable,
+            "-P",
             "-m",
             "esestd",
             "--config",
