@@ -31,6 +31,7 @@ from eslurm.rpc.codec import CodecError, report_ack_to_pb, report_from_pb
 from eslurm.rpc.forward import CallParts, answer_door_call, send_reply
 from eslurm.rpc.gate import root_text
 from eslurm.rpc.principals import Principals
+from eslurm.rpc.status import refusal_of
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import link_pb2
 
@@ -239,7 +240,12 @@ class ControllerLinks:
             return
         if via != "socket":
             log.debug("%s of uid %d came through %s", call.method, call.uid, self._name(call.node))
-        principal = await self._principals.resolve(call.uid, call.gid)
+        try:
+            principal = await self._principals.resolve_relayed(call.uid, call.gid)
+        except Exception as error:
+            known = refusal_of(error)
+            self._refuse(link, call, known.status, known.text)
+            return
         reply = await answer_door_call(call, principal, self._answerer, via)
         is_login = via == "login"
         in_parts = via == "socket" or (is_login and link.peer.role == "agent")

@@ -7,7 +7,9 @@ the inbox is decided and committed all the same, and a retry with the same reque
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +20,7 @@ from esctld.accounting import account
 from esctld.dispatcher import Dispatcher, InboxFull, NotNow, Unsettled
 from esctld.leadership import Leadership
 from esctld.planner import Planner
+from esctld.request_ids import StoredAnswer, bound_id, is_own
 from esctld.trees import TreeQueries
 from esctld.views import Queries
 from esctld.why import Inquiries
@@ -40,6 +43,7 @@ from eslurm.core.step.model import StepState
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import BlobRow, Store, StoreUnavailable
 from eslurm.relay.blobs import BlobCache
+from eslurm.rpc.framing import REQUEST_ID_BYTES
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 
@@ -52,7 +56,7 @@ LOOK_S = 0.0005
 STORE_AWAY = "the job store does not answer at present: try again in a moment"
 STORE_AWAY_RETRY_S = 0.5
 
-_answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
+_answers = msgspec.msgpack.Decoder(StoredAnswer)
 
 
 class ControllerService:
@@ -133,11 +137,10 @@ class ControllerService:
 
     async def _decide(self, message: Message, caller: Caller, blobs: tuple[BlobRow, ...] = ()) -> BatchAnswer:
         """The durable answer to a message; a retry gets the answer of its first try."""
-        request_id = caller.request_id
+        request_id = bound_id(caller, type(message).__name__)
         if caller.retry and request_id and not self._dispatcher.knows(request_id):
-            stored = await self._store.lookup_request(request_id)
-            if stored is not None:
-                first: BatchAnswer = _answers.decode(stored)
+            first = await self._find_stored(request_id, message, caller)
+            if first is not None:
                 return first
         try:
             answer = await asyncio.shield(self._dispatcher.request(message, request_id, blobs))
@@ -155,14 +158,28 @@ class ControllerService:
             raise answer
         return answer
 
+    async def _find_stored(self, request_id: bytes, message: Message, caller: Caller) -> BatchAnswer | None:
+        stored = await self._store.lookup_request(request_id)
+        if stored is not None:
+            first: StoredAnswer = _answers.decode(stored)
+            return first
+        unbound = await self._store.lookup_request(caller.request_id)
+        if unbound is None:
+            return None
+        with contextlib.suppress(msgspec.DecodeError):
+            first = _answers.decode(unbound)
+            if is_own(first, message, caller, self._dispatcher.state.find_job):
+                return first
+        return None
+
     async def _submit(self, request: pb.SubmitRequest, caller: Caller) -> pb.SubmitReply:
         if not 0 < len(request.jobs) <= requests.JOBS_PER_CALL_MAX:
             raise Refused(
                 RefusalCode.INVALID,
                 f"{len(request.jobs)} jobs in one call: give 1 to {requests.JOBS_PER_CALL_MAX}",
             )
-        # Random, and as long as a trace id: whoever has made the call can tell the trace of its jobs.
-        trace = caller.request_id
+        # Not the request id: a trace is shown to everybody.
+        trace = secrets.token_bytes(REQUEST_ID_BYTES)
         reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace)
         specs: list[JobSpec] = []
         for at, job in enumerate(request.jobs):
@@ -225,11 +242,12 @@ class ControllerService:
 
     async def _takeover(self, request: pb.TakeoverRequest, caller: Caller) -> pb.TakeoverReply | bytes:
         """A retry gets its first answer, from the new leader, too."""
-        if caller.retry and caller.request_id:
-            stored = await self._store.lookup_request(caller.request_id)
+        request_id = bound_id(caller, "Takeover")
+        if caller.retry and request_id:
+            stored = await self._store.lookup_request(request_id)
             if stored is not None:
                 return stored
-        return self._leadership.hand_over(request.to, caller.request_id)
+        return self._leadership.hand_over(request.to, request_id)
 
     # ---- reading ----
 

@@ -1,6 +1,6 @@
 """Doors away from the leader, a node's or a standby's: calls go to it over a link, and the answers come back.
 
-Invariant: such a door vouches for the caller's uid and gid only; rights are the leader's business. Every call is
+Invariant: such a door vouches for the caller's uid only: groups and rights are the leader's business. Every call is
 answered, or reported as UNAVAILABLE when the link that carried it ends (the command then tries again with the same
 request id).
 """
@@ -206,7 +206,7 @@ class CallParts:
 async def answer_door_call(
     call: link_pb2.DoorCall, principal: Principal, answerer: Answerer, via: str = "agent"
 ) -> link_pb2.DoorReply:
-    """The leader's side: answer a forwarded call for the principal its uid and gid stand for.
+    """The leader's side: answer a forwarded call for the principal its uid stands for.
 
     `via` is "agent" or "login", or "socket" for a standby's door, which is as good as the leader's own.
     """

@@ -1,7 +1,8 @@
-"""From the kernel's word (uid, gid) to a principal with name and groups.
+"""From a uid and a gid to a principal with name and groups.
 
-Invariant: the event loop never waits for the name service, which may be a directory server; what it said is
-remembered for a while, and the cache is bounded.
+The kernel vouches for both numbers of a local caller. A relay vouches for the uid alone: the groups, and so the gid, come
+from this host's name service. Invariant: the event loop never waits for the name service, which may be a directory
+server; what it said is remembered for a while, and the cache is bounded.
 """
 
 from __future__ import annotations
@@ -12,18 +13,29 @@ import pwd
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from msgspec.structs import replace
+
 from eslurm.core.job.model import Principal
+from eslurm.ports.door import DoorError, Status
 
 Lookup = Callable[[int, int], Principal]
 
+PRIMARY = -1
+"""In place of a gid: the one that the name service says."""
+
 
 def look_up(uid: int, gid: int) -> Principal:
-    """Ask the name service; it may take its time. An unknown uid gets its number for a name."""
+    """Ask the name service; it may take its time. An unknown uid gets its number for a name.
+
+    With `PRIMARY` for the gid, the gid is the user's primary one, and stays `PRIMARY` for an unknown uid.
+    """
     try:
         entry = pwd.getpwuid(uid)
         groups = set(os.getgrouplist(entry.pw_name, entry.pw_gid))
     except (KeyError, OSError):
-        return Principal(str(uid), uid, gid, (gid,))
+        return Principal(str(uid), uid, gid, () if gid == PRIMARY else (gid,))
+    if gid == PRIMARY:
+        gid = entry.pw_gid
     return Principal(entry.pw_name, uid, gid, tuple(sorted(groups | {gid})))
 
 
@@ -59,6 +71,19 @@ class Principals:
             self._asking[key] = asked
             asked.add_done_callback(lambda done: self._learn(key, done, loop.time()))
         return await asyncio.shield(asked)
+
+    async def resolve_relayed(self, uid: int, gid: int) -> Principal:
+        """The principal for numbers that a relay gives: the gid counts only if the user is a member of that group, else
+        the primary group takes its place. Raises `DoorError` for a uid that this host does not know.
+        """
+        principal = await self.resolve(uid, PRIMARY)
+        if principal.gid == PRIMARY:
+            raise DoorError(
+                Status.PERMISSION_DENIED,
+                f"uid {uid} is unknown on the controller's host, so its groups cannot be checked: "
+                "let the name service there know the user",
+            )
+        return replace(principal, gid=gid) if gid in principal.groups else principal
 
     def _learn(self, key: tuple[int, int], asked: asyncio.Future[Principal], now_s: float) -> None:
         """Who is no longer asked for is known from this moment on, or nobody could say."""

@@ -38,7 +38,7 @@ class FakeLink:
 class Resolver:
     """Everybody is who they say they are."""
 
-    async def resolve(self, uid: int, gid: int) -> Principal:
+    async def resolve_relayed(self, uid: int, gid: int) -> Principal:
         return Principal(f"user{uid}", uid, gid)
 
 
