@@ -94,6 +94,7 @@ def main(
         from eslurm.config import ConfigError, read_config
         from eslurm.ports.store import FenceLost, StoreError
         from eslurm.rpc.tls import Tls, TlsError
+        from eslurm.security.site_keys import SITE_KEY, SiteKeyError, read_site_keys
         from eslurm.store.engines import shown
         from eslurm.store.sql import SqlStore
 
@@ -108,10 +109,15 @@ def main(
     try:
         files = tls_files(SimpleNamespace(**tls_given), config.tls, state_dir)
         tls = Tls(files) if files is not None else None
-    except (ValueError, TlsError) as error:
+        site = read_site_keys(state_dir) if (state_dir / SITE_KEY).exists() else None
+    except (ValueError, TlsError, SiteKeyError) as error:
         _cannot_start(str(error))
+    if site is not None and site.cluster != config.cluster.name:
+        _cannot_start(
+            f"{state_dir / SITE_KEY} belongs to cluster {site.cluster}, the configuration is of {config.cluster.name}"
+        )
     options = ControllerOptions(
-        config, config_file.resolve(), state_dir, key, name, listen, listening(metrics_listen), tls
+        config, config_file.resolve(), state_dir, key, name, listen, listening(metrics_listen), tls, site
     )
     listening(options.watched_at)
     url = config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"

@@ -65,6 +65,7 @@ from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
 from eslurm.rpc.tokens import TokenAuthenticator
+from eslurm.security.site_keys import SiteKeys
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
 
@@ -99,6 +100,8 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     metrics_listen: str = ""
     tls: Tls | None = None
     """For all links and the remote door; None: they are plain."""
+    site: SiteKeys | None = None
+    """What it signs tokens with; None: it makes and takes none."""
 
     @property
     def watched_at(self) -> str:

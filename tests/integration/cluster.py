@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from eslurm.compat.hostlist import expand
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
+from eslurm.security.site_keys import new_site, write_site_keys
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.stepd import procfs
 from esnoded.stepd.place import Place
@@ -85,6 +86,8 @@ class LiveCluster:
         self.daemons: dict[str, Daemon] = {}
         self._client = Client([str(path) for path in self.sockets], PATIENCE_S)
         self._key = self.write_key("cluster.key")
+        self.site_keys = new_site(CLUSTER, 1)
+        write_site_keys(directory, self.site_keys)
         self.endpoints = [f"127.0.0.1:{free_port()}" for _ in self.controllers]
         self.endpoint = self.endpoints[0]
         self._satellites = [f"127.0.0.1:{free_port()}" for _ in range(satellites)]

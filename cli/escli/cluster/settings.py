@@ -11,6 +11,7 @@ import os
 import pwd
 import re
 import secrets
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.layout import Layout
 from eslurm.compat.hostlist import expand
 from eslurm.config import Config, ConfigError, parse_config, read_config
+from eslurm.security import site_keys
 
 NODES_DEFAULT = 4
 SATELLITES_DEFAULT = 2
@@ -111,6 +113,12 @@ def write_key(path: Path) -> None:
         return
     with open(fd, "w", encoding="ascii") as file:
         file.write(secrets.token_hex(_KEY_BYTES) + "\n")
+
+
+def write_site_keys(directory: Path, cluster: str) -> None:
+    """Draw the keys that the controllers sign with, unless there are any."""
+    if not (directory / site_keys.SITE_KEY).exists():
+        site_keys.write_site_keys(directory, site_keys.new_site(cluster, time.time_ns() // 1000))
 
 
 def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> str:

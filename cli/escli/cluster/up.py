@@ -114,6 +114,7 @@ def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clu
     # The record first: from here on the directory is known to be a cluster's.
     layout.save(record)
     settings.write_key(layout.key_file)
+    settings.write_site_keys(layout.directory, record.cluster)
     settings.replace_file(layout.config_file, text)
     record = msgspec.structs.replace(record, agents=assigned, standbys=with_ports(standbys, left))
     layout.save(record)
@@ -133,6 +134,8 @@ def _reopen(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clus
     settings.check_agreement(layout, config, record.agents_wanted, wishes)
     if not config.nodes:
         raise unusable(f"{layout.config_file}: nodes: there are none: add a [[nodes]] section")
+    # A cluster that an older version has made has none.
+    settings.write_site_keys(layout.directory, record.cluster)
     agents = assign_nodes(config, record.agents, record.agents_wanted)
     standbys = _standbys(layout, record, wishes, is_up=bool(alive))
     base = wishes.port_base

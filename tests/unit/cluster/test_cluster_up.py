@@ -17,6 +17,7 @@ from escli.cluster import ports
 from escli.cluster.main import main
 from escli.cluster.up import bring_up
 from eslurm.config import read_config
+from eslurm.security.site_keys import read_ring, read_site_keys
 from tests.support.ports import free_run
 from tests.unit.cluster.fakes import Fakes
 
@@ -41,6 +42,7 @@ def test_what_up_makes_is_closed_to_others_and_valid(fakes: Fakes) -> None:
     layout = fakes.layout
     assert stat.S_IMODE(layout.directory.stat().st_mode) == 0o700
     assert stat.S_IMODE(layout.key_file.stat().st_mode) == 0o600
+    assert read_site_keys(layout.directory).cluster == read_ring(layout.directory / "site.pub").cluster
     config = read_config(layout.config_file)
     assert [(section.names, section.cores) for section in config.nodes] == [("cn[01-04]", 3)]
     assert config.cluster.operators == [os.getuid()]
