@@ -14,6 +14,8 @@ from eslurm.compat.environment import encode_environment
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.filenames import default_output
 from eslurm.compat.moments import parse_moment
+from eslurm.compat.request_checks import checked_arguments, checked_line, checked_path
+from eslurm.core import request_limits as limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,12 +24,7 @@ if TYPE_CHECKING:
 
     from escli.options import Words
 
-_TEXT_CHARS_MAX = 1024
 _NICE_DEFAULT = 100
-_NICE_MAX = 2**31 - 1
-_PATH_CHARS_MAX = 4096
-_ARGUMENTS_BYTES_MAX = 1024 * 1024
-_ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
 
 
 class Surroundings:
@@ -59,14 +56,14 @@ def draft_job(
     """The request for one job. `name` is the job's when no option names it. Raises OptionError."""
     job: dict[str, Any] = {
         "name": _short_text(given, "job-name", name),
-        "partition": _short_text(given, "partition"),
+        "partition": _short_text(given, "partition", chars_max=limits.PARTITION_CHARS_MAX),
         "account": _short_text(given, "account"),
-        "comment": _short_text(given, "comment"),
+        "comment": _short_text(given, "comment", chars_max=limits.COMMENT_CHARS_MAX),
         "qos": _short_text(given, "qos"),
         "reservation": _short_text(given, "reservation"),
         "components": [draft_resources(given)],
         "script": script,
-        "arguments": _checked_arguments(arguments),
+        "arguments": list(checked_arguments(arguments)),
         "environment": _environment(around),
         "work_dir": _work_dir(given, around.cwd),
         "umask": around.umask,
@@ -115,7 +112,7 @@ def _path(given: Words, long: str, cwd: str) -> str:
     name = given.text(long)
     if not name.strip():
         raise OptionError(given.spelling(long), name, "is not a file name", f"use e.g. --{long} save.sh")
-    return _checked_path(name if name.startswith("/") else f"{cwd.rstrip('/')}/{name}", given.spelling(long))
+    return checked_path(given.spelling(long), name if name.startswith("/") else f"{cwd.rstrip('/')}/{name}")
 
 
 def _future(given: Words, long: str, around: Surroundings) -> int:
@@ -158,7 +155,7 @@ def _file_name(given: Words, long: str) -> str:
     name = given.text(long)
     if given.has(long) and not name.strip():
         raise OptionError(given.spelling(long), name, "is not a file name", f"use e.g. --{long} run-%j.txt")
-    return _checked_path(name, given.spelling(long))
+    return checked_path(given.spelling(long), name)
 
 
 def _work_dir(given: Words, cwd: str) -> str:
@@ -167,29 +164,14 @@ def _work_dir(given: Words, cwd: str) -> str:
         raise OptionError(given.spelling("chdir"), "", "is not a directory", "use e.g. --chdir /scratch/run1")
     if chosen and not chosen.startswith("/"):
         chosen = f"{cwd.rstrip('/')}/{chosen}"
-    return _checked_path(chosen or cwd, given.spelling("chdir"))
+    return checked_path(given.spelling("chdir"), chosen or cwd)
 
 
-def _checked_path(name: str, option: str) -> str:
-    if len(name) > _PATH_CHARS_MAX:
-        raise OptionError(option, name, f"is longer than {_PATH_CHARS_MAX} characters", "use a shorter name")
-    if not _is_utf8(name):
-        raise OptionError(option, name, "is not UTF-8 text", "use another name")
-    return name
-
-
-def _short_text(given: Words, long: str, default: str = "") -> str:
+def _short_text(given: Words, long: str, default: str = "", chars_max: int = limits.NAME_CHARS_MAX) -> str:
     text = given.text(long, default)
-    why = ""
     if given.has(long) and not text and long != "comment":
-        why = "is empty"
-    elif len(text) > _TEXT_CHARS_MAX:
-        why = f"is longer than {_TEXT_CHARS_MAX} characters"
-    elif not text.isprintable():
-        why = "holds control characters"
-    if why:
-        raise OptionError(given.spelling(long), text, why, "use a short text on one line")
-    return text
+        raise OptionError(given.spelling(long), text, "is empty", "use a short text on one line")
+    return checked_line(given.spelling(long), text, chars_max)
 
 
 def _priority(given: Words) -> int:
@@ -208,39 +190,14 @@ def _priority(given: Words) -> int:
 def _nice(given: Words) -> int:
     text = given.text("nice") or str(_NICE_DEFAULT)
     number = whole_number(text.removeprefix("-").removeprefix("+"), 10)
-    if not 0 <= number <= _NICE_MAX:
+    if not 0 <= number <= limits.NICE_MAX:
         raise OptionError(
             given.spelling("nice"),
             text,
-            f"is not a number from -{_NICE_MAX} to {_NICE_MAX}",
+            f"is not a number from -{limits.NICE_MAX} to {limits.NICE_MAX}",
             "use --nice=100",
         )
     return -number if text.startswith("-") else number
-
-
-def _checked_arguments(arguments: Sequence[str]) -> list[str]:
-    size = sum(len(argument.encode("utf-8", "surrogateescape")) + 1 for argument in arguments)
-    if size > _ARGUMENTS_BYTES_MAX:
-        raise OptionError(
-            "arguments",
-            arguments[0],
-            f"and the rest are longer than {_ARGUMENTS_BYTES_MAX} bytes",
-            "pass them in a file",
-        )
-    for argument in arguments:
-        if not _is_utf8(argument):
-            raise OptionError(
-                "argument", argument, "is not UTF-8 text", "rename the file, or pass it another way"
-            )
-    return list(arguments)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _environment(around: Surroundings) -> bytes:
@@ -249,11 +206,11 @@ def _environment(around: Surroundings) -> bytes:
         variables[f"{prefix}_SUBMIT_DIR"] = around.cwd
         variables[f"{prefix}_SUBMIT_HOST"] = around.host
     blob = encode_environment(variables)
-    if len(blob) > _ENVIRONMENT_BYTES_MAX:
+    if len(blob) > limits.ENVIRONMENT_BYTES_MAX:
         raise OptionError(
             "--export",
             "ALL",
-            f"gives an environment of more than {_ENVIRONMENT_BYTES_MAX} bytes",
+            f"gives an environment of more than {limits.ENVIRONMENT_BYTES_MAX} bytes",
             "export less, e.g. --export NONE or --export PATH,HOME",
         )
     return blob

@@ -20,8 +20,10 @@ from escli.door import GIVE_UP_S, Door, is_away, open_door
 from escli.failures import CommandFailed
 from escli.step_output import LineWriter, StepOutput
 from eslurm.compat.environment import describes_a_job, encode_environment
-from eslurm.compat.errors import OptionError, whole_number
+from eslurm.compat.errors import OptionError, escaped, whole_number
 from eslurm.compat.jobrefs import parse_job_id
+from eslurm.compat.request_checks import checked_arguments, checked_line
+from eslurm.core.request_limits import NAME_CHARS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,14 +148,21 @@ def _create(door: Door, given: Words, shape: Mapping[str, int], endpoint: str, c
     variables = {name: value for name, value in os.environ.items() if not describes_a_job(name)}
     request = pb.CreateStepRequest(
         **shape,
-        argv=given.rest,
+        argv=checked_arguments(given.rest),
         environment=encode_environment(variables),
         work_dir=os.path.join(os.getcwd(), given.text("chdir")) if given.has("chdir") else os.getcwd(),
         endpoint=endpoint,
         cookie=cookie,
-        name=given.text("job-name") or os.path.basename(given.rest[0]),
+        name=_name(given),
     )
     return door.call("CreateStep", request, request_id=os.urandom(16))
+
+
+def _name(given: Words) -> str:
+    """What the step is called: as its command, if no option says so, as far as that can be shown."""
+    if given.has("job-name"):
+        return checked_line(given.spelling("job-name"), given.text("job-name"))
+    return escaped(os.path.basename(given.rest[0]))[:NAME_CHARS_MAX]
 
 
 def _tasks_by_node(layout: Sequence[Any]) -> dict[str, int]:

@@ -14,6 +14,8 @@ from escli.overlay import RESOURCES, changed_resources
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError, nearest, whole_number
 from eslurm.compat.moments import parse_moment
+from eslurm.compat.request_checks import checked_line
+from eslurm.core import request_limits as limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,10 +111,10 @@ def _number(value: str, key: str, largest: int = _NUMBER_MAX) -> int:
     return number
 
 
-def _text(value: str, key: str) -> str:
-    if not value or not value.isprintable() or len(value) > 1024:
-        raise OptionError(key, value, "is not a short text on one line", f"use e.g. {key}=word")
-    return value
+def _text(value: str, key: str, chars_max: int = limits.NAME_CHARS_MAX) -> str:
+    if not value:
+        raise OptionError(key, value, "is empty", f"use e.g. {key}=word")
+    return checked_line(key, value, chars_max)
 
 
 def _set_name(request: Any, value: str, key: str) -> None:
@@ -120,11 +122,11 @@ def _set_name(request: Any, value: str, key: str) -> None:
 
 
 def _set_partition(request: Any, value: str, key: str) -> None:
-    request.partition = _text(value, key)
+    request.partition = _text(value, key, limits.PARTITION_CHARS_MAX)
 
 
 def _set_comment(request: Any, value: str, key: str) -> None:
-    request.comment = _text(value, key) if value else ""
+    request.comment = _text(value, key, limits.COMMENT_CHARS_MAX) if value else ""
 
 
 def _set_time(request: Any, value: str, key: str) -> None:
@@ -141,7 +143,7 @@ def _set_begin(request: Any, value: str, key: str) -> None:
 
 def _set_nice(request: Any, value: str, key: str) -> None:
     below = value.startswith("-")
-    number = _number(value[1:] if below else value, key)
+    number = _number(value[1:] if below else value, key, limits.NICE_MAX)
     request.nice = -number if below else number
 
 

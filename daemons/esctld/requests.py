@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from google.protobuf.message import Message as Protobuf
 
 from eslurm.compat.constraints import parse_constraint
-from eslurm.compat.errors import OptionError
+from eslurm.compat.errors import OptionError, quoted
+from eslurm.compat.request_checks import checked_arguments, checked_line, checked_nodes, checked_path
 from eslurm.compat.rset import CHUNKS_MAX, PLACES, settle
 from eslurm.compat.traceparent import trace_of
+from eslurm.core import request_limits as limits
 from eslurm.core.config import ClusterConfig
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job import ranges
@@ -35,29 +37,62 @@ from eslurm.core.messages import (
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.v1 import controller_pb2 as pb
 
-JOBS_PER_CALL_MAX = 10_000
-ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
-TEXT_MAX = 4096
-JOB_NAME_MAX = 256
-PARTITION_NAME_MAX = 63
-ARGUMENT_MAX = 131_072
-DEPENDENCIES_MAX = 1000
-RESOURCES_MAX = 32
 ITEMS_MAX = 2**31 - 1
+ENDPOINT_CHARS_MAX = 256
+COOKIE_BYTES_MAX = 64
 
 
 def _refuse(text: str) -> Refused:
     return Refused(RefusalCode.INVALID, text)
 
 
-def _text(option: str, value: str, limit: int = TEXT_MAX) -> str:
+def _line(option: str, value: str, limit: int = limits.NAME_CHARS_MAX) -> str:
     if not value:
         return ""
-    if len(value) > limit:
-        raise _refuse(f"{option}: {len(value)} characters are more than {limit}: shorten it")
-    if "\0" in value:
-        raise _refuse(f"{option}: contains a NUL character: remove it")
-    return value
+    try:
+        return checked_line(option, value, limit)
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+
+
+def _path(option: str, value: str) -> str:
+    try:
+        return checked_path(option, value) if value else ""
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+
+
+def _work_dir(value: str) -> str:
+    if not value.startswith("/"):
+        raise _refuse(f"--chdir: {quoted(value)} is not an absolute path")
+    return _path("--chdir", value)
+
+
+def _arguments(given: Sequence[str]) -> tuple[str, ...]:
+    arguments = tuple(given)
+    try:
+        checked_arguments(arguments)
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+    return arguments
+
+
+def _nodes(option: str, given: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(given)
+    try:
+        checked_nodes(option, names)
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+    return names
+
+
+def _environment_bytes(environment: bytes) -> bytes:
+    if len(environment) > limits.ENVIRONMENT_BYTES_MAX:
+        raise _refuse(
+            f"--export: the environment has {len(environment)} bytes, at most {limits.ENVIRONMENT_BYTES_MAX} "
+            "are possible: export fewer variables"
+        )
+    return environment
 
 
 class BlobCollector:
@@ -98,22 +133,20 @@ class SpecReader:
     def read(self, job: pb.JobRequest) -> JobSpec:
         """One job. Raises `Refused`."""
         # Each look at a field makes a new object: one look each.
-        work_dir = job.work_dir
-        if not work_dir.startswith("/"):
-            raise _refuse(f"--chdir: '{work_dir}' is not an absolute path")
+        work_dir = _work_dir(job.work_dir)
         priority = job.priority if job.HasField("priority") else None
         return JobSpec(
-            name=self._shared(_text("--job-name", job.name, JOB_NAME_MAX)) or "job",
+            name=self._shared(_line("--job-name", job.name)) or "job",
             user=self._user,
-            partition=_text("--partition", job.partition, PARTITION_NAME_MAX),
+            partition=_line("--partition", job.partition, limits.PARTITION_CHARS_MAX),
             components=self._read_components(job),
             script_hash=self._script(job),
             environment_hash=self._environment(job),
-            work_dir=self._shared(_text("--chdir", work_dir)),
+            work_dir=self._shared(work_dir),
             time_limit_s=job.time_limit_s if job.HasField("time_limit_s") else 0,
-            output=_text("--output", job.output),
-            error=_text("--error", job.error),
-            input=_text("--input", job.input),
+            output=_path("--output", job.output),
+            error=_path("--error", job.error),
+            input=_path("--input", job.input),
             append_output=not job.truncate_output,
             begin_us=job.begin_us,
             priority=priority,
@@ -121,19 +154,19 @@ class SpecReader:
             held=job.held,
             dependencies=_dependencies(job) if job.dependencies else (),
             array=_array(job, self._config.array_tasks_max),
-            arguments=_arguments(job) if job.arguments else (),
-            account=_text("--account", job.account, 256),
-            comment=_text("--comment", job.comment),
+            arguments=_arguments(job.arguments) if job.arguments else (),
+            account=_line("--account", job.account),
+            comment=_line("--comment", job.comment, limits.COMMENT_CHARS_MAX),
             umask=job.umask & 0o777,
-            qos=_text("--qos", job.qos, 256),
-            reservation=_text("--reservation", job.reservation, 256),
+            qos=_line("--qos", job.qos),
+            reservation=_line("--reservation", job.reservation),
             nice=job.nice,
             start_at_us=job.start_at_us,
             deadline_us=job.deadline_us,
             warn_signal=job.warn_signal,
             warn_before_s=job.warn_before_s,
             warn_batch_only=job.warn_batch_only,
-            warn_script=_text("--warn-script", job.warn_script),
+            warn_script=_path("--warn-script", job.warn_script),
             trace=trace_of(job.traceparent) or self._trace,
         )
 
@@ -144,6 +177,10 @@ class SpecReader:
     def _read_components(self, job: pb.JobRequest) -> tuple[Request, ...]:
         if not job.components:
             return _ONE_CORE
+        if len(job.components) > limits.COMPONENTS_MAX:
+            raise _refuse(
+                f"components: {len(job.components)} of one job are more than {limits.COMPONENTS_MAX}: join equal ones"
+            )
         if len(job.components) > 1:
             return tuple(_component(part, self._config) for part in job.components)
         # Jobs of one call mostly ask for the same.
@@ -176,13 +213,7 @@ class SpecReader:
             if self.blobs.find(job.environment_hash) is None:
                 raise _refuse("--export: a hash was given, but no earlier job of this call brought it")
             return job.environment_hash
-        environment = job.environment
-        if len(environment) > ENVIRONMENT_BYTES_MAX:
-            raise _refuse(
-                f"--export: the environment has {len(environment)} bytes, at most {ENVIRONMENT_BYTES_MAX} "
-                "are possible: export fewer variables"
-            )
-        return self.blobs.put(environment)
+        return self.blobs.put(_environment_bytes(job.environment))
 
 
 _ONE_CORE = (Request(),)
@@ -194,7 +225,7 @@ def _component(part: pb.ResourceRequest, config: ClusterConfig) -> Request:
     constraint = _constraint("--constraint", part.constraint)
     place = part.place or "free"
     if place not in PLACES:
-        raise _refuse(f"--rset: '{place}' is no placement: use one of {', '.join(PLACES)}")
+        raise _refuse(f"--rset: {quoted(place)} is no placement: use one of {', '.join(PLACES)}")
     if not part.chunks:
         return msgspec.structs.replace(
             request,
@@ -259,9 +290,10 @@ def _added(named: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
 
 
 def _named(option: str, amounts: Iterable[pb.ResourceAmount]) -> tuple[tuple[str, int], ...]:
-    found = tuple((_text(option, one.name, 256), one.items) for one in amounts)
-    if len(found) > RESOURCES_MAX:
-        raise _refuse(f"{option}: names {len(found)} resources, at most {RESOURCES_MAX} are possible")
+    given = tuple(amounts)
+    if len(given) > limits.RESOURCES_MAX:
+        raise _refuse(f"{option}: names {len(given)} resources, at most {limits.RESOURCES_MAX} are possible")
+    found = tuple((_line(option, one.name), one.items) for one in given)
     for name, items in found:
         if not 0 < items <= ITEMS_MAX:
             raise _refuse(f"{option}: {items} of {name}: ask for 1 to {ITEMS_MAX}")
@@ -294,36 +326,39 @@ def _of_tasks(part: pb.ResourceRequest) -> Request:
         memory_per_node_mib=part.memory_per_node_mib,
         memory_per_cpu_mib=part.memory_per_cpu_mib,
         exclusive=part.exclusive,
-        include=tuple(part.include),
-        exclude=tuple(part.exclude),
+        include=_nodes("--nodelist", part.include),
+        exclude=_nodes("--exclude", part.exclude),
     )
 
 
-def _arguments(job: pb.JobRequest) -> tuple[str, ...]:
-    return tuple(_text("arguments", argument, ARGUMENT_MAX) for argument in job.arguments)
-
-
 def _dependencies(job: pb.JobRequest) -> tuple[Dependency, ...]:
-    if len(job.dependencies) > DEPENDENCIES_MAX:
-        raise _refuse(f"--dependency: more than {DEPENDENCIES_MAX} conditions")
+    if len(job.dependencies) > limits.DEPENDENCIES_MAX:
+        raise _refuse(f"--dependency: more than {limits.DEPENDENCIES_MAX} conditions")
     return tuple(Dependency(one.kind, one.job_id, one.delay_s) for one in job.dependencies)
 
 
 def _array(job: pb.JobRequest, tasks_max: int) -> ArraySpec | None:
-    if not job.array:
+    """The tasks as ranges. Everything is counted before anything is listed."""
+    parts = [(part.first, part.last, max(1, part.step)) for part in job.array[: limits.ARRAY_PARTS_MAX + 1]]
+    if not parts:
         return None
-    numbers: set[int] = set()
-    plain: list[tuple[int, int]] = []
-    for part in job.array:
-        if part.last < part.first:
-            raise _refuse(f"--array: the range {part.first}-{part.last} runs backwards")
-        if part.last - part.first >= 10 * tasks_max or len(numbers) > tasks_max:
-            raise _refuse(f"--array: more than {tasks_max} tasks: split it")
-        if part.step <= 1 and len(job.array) == 1:
-            plain.append((part.first, part.last))
-        else:
-            numbers.update(range(part.first, part.last + 1, max(1, part.step)))
-    return ArraySpec(tuple(plain) if plain else ranges.from_numbers(numbers), job.array_limit)
+    if len(parts) > limits.ARRAY_PARTS_MAX:
+        raise _refuse(f"--array: {len(job.array)} parts are more than {limits.ARRAY_PARTS_MAX}: split it")
+    for first, last, _step in parts:
+        if last < first:
+            raise _refuse(f"--array: the range {first}-{last} runs backwards")
+    if sum((last - first) // step + 1 for first, last, step in parts) > tasks_max:
+        raise _refuse(f"--array: more than {tasks_max} tasks: split it")
+    strided = [(first, last, step) for first, last, step in parts if step > 1]
+    listed = sum((last - first) // step + 1 for first, last, step in strided)
+    if listed > limits.ARRAY_STRIDED_MAX:
+        raise _refuse(
+            f"--array: {listed} tasks with a step are more than {limits.ARRAY_STRIDED_MAX}: split it, "
+            "or number the tasks without one"
+        )
+    plain = tuple((first, last) for first, last, step in parts if step == 1)
+    numbers = (number for first, last, step in strided for number in range(first, last + 1, step))
+    return ArraySpec(ranges.union(plain, ranges.from_numbers(numbers)), job.array_limit)
 
 
 def job_ref(ref: pb.JobRef) -> JobRef:
@@ -357,20 +392,20 @@ def set_forecasts(request: pb.SetForecastsRequest, by: Principal) -> SetForecast
     for one in request.forecasts:
         said = one.forecast
         found.append((one.job_id, Forecast(said.p10_s, said.p50_s, said.p90_s, said.estimate_s)))
-    return SetForecasts(by, tuple(found), _text("model", request.model))
+    return SetForecasts(by, tuple(found), _line("model", request.model))
 
 
 def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfig) -> UpdateJob:
     names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job", "request", "was")]
     for option, value, limit in (
-        ("name", request.name, JOB_NAME_MAX),
-        ("partition", request.partition, PARTITION_NAME_MAX),
-        ("comment", request.comment, TEXT_MAX),
-        ("qos", request.qos, 256),
-        ("account", request.account, 256),
-        ("reservation", request.reservation, 256),
+        ("name", request.name, limits.NAME_CHARS_MAX),
+        ("partition", request.partition, limits.PARTITION_CHARS_MAX),
+        ("comment", request.comment, limits.COMMENT_CHARS_MAX),
+        ("qos", request.qos, limits.NAME_CHARS_MAX),
+        ("account", request.account, limits.NAME_CHARS_MAX),
+        ("reservation", request.reservation, limits.NAME_CHARS_MAX),
     ):
-        _text(option, value, limit)
+        _line(option, value, limit)
     given = _given(request, *names)
     if request.HasField("constraint"):
         given["constraint"] = _constraint("constraint", request.constraint)
@@ -380,33 +415,34 @@ def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfi
 
 
 def update_nodes(request: pb.UpdateNodesRequest, by: Principal) -> UpdateNodes:
-    return UpdateNodes(by, tuple(request.names), request.action, _text("reason", request.reason))
+    reason = _line("reason", request.reason, limits.REASON_CHARS_MAX)
+    return UpdateNodes(by, _nodes("nodes", request.names), request.action, reason)
 
 
 def update_satellites(
     request: pb.UpdateSatellitesRequest, by: Principal, known: tuple[str, ...]
 ) -> UpdateSatellites:
-    reason = _text("reason", request.reason)
-    return UpdateSatellites(by, tuple(request.names), request.action, reason, known)
+    reason = _line("reason", request.reason, limits.REASON_CHARS_MAX)
+    return UpdateSatellites(by, _nodes("satellites", request.names), request.action, reason, known)
 
 
-def create_step(request: pb.CreateStepRequest, by: Principal, environment_hash: bytes) -> CreateStep:
+def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollector) -> CreateStep:
     if not request.argv:
         raise _refuse("command: it is empty: say what to run")
-    if not request.work_dir.startswith("/"):
-        raise _refuse(f"--chdir: '{request.work_dir}' is not an absolute path")
+    if len(request.cookie) > COOKIE_BYTES_MAX:
+        raise _refuse(f"cookie: {len(request.cookie)} bytes are more than {COOKIE_BYTES_MAX}: use esrun")
     return CreateStep(
         by=by,
         job_id=request.job_id,
         tasks=request.tasks,
         nodes=request.nodes,
-        argv=tuple(request.argv),
-        environment_hash=environment_hash,
-        work_dir=request.work_dir,
-        endpoint=request.endpoint,
+        argv=_arguments(request.argv),
+        environment_hash=blobs.put(_environment_bytes(request.environment)),
+        work_dir=_work_dir(request.work_dir),
+        endpoint=_line("endpoint", request.endpoint, ENDPOINT_CHARS_MAX),
         cookie=request.cookie,
         cpus_per_task=request.cpus_per_task or 1,
-        name=_text("--job-name", request.name, 256),
+        name=_line("--job-name", request.name),
     )
 
 
@@ -415,7 +451,6 @@ def finish_step(request: pb.FinishStepRequest, by: Principal) -> FinishStep:
 
 
 __all__ = [
-    "JOBS_PER_CALL_MAX",
     "BlobCollector",
     "SpecReader",
     "SubmitJobs",

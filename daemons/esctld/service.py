@@ -39,6 +39,7 @@ from eslurm.core.messages import (
 )
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import BatchAnswer
+from eslurm.core.request_limits import REFERENCES_MAX
 from eslurm.core.step.model import StepState
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import BlobRow, Store, StoreUnavailable
@@ -173,10 +174,10 @@ class ControllerService:
         return None
 
     async def _submit(self, request: pb.SubmitRequest, caller: Caller) -> pb.SubmitReply:
-        if not 0 < len(request.jobs) <= requests.JOBS_PER_CALL_MAX:
+        if not 0 < len(request.jobs) <= REFERENCES_MAX:
             raise Refused(
                 RefusalCode.INVALID,
-                f"{len(request.jobs)} jobs in one call: give 1 to {requests.JOBS_PER_CALL_MAX}",
+                f"{len(request.jobs)} jobs in one call: give 1 to {REFERENCES_MAX}",
             )
         # Not the request id: a trace is shown to everybody.
         trace = secrets.token_bytes(REQUEST_ID_BYTES)
@@ -230,7 +231,7 @@ class ControllerService:
 
     async def _create_step(self, request: pb.CreateStepRequest, caller: Caller) -> pb.CreateStepReply:
         blobs = requests.BlobCollector()
-        message = requests.create_step(request, caller.principal, blobs.put(request.environment))
+        message = requests.create_step(request, caller.principal, blobs)
         answer = await self._decide(message, caller, blobs.rows)
         assert isinstance(answer, StepCreated)
         return pb.CreateStepReply(

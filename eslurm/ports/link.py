@@ -97,10 +97,10 @@ class Link(Protocol):
         ...
 
     def send(self, item: link_pb2.Item, traceparent: str = "") -> bool:
-        """Queue an item on the control lane. False when the link has ended (or ends now: full queue).
+        """Queue an item on the control lane. False when the link has ended (or ends now: full queue), and, while the
+        link stays, for an item that is larger than a control frame may be: that belongs on the bulk lane.
 
-        The item is encoded at once, so the caller may change or reuse it. Raises ValueError if it is larger
-        than a control frame may be: that belongs on the bulk lane.
+        The item is encoded at once, so the caller may change or reuse it.
         """
         ...
 

@@ -251,7 +251,8 @@ class RelayDriver:
         if link.send(broadcast_item(send.broadcast, attachments)):
             self.counters.lists_sent += 1
         else:
-            self._loop.call_soon(self._refuse, send, "the link has just ended")
+            why = "the link has just ended" if link.closed.is_set() else "the link does not take it"
+            self._loop.call_soon(self._refuse, send, why)
 
     def _refuse(self, send: SendBroadcast, why: str) -> None:
         if not self._closed:

@@ -30,6 +30,7 @@ class LinkCounters:
     queue_full_closes: int = 0
     sends_after_close: int = 0
     unsupported_items: int = 0
+    items_too_large: int = 0
     sink_errors: int = 0
     evictions: int = 0
     links_parked: int = 0

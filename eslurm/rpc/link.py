@@ -118,10 +118,15 @@ class GrpcLink:
             return False
         size_bytes = len(item)
         if size_bytes > CONTROL_ITEM_BYTES_MAX:
-            raise ValueError(
-                f"an item of {size_bytes} bytes is more than a control frame takes "
-                f"({CONTROL_ITEM_BYTES_MAX}); send it on the bulk lane"
+            # Refused by value: an exception here would end whatever the sender was in the midst of.
+            self._counters.items_too_large += 1
+            log.error(
+                "%r: an item of %d bytes is not sent: a control frame takes at most %d",
+                self,
+                size_bytes,
+                CONTROL_ITEM_BYTES_MAX,
             )
+            return False
         if (
             len(self._queue) >= self._settings.queue_items_max
             or self._queued_bytes + size_bytes > self._settings.queue_bytes_max

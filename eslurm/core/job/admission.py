@@ -25,7 +25,8 @@ from eslurm.core.job.model import ATTESTED, JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import RefusalCode, Refused, SubmitJobs, Submitted
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
-from eslurm.core.plan.priority import NICE_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, weighs
+from eslurm.core.plan.priority import PRIORITY_DEFAULT, PRIORITY_MAX, weighs
+from eslurm.core.request_limits import NICE_MAX
 
 FEASIBLE_MAX = 1024
 """Bound of the memory of which requests fit; a site's users ask for few different shapes."""

@@ -24,7 +24,6 @@ from eslurm.core.plan.slices import SORTED_PER_SLICE, sorting
 PRIORITY_DEFAULT: Final = 1000
 """The number of a job that nobody gave one: it is computed if the site weighs anything."""
 PRIORITY_MAX: Final = 2**31 - 1
-NICE_MAX: Final = 1_000_000
 SECOND_US: Final = 1_000_000
 COMPUTED_PER_SLICE: Final = 1_500
 FEW: Final = 256

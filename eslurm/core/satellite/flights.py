@@ -71,7 +71,7 @@ class Observer(Protocol):
 class Counters:
     """What happened to broadcasts since this controller began to lead, for metrics."""
 
-    __slots__ = ("broadcasts", "direct", "reallocations", "takeovers", "waited", "waiting_full")
+    __slots__ = ("broadcasts", "direct", "reallocations", "takeovers", "too_large", "waited", "waiting_full")
 
     def __init__(self) -> None:
         self.broadcasts = 0
@@ -83,6 +83,8 @@ class Counters:
         """Shares and whole broadcasts that the controller sent itself for want of a satellite (E-16)."""
         self.waited = 0
         """Broadcasts that had to wait for a satellite."""
+        self.too_large = 0
+        """Commands that no link takes: answered as failed, without a broadcast."""
         self.waiting_full = 0
         """Those that could not, because too many did."""
 

@@ -21,6 +21,7 @@ from eslurm.core.courier import Courier, Send
 from eslurm.core.messages import EffectDone, HeartbeatDone, Message, NodeOutcome, SatelliteSilent
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import Batch
+from eslurm.core.request_limits import COMMAND_BYTES_MAX
 from eslurm.core.satellite.calls import Call, NodeCalls
 from eslurm.core.satellite.flights import Answered, Counters, Flight, Observer, TraceBook
 from eslurm.core.satellite.roster import Roster, SatelliteStatus
@@ -257,8 +258,6 @@ class Herald:
     ) -> list[Action]:
         state = self._state
         config = state.config
-        self._broadcasts += 1
-        broadcast_id = state.epoch << EPOCH_SHIFT | self._broadcasts
         kind = str(type(body).__struct_config__.tag)
         runs, incarnations = addressed(state, nodes)
         command = Command(
@@ -272,6 +271,19 @@ class Herald:
             expires_us=now_us + deadline_us,
             body=body,
         )
+        sealed = self._seal(command)
+        if send is not None and len(sealed) > COMMAND_BYTES_MAX:
+            # No link would take it. What is answered here ends as any other launch that fails everywhere.
+            self.counters.too_large += 1
+            return [
+                Deliver(
+                    _failed(
+                        send, f"the command has {len(sealed)} bytes, at most {COMMAND_BYTES_MAX} can be sent"
+                    )
+                )
+            ]
+        self._broadcasts += 1
+        broadcast_id = state.epoch << EPOCH_SHIFT | self._broadcasts
         predicted = self._predicted.intersection(nodes) if self._predicted else self._predicted
         message = tree.Broadcast(
             broadcast_id,
@@ -279,7 +291,7 @@ class Herald:
             config.relay_width or self._widths.choose(len(nodes), may_try=call is not None),
             deadline_us,
             kind,
-            self._seal(command),
+            sealed,
             grouping=config.relay_grouping,
             root_width=config.satellite_width,
             predicted=tuple(sorted(predicted)),
@@ -437,6 +449,10 @@ def _effect_done(send: Send, results: Results) -> EffectDone:
         silent = tuple(node for node in send.nodes if node not in answered)
         outcomes = (*outcomes, NodeOutcome(silent, "unreached"))
     return EffectDone(send.revision, 0, outcomes)
+
+
+def _failed(send: Send, why: str) -> EffectDone:
+    return EffectDone(send.revision, 0, (NodeOutcome(send.nodes, "failed", why),))
 
 
 def live_floor(state: State) -> int:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
 import pytest
 
+from escli.draft import Surroundings, draft_job
+from escli.option_table import rows_of
+from escli.options import Parser
 from esctld import requests
-from esctld.requests import SpecReader
+from esctld.requests import BlobCollector, SpecReader
+from eslurm.compat.errors import OptionError
 from eslurm.core.config import ClusterConfig, Resource
-from eslurm.core.job.model import ArraySpec, Dependency, Principal
+from eslurm.core.job.model import ArraySpec, Dependency, JobSpec, Principal
 from eslurm.core.job.request import Chunk, Request
-from eslurm.core.messages import Refused
+from eslurm.core.messages import CreateStep, Refused
 from eslurm.ports.store import content_hash
 from eslurm.v1 import controller_pb2 as pb
 
@@ -39,8 +46,29 @@ def read(**fields: object):  # type: ignore[no-untyped-def]
         ({"script": b"echo hello\n"}, "interpreter"),
         ({"script": b"#!/bin/sh\n" + b"#" * 1000}, "1010 bytes are more than 1000"),
         ({"work_dir": "relative/dir"}, "--chdir: 'relative/dir'"),
-        ({"name": "x" * 300}, "--job-name: 300 characters"),
-        ({"output": "a\0b"}, "--output: contains a NUL"),
+        ({"name": "x" * 300}, "is longer than 256 characters: use a short text on one line"),
+        ({"name": "a\x1b[31mb"}, "--job-name: 'a\\x1b[31mb' holds control characters"),
+        ({"account": "a\rb"}, "--account: 'a\\rb' holds control characters"),
+        ({"comment": "x" * 1025}, "is longer than 1024 characters"),
+        ({"partition": "x" * 64}, "is longer than 63 characters"),
+        ({"output": "a\0b"}, "--output: 'a\\x00b' contains a NUL"),
+        ({"warn_script": "/" + "x" * 4096}, "is longer than 4096 characters"),
+        ({"work_dir": "/" + "x" * 4096}, "is longer than 4096 characters"),
+        (
+            {"arguments": ["x" * 100_000] * 40},
+            "and the rest are longer than 262144 bytes: pass them in a file",
+        ),
+        ({"arguments": ["x" * 131_072]}, "is longer than 131071 bytes"),
+        ({"arguments": ["x"] * 20_000}, "and the rest are 20000, more than 16384"),
+        ({"arguments": ["a\0b"]}, "argument: 'a\\x00b' contains a NUL character"),
+        ({"environment": b"x" * (2 * 1024 * 1024 + 1)}, "--export: the environment has 2097153 bytes"),
+        (
+            {"components": [pb.ResourceRequest(include=["n"] * 70_000)]},
+            "--nodelist: 'n' and the rest are 70000 nodes, more than 65536",
+        ),
+        ({"components": [pb.ResourceRequest(exclude=["n\n"])]}, "--exclude: 'n\\n' holds control"),
+        ({"components": [pb.ResourceRequest()] * 17}, "components: 17 of one job are more than 16"),
+        ({"array": [pb.TaskRange(first=0, last=0)] * 10_001}, "--array: 10001 parts are more than 10000"),
         ({"components": [pb.ResourceRequest(nodes_min=4, nodes_max=2)]}, "--nodes: the maximum 2"),
         ({"components": [pb.ResourceRequest(nodes_min=4, tasks=2)]}, "--ntasks: 2 tasks"),
         (
@@ -88,12 +116,12 @@ def test_bad_requests_are_refused(fields: dict[str, object], said: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"name": "a\0b"}, "name: contains a NUL"),
-        ({"name": "x" * 300}, "name: 300 characters are more than 256"),
-        ({"partition": "a\0b"}, "partition: contains a NUL"),
-        ({"partition": "x" * 64}, "partition: 64 characters are more than 63"),
-        ({"comment": "a\0b"}, "comment: contains a NUL"),
-        ({"comment": "x" * 5000}, "comment: 5000 characters are more than 4096"),
+        ({"name": "a\0b"}, "name: 'a\\x00b' holds control"),
+        ({"name": "x" * 300}, "is longer than 256 characters"),
+        ({"partition": "a\0b"}, "partition: 'a\\x00b' holds control"),
+        ({"partition": "x" * 64}, "is longer than 63 characters"),
+        ({"comment": "a\0b"}, "comment: 'a\\x00b' holds control"),
+        ({"comment": "x" * 5000}, "is longer than 1024 characters"),
     ],
 )
 def test_what_submitting_refuses_changing_refuses_too(fields: dict[str, str], said: str) -> None:
@@ -198,3 +226,72 @@ def test_devices_licences_and_rules_are_read() -> None:
     assert (request.wide, request.constraint, request.place) == ((("matlab", 1),), "a|b", "free")
     assert (spec.qos, spec.reservation, spec.nice, spec.start_at_us, spec.deadline_us) == ("q", "r", -3, 5, 9)
     assert spec.warn_signal == 10
+
+
+def test_an_array_is_counted_before_it_is_listed() -> None:
+    """Goal: a range costs nothing before it is accepted. Method: parts of two billion tasks, and a million with a step."""
+    config = msgspec.structs.replace(CONFIG, array_tasks_max=1_000_000)
+
+    def array(*parts: tuple[int, int, int]) -> JobSpec:
+        ranges = [pb.TaskRange(first=first, last=last, step=step) for first, last, step in parts]
+        return SpecReader(ALICE, config).read(job(array=ranges))
+
+    with pytest.raises(Refused, match="more than 1000000 tasks"):
+        array((0, 2**31, 1), (2**31 + 5, 2**32 - 1, 1))
+    with pytest.raises(Refused, match="500000 tasks with a step are more than 100000"):
+        array((0, 999_999, 2))
+    assert array((0, 9, 1), (20, 999_000, 1)).array == ArraySpec(((0, 9), (20, 999_000)))
+    assert array((0, 3, 1), (4, 8, 2), (2, 2, 1)).array == ArraySpec(((0, 4), (6, 6), (8, 8)))
+
+
+def test_a_step_is_bounded_as_a_job() -> None:
+    def step(**fields: object) -> CreateStep:
+        given: dict[str, object] = {"argv": ["true"], "work_dir": "/tmp", "cookie": bytes(32), **fields}
+        return requests.create_step(pb.CreateStepRequest(**given), ALICE, BlobCollector())  # type: ignore[arg-type]
+
+    for fields, said in (
+        ({"argv": ["x" * 100_000] * 3}, "longer than 262144 bytes"),
+        ({"environment": b"x" * (2 * 1024 * 1024 + 1)}, "--export: the environment has"),
+        ({"work_dir": "/\0"}, "contains a NUL"),
+        ({"name": "\x1b]0;"}, "holds control characters"),
+        ({"cookie": bytes(65)}, "cookie: 65 bytes"),
+        ({"endpoint": "x" * 300}, "is longer than 256 characters"),
+    ):
+        with pytest.raises(Refused, match=said):
+            step(**fields)
+    assert step(argv=["a", "b"]).argv == ("a", "b")
+
+
+def test_commands_and_doors_refuse_by_the_same_rule_in_the_same_words() -> None:
+    """Goal: what a command takes, the door takes, and what both refuse they refuse alike."""
+    around = Surroundings(cwd="/w", host="h", umask=0, now_us=0, offset_s=lambda _us: 0, environment={})
+
+    def by_command(option: str, text: str, arguments: Sequence[str]) -> str:
+        given = Parser(rows_of("essubmit")).parse([option, text] if option else [])
+        try:
+            draft_job(given, b"#!/bin/sh\n", "name", arguments, around)
+        except OptionError as error:
+            return str(error)
+        return ""
+
+    def by_door(**fields: object) -> str:
+        try:
+            read(**fields)
+        except Refused as refused:
+            return refused.text
+        return ""
+
+    for option, field, text in (
+        ("--job-name", "name", "x" * 257),
+        ("--job-name", "name", "x" * 256),
+        ("--account", "account", "\x07"),
+        ("--qos", "qos", "q" * 300),
+        ("--partition", "partition", "p" * 64),
+        ("--comment", "comment", "c" * 1024),
+        ("--comment", "comment", "c" * 1025),
+        ("--output", "output", "/" + "o" * 4096),
+        ("--chdir", "work_dir", "/" + "o" * 4096),
+    ):
+        assert by_command(option, text, ()) == by_door(**{field: text}), (option, len(text))
+    for arguments in (["x" * 131_072], ["x" * 100_000] * 3, ["y"] * 16_385, ["z" * 131_071]):
+        assert by_command("", "", arguments) == by_door(arguments=arguments)

@@ -1,0 +1,38 @@
+"""How large a request may be: one table for commands, doors and the core, so that all refuse by the same rule.
+
+Commands import this module, so it imports nothing. Sizes of text are in characters, those of arguments in bytes, as the
+kernel counts them. What is bounded here keeps the largest launch below what one frame of a link takes.
+"""
+
+from __future__ import annotations
+
+REFERENCES_MAX = 10_000
+"""Entries of any list of a call: jobs, nodes, states, changes."""
+NAME_CHARS_MAX = 256
+"""Names of jobs, accounts, QOS, reservations and resources."""
+PARTITION_CHARS_MAX = 63
+COMMENT_CHARS_MAX = 1024
+REASON_CHARS_MAX = 1024
+PATH_CHARS_MAX = 4096
+ARGUMENTS_MAX = 16_384
+ARGUMENT_BYTES_MAX = 131_071
+"""Of one argument: what the kernel takes, without the byte that ends it."""
+ARGUMENTS_BYTES_MAX = 256 * 1024
+"""Of all arguments of a job or a step together."""
+ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
+NODE_NAME_CHARS_MAX = 255
+NODES_NAMED_MAX = 65_536
+"""Nodes that a job may ask for, or exclude, by name."""
+COMPONENTS_MAX = 16
+DEPENDENCIES_MAX = 1000
+RESOURCES_MAX = 32
+ARRAY_PARTS_MAX = 10_000
+ARRAY_STRIDED_MAX = 100_000
+"""Tasks of an array that are named with a step (0-98:2): each of them is a range of its own."""
+NICE_MAX = 1_000_000
+SPECS_BYTES_MAX = 64 * 1024 * 1024
+"""Arguments, node names and array ranges of all jobs of one call, as they lie in memory."""
+COMMAND_BYTES_MAX = 2 * 1024 * 1024
+"""A sealed command: a control frame also has to take the list of its nodes and what rides along."""
+ANSWER_BYTES_MAX = 256 * 1024
+"""What is kept of an answer by its request id; of a longer one the rest of its problems is counted."""
