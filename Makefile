@@ -26,12 +26,14 @@ STAGE = sh scripts/stage.sh
 SOURCES = .:daemons:cli
 
 .PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench bench-relay \
-	bench-recovery bench-plan bench-estimator curves sim verify-upgrade verify-compose secrets lock clean
+	bench-recovery bench-plan bench-estimator curves sim verify-upgrade verify-compose security audit secrets lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
 	@echo 'make test         all tests (TESTS=path, ARGS="pytest options")'
-	@echo 'make check        what CI runs: format, lint, types, layers, generated files, tests'
+	@echo 'make check        what CI runs: format, lint, types, layers, generated files, audit, tests, attacks'
+	@echo 'make security     attacks a cluster as another user of the host (as root; otherwise most of it is skipped)'
+	@echo 'make audit        dangerous calls in the sources (bandit), advisories for locked packages (pip-audit)'
 	@echo 'make format       formats the code and applies safe lint fixes'
 	@echo 'make lint         style and formatting only; also: types, layers'
 	@echo 'make proto        generates eslurm/v1 from proto/; proto-check only compares'
@@ -61,6 +63,13 @@ demo: $(READY)
 test: $(READY)
 	@exec sh scripts/test.sh "$(BIN)/python" $(TESTS) $(ARGS)
 
+# Beside nothing else: what is attacked has to answer within milliseconds, too.
+security: $(READY)
+	@exec sh scripts/security.sh "$(BIN)/python" $(ARGS)
+
+audit: $(READY)
+	@$(BIN)/python scripts/audit.py
+
 # One recipe, so that the stages run in this order and stop at the first that fails.
 check: $(READY)
 	@$(STAGE) lint $(MAKE) lint
@@ -68,7 +77,9 @@ check: $(READY)
 	@$(STAGE) layers $(MAKE) layers
 	@$(STAGE) proto $(MAKE) proto-check
 	@$(STAGE) docs $(MAKE) docs-check
+	@$(STAGE) audit $(MAKE) audit
 	@$(STAGE) test $(MAKE) test
+	@$(STAGE) security $(MAKE) security
 
 format: $(READY)
 	@$(BIN)/ruff format .

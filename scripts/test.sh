@@ -1,5 +1,5 @@
 #!/bin/sh
-# All tests in three parts side by side: two with real processes, which mostly wait, and what only computes, which gets
+# All tests but the attacks (scripts/security.sh) in three parts side by side: two with real processes, which mostly wait, and what only computes, which gets
 # the time that those leave. With pytest's options or paths it is plain pytest. scripts/test.sh PYTHON [OPTION ...]
 #
 # The first and the last part are named here; the second is everything else, so that no test is left out.
@@ -39,7 +39,7 @@ trap stop_all TERM
 echo "two more parts of the tests run meanwhile; they are shown at the end"
 set -f # here the pattern is pytest's
 ignored=
-for path in $first $computing; do ignored="$ignored --ignore-glob=$path"; done
+for path in $first $computing tests/security; do ignored="$ignored --ignore-glob=$path"; done
 # shellcheck disable=SC2086  # lists of words
 beside "$python" -m pytest tests $ignored -p no:cacheprovider >"$logs/second" 2>&1 &
 second=$!

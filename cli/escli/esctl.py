@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Action: TypeAlias = Callable[[Door, list[str], Words], int]
 
 COMMAND = "esctl"
-TOKEN = "token"
+TOKEN = "token"  # nosec B105 # an action's name
 """The one action that needs no controller."""
 _NODES_MAX_NAMED = 100_000
 

@@ -235,4 +235,5 @@ def _boot_s() -> float:
 
 def watch(state_dir: Path) -> HealthWatch:
     """The health of this host: its memory, load and clock, and the disks of the agent and of jobs' scratch files."""
-    return HealthWatch(Health(Sources((state_dir, Path("/tmp")))).read)
+    scratch = Path("/tmp")  # nosec B108 # how full it is; nothing is opened there
+    return HealthWatch(Health(Sources((state_dir, scratch))).read)

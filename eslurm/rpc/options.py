@@ -158,10 +158,13 @@ def server_options(message_bytes_max: int = CONTROL_FRAME_BYTES_MAX, connections
     ]
 
 
+_ANY_HOST = ("0.0.0.0", "::")  # nosec B104 # recognised, not bound
+
+
 def reachable(endpoint: str) -> str:
     """Where others find who listens there: of an address that stands for all of this host, the host's name."""
     host, port = split_endpoint(endpoint)
-    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "::") else endpoint
+    return f"{socket.gethostname()}:{port}" if host in _ANY_HOST else endpoint
 
 
 def split_endpoint(endpoint: str) -> tuple[str, int]:

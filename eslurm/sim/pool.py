@@ -75,7 +75,7 @@ class _Worker:
     def __init__(self) -> None:
         self.at = -1
         self.scenario: Scenario | None = None
-        self.process = subprocess.Popen(
+        self.process = subprocess.Popen(  # nosec B603 # fixed words
             [sys.executable, "-P", "-m", "eslurm.sim.pool"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 

@@ -25,7 +25,7 @@ _END_FROZEN = text(f"""
       AND held.relation = '{LEADER.name}'::regclass AND held.mode = 'RowExclusiveLock' AND held.granted
       AND session.wait_event = 'ClientRead'
       AND session.xact_start < clock_timestamp() - interval '{CLAIM_LOCK_TIMEOUT_S} s'
-""")
+""")  # nosec B608 # the name of our own table and a number
 
 
 def take_lead(connection: Connection, owner: str, claim: Claim | None) -> int:

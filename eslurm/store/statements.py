@@ -81,7 +81,7 @@ class ColumnArrays:
     def __init__(self, one: str, table: Table) -> None:
         self._one = one
         arrays = ", ".join(f"%b::{_ARRAYS[type(column.type)]}" for column in table.columns)
-        self._many = _replace_values(one, f"SELECT * FROM unnest({arrays})")
+        self._many = _replace_values(one, f"SELECT * FROM unnest({arrays})")  # nosec B608 # types of our own columns
 
     def execute(self, cursor: DBAPICursor, rows: Sequence[Values]) -> None:
         """See `RowsStatement`."""

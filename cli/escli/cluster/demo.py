@@ -144,7 +144,7 @@ class Demo:
         environment.pop("ESLURM_SOCKET", None)
         program = f"import sys; from escli.{name} import main; sys.exit(main())"
         try:
-            done = subprocess.run(
+            done = subprocess.run(  # nosec B603 # fixed words and paths of the demo
                 [sys.executable, "-P", "-c", program, *arguments],
                 cwd=self._output,
                 env=environment,
@@ -320,7 +320,7 @@ def _short_directory() -> str:
     """A new directory whose sockets have short enough names."""
     base = tempfile.gettempdir()
     if len(os.fsencode(base)) + len("/eslurm-demo-12345678/") + len(LONGEST_SOCKET) > SOCKET_BYTES_MAX:
-        base = "/tmp"
+        base = "/tmp"  # nosec B108 # mkdtemp makes a directory of its own there
     return tempfile.mkdtemp(prefix="eslurm-demo-", dir=base)
 
 

@@ -37,7 +37,7 @@ def ensure_supervisor(state_dir: Path, *, idle_exit_s: float | None = None) -> S
     if idle_exit_s is not None:
         command.append(str(idle_exit_s))
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # nosec B603 # fixed words and the own state directory
             command,
             env=os.environ | {"PYTHONPATH": _import_path(), "PYTHONSAFEPATH": "1"},
             stdin=subprocess.DEVNULL,

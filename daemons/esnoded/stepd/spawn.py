@@ -182,7 +182,7 @@ def _become_task(
             for target, fd in enumerate(streams):
                 os.dup2(fd, target)
             try:
-                os.execve(program, spec.argv, env)
+                os.execve(program, spec.argv, env)  # nosec B606 # the task itself, as its user
             except OSError as error:
                 raise _exec_error(program, error) from None
         except SpawnError as error:

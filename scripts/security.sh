@@ -1,0 +1,15 @@
+#!/bin/sh
+# The tests that attack as another user of the host: scripts/security.sh PYTHON [OPTION ...]
+#
+# They need root to become that user. Without it most are skipped, which is said loudly, in the list of stages, too.
+set -u
+
+python=$1
+shift
+if [ "$(id -u)" -ne 0 ]; then
+    echo "NOT VERIFIED: attacks as another user: run it as root"
+    if [ -n "${STAGE_LOG:-}" ]; then
+        printf '     - s  %-10s %s\n' security 'NOT VERIFIED, most attacks need root' >>"$STAGE_LOG"
+    fi
+fi
+exec "$python" -m pytest tests/security -p no:cacheprovider "$@"
