@@ -18,6 +18,7 @@ import msgspec
 from benchmarks.processes import Daemon, cpu_s, end_descendants, module
 from eslurm.rpc.methods import NODES, PING
 from eslurm.rpc.unix_client import Client
+from eslurm.security.site_keys import SITE_PUB, new_site, write_site_keys
 from eslurm.v1 import controller_pb2 as pb
 
 HOST = "127.0.0.1"
@@ -162,6 +163,7 @@ class Cluster:
         fd = os.open(self.key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(fd, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32) + "\n")
+        write_site_keys(self.directory, new_site(NAME, time.time_ns() // 1000))
         lines = [
             f'[cluster]\nname = "{NAME}"\noperators = [{",".join(map(str, operators))}]\n',
             f'[controller]\nlisten = "{self.endpoint}"\nstore_url = "{shape.store_url}"\n',
@@ -220,6 +222,7 @@ class Cluster:
             "esnoded",
             *("--cluster", NAME, "--key-file", str(self.key_file), "--nodes", f"cn[{first:04}-{last:04}]"),
             *("--satellites", ",".join(self._satellite_endpoints), "--controller", ",".join(self.endpoints)),
+            *("--site-keys", str(self.directory / SITE_PUB)),
             *("--state-dir", str(self.directory / name), "--cores", str(shape.cores)),
             *("--memory-mib", str(NODE_MEMORY_MIB), *(("--each",) if shape.each else ())),
             *(("--allow-chaos",) if shape.chaos else ()),

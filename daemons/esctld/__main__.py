@@ -109,15 +109,15 @@ def main(
     try:
         files = tls_files(SimpleNamespace(**tls_given), config.tls, state_dir)
         tls = Tls(files) if files is not None else None
-        site = read_site_keys(state_dir) if (state_dir / SITE_KEY).exists() else None
+        site = read_site_keys(state_dir)
     except (ValueError, TlsError, SiteKeyError) as error:
         _cannot_start(str(error))
-    if site is not None and site.cluster != config.cluster.name:
+    if site.cluster != config.cluster.name:
         _cannot_start(
             f"{state_dir / SITE_KEY} belongs to cluster {site.cluster}, the configuration is of {config.cluster.name}"
         )
     options = ControllerOptions(
-        config, config_file.resolve(), state_dir, key, name, listen, listening(metrics_listen), tls, site
+        config, config_file.resolve(), state_dir, key, site, name, listen, listening(metrics_listen), tls
     )
     listening(options.watched_at)
     url = config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"

@@ -28,7 +28,8 @@ from eslurm.relay.book import AddressBook
 from eslurm.relay.driver import RelayDriver
 from eslurm.rpc.codec import encode_command
 from eslurm.rpc.hello import LocalPeer
-from eslurm.rpc.signing import Keyring
+from eslurm.security.sealing import Purpose
+from eslurm.security.site_keys import SiteKeys
 
 TICK_MAX_S = 1.0
 TICK_MIN_S = 0.02
@@ -44,7 +45,7 @@ class Conductor:
         local: LocalPeer,
         planner: Planner,
         satellites: LinkedSatellites,
-        keyring: Keyring,
+        site_keys: SiteKeys,
         cargo: BlobCargo,
     ) -> None:
         self._state = state
@@ -52,7 +53,7 @@ class Conductor:
         self._local = local
         self._planner = planner
         self._satellites = satellites
-        self._keyring = keyring
+        self._site_keys = site_keys
         self._cargo = cargo
         self.herald = Herald(state, satellites.roster, self._seal, DEFAULT_TUNING, cargo)
         self._leads = False
@@ -108,7 +109,7 @@ class Conductor:
         return self._satellites.endpoint(number) or self._book.find_endpoint(number)
 
     def _seal(self, command: Command) -> bytes:
-        return self._keyring.sign(encode_command(command))
+        return self._site_keys.seal(Purpose.COMMAND, encode_command(command))
 
     def _deliver(self, news: Deliver) -> None:
         self._dispatcher.post(news.message)

@@ -95,13 +95,13 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     config_file: Path
     state_dir: Path
     key: bytes
+    site: SiteKeys
+    """What it signs commands and tokens with."""
     name: str = OWNER
     listen: str = ""
     metrics_listen: str = ""
     tls: Tls | None = None
     """For all links and the remote door; None: they are plain."""
-    site: SiteKeys | None = None
-    """What it signs tokens with; None: it makes and takes none."""
 
     @property
     def watched_at(self) -> str:
@@ -230,7 +230,9 @@ class Controller:
         satellites = LinkedSatellites(state, [(one.name, one.listen) for one in options.config.satellite])
         self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
         self._cargo = BlobCargo(self._blobs.cache, self._load_blobs, self.metrics)
-        self._conductor = Conductor(state, book, self._local, self._planner, satellites, keyring, self._cargo)
+        self._conductor = Conductor(
+            state, book, self._local, self._planner, satellites, options.site, self._cargo
+        )
         self._links = ControllerLinks(state, book, satellites, standbys, self._principals, self._conductor)
         budget = socket_budget(SOCKETS_MAX)
         self._table = LinkTable(

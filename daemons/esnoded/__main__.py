@@ -51,12 +51,14 @@ def main(argv: list[str] | None = None) -> None:
 
     with importing():
         from eslurm.rpc.tls import Tls, TlsError
+        from eslurm.security.site_keys import SITE_PUB, SiteKeyError, read_ring
         from esnoded.daemon import AgentOptions, NodeDaemon
         from esnoded.spool import SpoolError
 
     try:
         tls = Tls(files) if files is not None else None
-    except TlsError as error:
+        ring = read_ring(arguments.site_keys or state_dir / SITE_PUB)
+    except (TlsError, SiteKeyError) as error:
         _give_up(str(error))
     options = AgentOptions(
         cluster=arguments.cluster,
@@ -65,6 +67,7 @@ def main(argv: list[str] | None = None) -> None:
         satellites=tuple(endpoint for endpoint in arguments.satellites.split(",") if endpoint),
         controllers=tuple(endpoint for endpoint in arguments.controller.split(",") if endpoint),
         key=key,
+        ring=ring,
         state_dir=state_dir.resolve(),
         listen=arguments.listen,
         controller_socket=arguments.controller_socket,
@@ -143,6 +146,12 @@ def _parser() -> argparse.ArgumentParser:
         "--controller", default="", help="host:port of the controllers, comma-separated, the last resort"
     )
     parser.add_argument("--key-file", required=True, type=Path, help="file with the cluster's secret")
+    parser.add_argument(
+        "--site-keys",
+        type=Path,
+        default=None,
+        help="the site's public keys; default: site.pub in --state-dir",
+    )
     parser.add_argument("--state-dir", required=True, type=Path, help="where spool, scripts and sockets are")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port to listen at; port 0 takes any")
     parser.add_argument(

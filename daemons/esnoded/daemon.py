@@ -47,9 +47,11 @@ from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import TableSettings, reachable
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import BadSignature, Keyring
+from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
 from eslurm.rpc.unix_door import UnixDoor
+from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.security.site_keys import Ring
 from eslurm.telemetry.status import StatusDoor
 from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
@@ -98,6 +100,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     satellites: tuple[str, ...]
     controllers: tuple[str, ...]
     key: bytes
+    ring: Ring
     state_dir: Path
     listen: str
     controller_socket: Path | None = None
@@ -118,10 +121,10 @@ class NodeDaemon:
         self._clock = AgentClock()
         self._process = f"esnoded.{options.nodes[0]}.{secrets.token_hex(6)}"
         self._local = LocalPeer(options.cluster, "agent", self._process, build=__version__)
-        self._keyring = Keyring({1: options.key})
+        keyring = Keyring({1: options.key})
         rng = random.Random()
-        self._table = LinkTable(self._local, self._keyring, self, rng, LINKS, tls=options.tls)
-        self._server = LinkServer(self._local, self._keyring, self._table, counters=self._table.counters)
+        self._table = LinkTable(self._local, keyring, self, rng, LINKS, tls=options.tls)
+        self._server = LinkServer(self._local, keyring, self._table, counters=self._table.counters)
         self._book = AddressBook()
         self._pulled = 0
         self._pulled_from: Link | None = None
@@ -404,13 +407,13 @@ class NodeDaemon:
             shell.agent.on_command_many(run.nodes, command, ref, now_us, answer_by_us, dated_us=dated_us)
         )
 
-    def _command(self, broadcast_id: int, signed: bytes) -> Command | str:
+    def _command(self, broadcast_id: int, sealed: bytes) -> Command | str:
         """The verified command, once per broadcast however many portions of it come; or why it is none."""
         known = self._commands.get(broadcast_id)
         if known is None:
             try:
-                known = decode_command(self._keyring.verify(signed))
-            except (BadSignature, CodecError) as error:
+                known = decode_command(self._options.ring.keys.open(Purpose.COMMAND, sealed))
+            except (BadSeal, CodecError) as error:
                 log.warning("broadcast %d was refused: %s", broadcast_id, error)
                 known = f"the command cannot be trusted: {error}"
             self._commands[broadcast_id] = known

@@ -54,6 +54,7 @@ def one_each(options: AgentOptions) -> list[AgentOptions]:
             satellites=options.satellites,
             controllers=options.controllers,
             key=options.key,
+            ring=options.ring,
             state_dir=options.state_dir / name,
             listen=listens[at],
             controller_socket=options.controller_socket,

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from eslurm.compat.hostlist import expand
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
-from eslurm.security.site_keys import new_site, write_site_keys
+from eslurm.security.site_keys import SITE_PUB, new_site, write_site_keys
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.stepd import procfs
 from esnoded.stepd.place import Place
@@ -161,7 +161,7 @@ class LiveCluster:
     ) -> None:
         """An agent's command line; it is not started."""
         words = ["--nodes", nodes, "--satellites", ",".join(self._satellites)]
-        words += ["--controller", ",".join(self.endpoints)]
+        words += ["--controller", ",".join(self.endpoints), "--site-keys", str(self.directory / SITE_PUB)]
         words += ["--state-dir", str(self.agent_dir(name)), "--cores", str(cores), "--memory-mib", "4000"]
         self.add_daemon(name, "esnoded", *self._common(cluster, key), *words)
 

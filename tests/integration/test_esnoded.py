@@ -32,11 +32,12 @@ from eslurm.ports.door import DoorRefused
 from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
+from eslurm.security.site_keys import SITE_PUB, write_ring
 from eslurm.v1.controller_pb2 import PingRequest
 from esnoded.stepd.place import Place
 from esnoded.stepd.wire import FrameBuffer
 from tests.support.loops import both_loops, run
-from tests.unit.agent.fake_controller import CLUSTER, KEY, FakeController, payload
+from tests.unit.agent.fake_controller import CLUSTER, KEY, SITE_KEYS, FakeController, payload
 from tests.unit.stepd.kit import end_process, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,7 @@ class Site:
         self._key = directory / "key"
         self._key.write_bytes(KEY)
         self._key.chmod(0o600)
+        write_ring(directory / SITE_PUB, SITE_KEYS.ring)
         self._children: list[subprocess.Popen[bytes]] = []
 
     def satellite(self, controller: str) -> tuple[subprocess.Popen[bytes], str]:
@@ -66,6 +68,7 @@ class Site:
         state = str(self.directory / name)
         words = ["esnoded", "--nodes", nodes, "--satellites", ",".join(satellites), "--state-dir", state]
         words += ["--controller", controller, "--cores", "4", "--memory-mib", "1024"]
+        words += ["--site-keys", str(self.directory / SITE_PUB)]
         return self._start(words)
 
     def _start(self, words: list[str]) -> tuple[subprocess.Popen[bytes], str]:

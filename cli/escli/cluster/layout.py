@@ -18,6 +18,7 @@ from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.record import ClusterRecord, read_record, write_record
 from escli.door import SOCKET, state_dir
 from eslurm import __version__
+from eslurm.security.site_keys import SITE_PUB
 
 SOCKET_BYTES_MAX = 107
 """The longest path a Unix socket may have on Linux."""
@@ -38,6 +39,7 @@ class Layout:
         self.record_file = directory / "cluster.json"
         self.config_file = directory / "eslurm.toml"
         self.key_file = directory / "cluster.key"
+        self.site_pub = directory / SITE_PUB
         self.lock_file = directory / "lock"
         self.supervisor_lock_file = directory / "supervisor.lock"
         self.socket = directory / SOCKET

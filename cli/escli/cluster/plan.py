@@ -82,6 +82,7 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
         cores, memory_mib = _size_of(config, agent)
         arguments = (
             *common,
+            *("--site-keys", str(layout.site_pub)),
             *("--nodes", agent.nodes, "--satellites", ",".join(satellites)),
             *("--controller", controllers, "--controller-socket", sockets),
             *("--listen", agent.listen, "--state-dir", str(home)),

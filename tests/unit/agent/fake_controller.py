@@ -36,10 +36,13 @@ from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
+from eslurm.security.sealing import Purpose
+from eslurm.security.site_keys import new_site
 from eslurm.v1 import link_pb2
 
 CLUSTER = "test"
 KEY = b"0123456789abcdef0123456789abcdef"
+SITE_KEYS = new_site(CLUSTER, 1)
 OWNER = "main"
 PATIENCE_S = 50.0
 SATELLITE_FIRST = 1 << 30
@@ -102,7 +105,7 @@ class FakeController:
         keyring = Keyring({1: KEY})
         process = f"esctld.{secrets.token_hex(4)}"
         self._local = LocalPeer(CLUSTER, "controller", process, owner=OWNER, epoch=epoch)
-        self._keyring = keyring
+        self._site_keys = SITE_KEYS
         self.table = LinkTable(self._local, keyring, self, random.Random(1))
         self._server = LinkServer(self._local, keyring, self.table)
         self._book = AddressBook()
@@ -188,7 +191,7 @@ class FakeController:
 
     def forge(self) -> None:
         """Sign commands with another key from now on."""
-        self._keyring = Keyring({1: b"another key altogether"})
+        self._site_keys = new_site(CLUSTER, 2)
 
     # ---- links ----
 
@@ -281,7 +284,7 @@ class FakeController:
             expires_us=time.time_ns() // 1000 + 60_000_000,
             body=body,
         )
-        return self._keyring.sign(encode_command(command))
+        return self._site_keys.seal(Purpose.COMMAND, encode_command(command))
 
     async def _load(self, digest: bytes, _source: Link | None) -> bytes:
         if digest not in self.blobs:

@@ -31,6 +31,7 @@ from eslurm.ports.store import AccountingPage, AccountingQuery, Claim, Leader
 from eslurm.rpc import methods
 from eslurm.rpc.gate import Gate
 from eslurm.rpc.principals import Principals
+from eslurm.security.site_keys import new_site
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
@@ -67,7 +68,9 @@ class Term:
     def __init__(self, image: StoreImage, config: Config, directory: Path, *, must_fit: bool = True) -> None:
         self.image = image
         self.store = MemoryStore(image, CLUSTER)
-        self._options = ControllerOptions(config, directory / "eslurm.toml", directory, b"k" * 32, "c1")
+        self._options = ControllerOptions(
+            config, directory / "eslurm.toml", directory, b"k" * 32, new_site(CLUSTER, 1), "c1"
+        )
         self._must_fit = must_fit
         self._serving: asyncio.Future[Gate] = asyncio.get_running_loop().create_future()
         self._stopped = asyncio.Event()
