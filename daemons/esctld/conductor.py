@@ -6,6 +6,7 @@ What to say, to whom, when again, and what silence means is `core.satellite.hera
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from esctld.cargo import BlobCargo
@@ -31,8 +32,14 @@ from eslurm.rpc.hello import LocalPeer
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import SiteKeys
 
+log = logging.getLogger("esctld.conductor")
+
 TICK_MAX_S = 1.0
 TICK_MIN_S = 0.02
+
+
+def _tell_bug(bug: Exception) -> None:
+    log.error("an effect could not be sent", exc_info=bug)
 
 
 class Conductor:
@@ -55,7 +62,7 @@ class Conductor:
         self._satellites = satellites
         self._site_keys = site_keys
         self._cargo = cargo
-        self.herald = Herald(state, satellites.roster, self._seal, DEFAULT_TUNING, cargo)
+        self.herald = Herald(state, satellites.roster, self._seal, DEFAULT_TUNING, cargo, _tell_bug)
         self._leads = False
         self._enter(list(state.nodes.values()))
 

@@ -315,11 +315,19 @@ class Controller:
         )
 
     def _on_committed(self, messages: Sequence[Message], batch: Batch) -> None:
-        """A batch is durable."""
-        self._conductor.on_committed(messages, batch)
-        self._feed.on_committed(batch)
-        self._happenings.on_committed(batch.facts, batch.now_us)
-        self._doctor.watch.on_committed(messages, batch.facts, batch.revision_first, batch.now_us)
+        """A batch is durable. What one of its watchers makes of it does not keep the others from it."""
+        watch = self._doctor.watch
+        told: tuple[Callable[[], None], ...] = (
+            lambda: self._conductor.on_committed(messages, batch),
+            lambda: self._feed.on_committed(batch),
+            lambda: self._happenings.on_committed(batch.facts, batch.now_us),
+            lambda: watch.on_committed(messages, batch.facts, batch.revision_first, batch.now_us),
+        )
+        for tell in told:
+            try:
+                tell()
+            except Exception:
+                log.exception("what a commit has led to could not all be done")
 
     async def _load_blob(self, digest: bytes, _source: Link | None) -> bytes:
         try:

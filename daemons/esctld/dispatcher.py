@@ -71,7 +71,10 @@ class _Entry:
 
 
 class Dispatcher:
-    """Owns the reactor. `on_committed` is called after each durable batch, before its answers are given."""
+    """Owns the reactor. `on_committed` is called after each durable batch, before its answers are given.
+
+    It does not raise.
+    """
 
     def __init__(
         self,
@@ -337,7 +340,11 @@ class Dispatcher:
             if entry.request_id:
                 self._remember(entry.request_id, answer)
             if entry.done is not None:
-                entry.done(answer)
+                # It is committed: what goes wrong now ends this answer, never the daemon.
+                try:
+                    entry.done(answer)
+                except Exception:
+                    log.exception("the answer to a %s could not be given", type(entry.message).__name__)
         self._answered = sum(bool(entry.request_id) for entry in entries)
         self._answered_at_s = asyncio.get_running_loop().time()
         if batch.facts:

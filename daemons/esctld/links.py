@@ -133,6 +133,10 @@ class ControllerLinks:
             except (CodecError, EnvelopeError) as error:
                 trace = {"trace": link.traceparent}
                 log.warning("%s sent what cannot be read: %s", link.peer.process, error, extra=trace)
+            except Exception:
+                # A fault of our own ends this item, neither the link nor the daemon.
+                trace = {"trace": link.traceparent}
+                log.exception("an item of %s could not be taken", link.peer.process, extra=trace)
 
     def _take(self, link: Link, item: link_pb2.Item) -> None:
         match item.WhichOneof("kind"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 from google.protobuf.message import Message as Protobuf
@@ -34,12 +35,15 @@ from eslurm.core.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
+from eslurm.core.values import EXIT_CODE_MAX, signal_problem, umask_problem
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.v1 import controller_pb2 as pb
 
 ITEMS_MAX = 2**31 - 1
 ENDPOINT_CHARS_MAX = 256
 COOKIE_BYTES_MAX = 64
+
+T = TypeVar("T")
 
 
 def _refuse(text: str) -> Refused:
@@ -93,6 +97,17 @@ def _environment_bytes(environment: bytes) -> bytes:
             "are possible: export fewer variables"
         )
     return environment
+
+
+def _signal(option: str, number: int) -> int:
+    """A signal, or 0: none."""
+    return _checked(option, number, signal_problem(number)) if number else 0
+
+
+def _checked(option: str, value: T, problem: str) -> T:
+    if problem:
+        raise _refuse(f"{option}: {problem}")
+    return value
 
 
 class BlobCollector:
@@ -157,13 +172,13 @@ class SpecReader:
             arguments=_arguments(job.arguments) if job.arguments else (),
             account=_line("--account", job.account),
             comment=_line("--comment", job.comment, limits.COMMENT_CHARS_MAX),
-            umask=job.umask & 0o777,
+            umask=_checked("--umask", job.umask, umask_problem(job.umask)),
             qos=_line("--qos", job.qos),
             reservation=_line("--reservation", job.reservation),
             nice=job.nice,
             start_at_us=job.start_at_us,
             deadline_us=job.deadline_us,
-            warn_signal=job.warn_signal,
+            warn_signal=_signal("--signal", job.warn_signal),
             warn_before_s=job.warn_before_s,
             warn_batch_only=job.warn_batch_only,
             warn_script=_path("--warn-script", job.warn_script),
@@ -371,7 +386,8 @@ def _given(message: Protobuf, *names: str) -> dict[str, object]:
 
 def cancel(request: pb.CancelRequest, by: Principal) -> CancelJobs:
     refs = tuple(job_ref(ref) for ref in request.jobs)
-    return CancelJobs(by, refs, request.user, request.name, request.partition, request.state, request.signal)
+    number = _signal("--signal", request.signal)
+    return CancelJobs(by, refs, request.user, request.name, request.partition, request.state, number)
 
 
 def hold(request: pb.HoldRequest, by: Principal) -> HoldJobs:
@@ -447,7 +463,9 @@ def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollect
 
 
 def finish_step(request: pb.FinishStepRequest, by: Principal) -> FinishStep:
-    return FinishStep(by, request.job_id, request.step, request.exit_code, request.signal)
+    if not 0 <= request.exit_code <= EXIT_CODE_MAX:
+        raise _refuse(f"exit code: {request.exit_code} is not within 0..{EXIT_CODE_MAX}")
+    return FinishStep(by, request.job_id, request.step, request.exit_code, _signal("signal", request.signal))
 
 
 __all__ = [

@@ -61,7 +61,7 @@ from esnoded.door import AgentDoor, LoginDoor
 from esnoded.health import watch
 from esnoded.launch import Launcher, step_id
 from esnoded.scripts import Scripts
-from esnoded.shell import Shell, step_end
+from esnoded.shell import Shell, internal_error, step_end
 from esnoded.spool import Spool
 from esnoded.standby import StandbyRunner
 from esnoded.status import AgentStatus
@@ -346,6 +346,10 @@ class NodeDaemon:
                 log.warning(
                     "%s sent a %s that cannot be read: %s", link.peer.process, kind, error, extra=trace
                 )
+            except Exception:
+                # A fault of our own ends this item, neither the link nor the daemon.
+                trace = {"trace": link.traceparent}
+                log.exception("a %s of %s could not be taken", kind, link.peer.process, extra=trace)
 
     def _on_uplink(self, link: Link | None) -> None:
         assert self._shell is not None
@@ -391,12 +395,19 @@ class NodeDaemon:
         self._driver.on_broadcast(link, message)
 
     def _run_local(self, run: RunLocal) -> None:
-        shell = self._shell
-        assert shell is not None and isinstance(run.broadcast_id, int)
+        assert isinstance(run.broadcast_id, int)
         command = self._command(run.broadcast_id, run.command)
         if isinstance(command, str):
             self.answer(run.broadcast_id, run.nodes, failed(command))
             return
+        try:
+            self._carry_out(run, command)
+        except Exception as error:
+            log.exception("broadcast %d could not be carried out", run.broadcast_id)
+            self.answer(run.broadcast_id, run.nodes, failed(internal_error(error)))
+
+    def _carry_out(self, run: RunLocal, command: Command) -> None:
+        shell = self._get_shell()
         self._uplink.on_epoch(command.owner, command.epoch)
         if type(command.body) is Heartbeat:
             shell.agent.set_problems(tuple(sorted((*self._health.problems(), *shell.problems))))

@@ -46,6 +46,8 @@ from esnoded.scripts import Scripts
 from esnoded.spool import Spool
 
 log = logging.getLogger(__name__)
+TIMER_AGAIN_US = 1_000_000
+INTERNAL_ERROR_CHARS_MAX = 500
 P = ParamSpec("P")
 
 
@@ -121,10 +123,19 @@ class Shell:
         self._write(actions)
         for action in actions:
             if not self._backlog.hold(action):
-                self._performers[type(action)](action)
+                self._carry_out(action)
         if self._spool.wants_compaction and not self._backlog.is_behind:
             self._compact()
         self._set_timer()
+
+    def _carry_out(self, action: Action) -> None:
+        """An exception ends this action and no other one; a launch is answered with it."""
+        try:
+            self._performers[type(action)](action)
+        except Exception as error:
+            log.exception("%s could not be carried out", type(action).__name__)
+            if isinstance(action, RunBatch | RunTasks):
+                self._refuse(action, internal_error(error))
 
     def on_runner_ended(self, ended: StepEnded) -> None:
         """The runner says how a step ended."""
@@ -172,7 +183,7 @@ class Shell:
         if error and self._retry is None and not self._closed:
             self._retry = self._loop.call_later(RETRY_S, self._on_retry)
         for action in self._backlog.take_released():
-            self._performers[type(action)](action)
+            self._carry_out(action)
         if before and not error:
             # Offers and departures were not sent meanwhile. Not at once: a call may be being carried out.
             self._loop.call_soon(self._send_again)
@@ -223,6 +234,12 @@ class Shell:
             state = await self._runner.launch(spec)
         except StepRunnerError as error:
             self.perform(self.agent.on_step_refused(step, str(error), self._now_us()))
+            return
+        except Exception as error:
+            log.exception(
+                "job %d, attempt %d, step %d could not be launched", step.job_id, step.attempt, step.step
+            )
+            self.perform(self.agent.on_step_refused(step, internal_error(error), self._now_us()))
             return
         if isinstance(state, StepEnded):
             self.on_runner_ended(state)
@@ -315,7 +332,12 @@ class Shell:
             return
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("what was asked of the step runner or for blobs has failed", exc_info=error)
 
     def _set_timer(self) -> None:
         due_us = self.agent.next_timer_us()
@@ -330,7 +352,14 @@ class Shell:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.perform(self.agent.on_timer(self._now_us()))
+        try:
+            self.perform(self.agent.on_timer(self._now_us()))
+        except Exception:
+            log.exception("what was due now could not be done")
+            if self._timer is None and not self._closed:
+                # Not at once: it may be due, and fail, for ever.
+                self._timer_us = self._now_us() + TIMER_AGAIN_US
+                self._timer = self._loop.call_later(TIMER_AGAIN_US / 1_000_000, self._on_timer)
 
 
 async def _ignoring(ask: Callable[P, Awaitable[object]], *about: P.args, **more: P.kwargs) -> None:
@@ -339,6 +368,11 @@ async def _ignoring(ask: Callable[P, Awaitable[object]], *about: P.args, **more:
         await ask(*about, **more)
     except StepRunnerError as error:
         log.warning("the step runner: %s", error)
+
+
+def internal_error(error: Exception) -> str:
+    """What is said of a fault of the agent's own; its log says where it is."""
+    return f"internal error: {type(error).__name__}: {error}"[:INTERNAL_ERROR_CHARS_MAX]
 
 
 def step_end(ended: StepEnded) -> StepEnd:

@@ -241,6 +241,10 @@ class Satellite:
             except EnvelopeError as error:
                 trace = {"trace": link.traceparent}
                 log.warning("%s sent what cannot be read: %s", link.peer.process, error, extra=trace)
+            except Exception:
+                # A fault of our own ends this item, neither the link nor the daemon.
+                trace = {"trace": link.traceparent}
+                log.exception("an item of %s could not be taken", link.peer.process, extra=trace)
 
     def _find_endpoint(self, number: int) -> str | None:
         return self._book.find_endpoint(number)

@@ -6,11 +6,10 @@ Pure text work: a signal's number is what travels, and it is Linux's.
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, nearest, quoted, whole_number
+from eslurm.core.values import signal_problem
 
 BEFORE_DEFAULT_S = 60
 BEFORE_MAX_S = 65_535
-NUMBER_MAX = 64
-"""Of the real-time signals, which go by number alone."""
 _NAMES = (
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
     "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
@@ -24,7 +23,7 @@ def parse_signal(text: str, option: str = "--signal") -> int:
     """The number of `USR1`, `SIGUSR1`, `usr1` or `10`. Raises OptionError."""
     word = text.upper().removeprefix("SIG")
     number = NUMBERS.get(word, whole_number(text, 3))
-    if not 1 <= number <= NUMBER_MAX:
+    if signal_problem(number):
         near = nearest(word, NUMBERS)
         way_out = f"did you mean {near}?" if near else "use e.g. USR1 or 10"
         raise OptionError(option, text, "is not a signal", way_out)

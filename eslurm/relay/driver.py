@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 ATTACHED_BROADCASTS_MAX = 2_048
 UNADDRESSED_MAX = 65_536
 HELD_RESULTS_MAX = 65_536
+TIMER_AGAIN_US = 1_000_000
 REFUSED = "connection refused"
 """What is said of a node that pretends to be dead."""
 
@@ -159,42 +160,47 @@ class RelayDriver:
 
     def perform(self, actions: Sequence[Action | Deliver]) -> None:
         for action in actions:
-            match action:
-                case SendBroadcast():
-                    self._send(action)
-                case SendAck(source, ack):
-                    self._tell(source, ack_item(ack))
-                case SendReply(source, reply):
-                    if reply.final:
-                        # A late copy brings its own; keeping them would cost more than they weigh.
-                        self.detach(reply.broadcast_id)
-                    self._tell(source, reply_item(reply))
-                case RunLocal():
-                    self.run_local(action)
-                case Suspect():
-                    self.counters.suspects += 1
-                    log.info(
-                        "broadcast %s: node %d is suspect: %s", action.broadcast_id, action.node, action.why
-                    )
-                case Reallocated(broadcast_id, from_node, to_node, nodes):
-                    log.warning(
-                        "broadcast %s: %d nodes of satellite %d go to satellite %d",
-                        broadcast_id,
-                        nodes,
-                        from_node,
-                        to_node,
-                    )
-                case TookOver(broadcast_id, from_node, nodes):
-                    log.warning(
-                        "broadcast %s: %d nodes of satellite %d are sent from here",
-                        broadcast_id,
-                        nodes,
-                        from_node,
-                    )
-                case message:
-                    assert self._deliver is not None, "only the controller's machine has messages for a core"
-                    self._deliver(message)
+            try:
+                self._carry_out(action)
+            except Exception:
+                # The relay loses patience with whatever is missing now, as with a message that was lost.
+                log.exception("%s could not be carried out", type(action).__name__)
         self._ask_timer()
+
+    def _carry_out(self, action: Action | Deliver) -> None:
+        match action:
+            case SendBroadcast():
+                self._send(action)
+            case SendAck(source, ack):
+                self._tell(source, ack_item(ack))
+            case SendReply(source, reply):
+                if reply.final:
+                    # A late copy brings its own; keeping them would cost more than they weigh.
+                    self.detach(reply.broadcast_id)
+                self._tell(source, reply_item(reply))
+            case RunLocal():
+                self.run_local(action)
+            case Suspect():
+                self.counters.suspects += 1
+                log.info("broadcast %s: node %d is suspect: %s", action.broadcast_id, action.node, action.why)
+            case Reallocated(broadcast_id, from_node, to_node, nodes):
+                log.warning(
+                    "broadcast %s: %d nodes of satellite %d go to satellite %d",
+                    broadcast_id,
+                    nodes,
+                    from_node,
+                    to_node,
+                )
+            case TookOver(broadcast_id, from_node, nodes):
+                log.warning(
+                    "broadcast %s: %d nodes of satellite %d are sent from here",
+                    broadcast_id,
+                    nodes,
+                    from_node,
+                )
+            case message:
+                assert self._deliver is not None, "only the controller's machine has messages for a core"
+                self._deliver(message)
 
     def _tell(self, source: Peer, item: link_pb2.Item) -> None:
         links = self._peers.get(source) if isinstance(source, str) else None
@@ -301,10 +307,19 @@ class RelayDriver:
         now_us = self.now_us()
         # Only a call at the relay's own due time says how late this process runs.
         due_us = self._machine.next_timer_us()
-        if due_us is not None and due_us <= now_us + 1_000:
-            self.perform(self._machine.on_timer(max(now_us, due_us)))
-        else:
+        if due_us is None or due_us > now_us + 1_000:
             self._set_timer()
+            return
+        try:
+            actions = self._machine.on_timer(max(now_us, due_us))
+        except Exception:
+            log.exception("the relay's timers could not be run")
+            if not self._closed:
+                # Not at once: it may be due, and fail, for ever.
+                self._timer_us = now_us + TIMER_AGAIN_US
+                self._timer = self._loop.call_later(TIMER_AGAIN_US / 1_000_000, self._on_timer)
+            return
+        self.perform(actions)
 
 
 class RelayServer(RelayDriver):

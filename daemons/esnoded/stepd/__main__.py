@@ -15,8 +15,8 @@ import time
 
 from eslurm.telemetry.clocks import wall_us
 from esnoded.stepd import procfs, roundup
+from esnoded.stepd.guard import complain
 from esnoded.stepd.journal import Finished, Journal
-from esnoded.stepd.ledger import complain
 from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.recovery import end_lost_steps
 from esnoded.stepd.server import Server

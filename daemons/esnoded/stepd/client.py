@@ -15,6 +15,8 @@ from typing import Any, cast
 
 import msgspec
 
+from eslurm.core.values import signal_problem
+from eslurm.ports.step_checks import duration_problem, spec_problem
 from eslurm.ports.step_runner import (
     StepEndCause,
     StepEndedSink,
@@ -99,16 +101,19 @@ class SupervisorClient:
 
     async def launch(self, spec: StepSpec) -> StepState:
         """See `StepRunner.launch`."""
+        _check(spec_problem(spec))
         state: StepState = await self._ask(lambda number: wire.Launch(number, spec))
         return state
 
     async def signal(self, key: StepKey, signum: int) -> bool:
         """See `StepRunner.signal`."""
+        _check(signal_problem(signum))
         found: bool = await self._ask(lambda number: wire.Signal(number, key, signum))
         return found
 
     async def terminate(self, key: StepKey, cause: StepEndCause, grace_us: int) -> bool:
         """See `StepRunner.terminate`."""
+        _check(duration_problem("grace_us", grace_us))
         found: bool = await self._ask(lambda number: wire.Terminate(number, key, cause, grace_us))
         return found
 
@@ -119,6 +124,7 @@ class SupervisorClient:
 
     async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
         """See `StepRunner.set_limit`."""
+        _check(duration_problem("time_limit_us", time_limit_us))
         found: bool = await self._ask(lambda number: wire.SetLimit(number, key, time_limit_us))
         return found
 
@@ -216,6 +222,12 @@ class SupervisorClient:
         pending = self._pending.get(number)
         if pending is not None and not pending.future.done():
             pending.future.set_result(result)
+
+
+def _check(problem: str) -> None:
+    """What the supervisor would refuse is not sent: it may be older than this agent, and check less."""
+    if problem:
+        raise StepRunnerError(problem)
 
 
 class _Link(asyncio.Protocol):

@@ -6,22 +6,17 @@ counts as live. When the disk refuses, outcomes are kept and tried again: nothin
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable
 
 from eslurm.ports.step_runner import StepEnded, StepKey
 from eslurm.telemetry.clocks import boot_us
+from esnoded.stepd.guard import complain
 from esnoded.stepd.journal import Acknowledged, Finished, Journal, live_records
 from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
 
 _COMMIT_RETRY_US = 1_000_000
 _COMPACT_RETRY_US = 60_000_000
-
-
-def complain(text: str) -> None:
-    """One line in the supervisor's log, which is its stderr."""
-    os.write(2, f"esstepd: {text}\n".encode())
 
 
 class Ledger:

@@ -10,9 +10,10 @@ import signal
 from collections.abc import Callable
 
 from eslurm.telemetry.clocks import boot_us
+from esnoded.stepd.guard import Guard
 from esnoded.stepd.reach import Delivery
 from esnoded.stepd.step import Step
-from esnoded.stepd.timers import Timers
+from esnoded.stepd.timers import Timer, Timers
 
 _STOP_AGAIN_US = 50_000
 """A process may have been born to one that was not stopped yet: whoever is left is stopped a moment later."""
@@ -28,11 +29,13 @@ class StepClock:
     def __init__(
         self,
         timers: Timers,
+        guard: Guard,
         deliver: Callable[[Delivery], None],
         on_limit: Callable[[Step], None],
         on_warning: Callable[[Step, int], None],
     ) -> None:
         self._timers = timers
+        self._guard = guard
         self._deliver = deliver
         self._on_limit = on_limit
         self._on_warning = on_warning
@@ -81,15 +84,15 @@ class StepClock:
         step.cancel_clock()
         if not step.limit_us or step.is_ending:
             return
-        step.limit_timer = self._timers.at(step.limit_due_us, lambda: self._on_limit(step))
+        step.limit_timer = self._at(step, step.limit_due_us, lambda: self._on_limit(step))
         if step.spec.warning is not None and not step.is_warned:
-            step.warning_timer = self._timers.at(step.warning_due_us, lambda: self._warn(step))
+            step.warning_timer = self._at(step, step.warning_due_us, lambda: self._warn(step))
 
     def _warn(self, step: Step) -> None:
         now_us = boot_us()
         if not step.announced:
             # Until it runs its program a signal would end it instead of warning it.
-            step.warning_timer = self._timers.at(now_us + _NOT_YET_US, lambda: self._warn(step))
+            step.warning_timer = self._at(step, now_us + _NOT_YET_US, lambda: self._warn(step))
             return
         step.is_warned = True
         self._on_warning(step, max(0, step.limit_due_us - now_us))
@@ -108,4 +111,7 @@ class StepClock:
                 self._stop_soon(step, left)
 
         step.timers = [timer for timer in step.timers if timer.callback is not None]
-        step.timers.append(self._timers.at(boot_us() + _STOP_AGAIN_US, stop))
+        step.timers.append(self._at(step, boot_us() + _STOP_AGAIN_US, stop))
+
+    def _at(self, step: Step, due_us: int, callback: Callable[[], None]) -> Timer:
+        return self._timers.at(due_us, self._guard.wrap(step, callback))

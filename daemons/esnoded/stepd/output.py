@@ -13,13 +13,19 @@ import os
 import selectors
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello, StepSpec
+from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello
 from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd.timers import Timers
 from esnoded.stepd.wire import encode_frame
+
+if TYPE_CHECKING:
+    # They know of links.
+    from esnoded.stepd.guard import Guard
+    from esnoded.stepd.step import Step
 
 _READ_BYTES = 64 * 1024
 _QUEUE_BYTES_MAX = 1024 * 1024
@@ -41,13 +47,18 @@ class OutputLink:
         self,
         selector: selectors.BaseSelector,
         timers: Timers,
-        spec: StepSpec,
+        guard: Guard,
+        step: Step,
         endpoint: OutputEndpoint,
         on_broken: Callable[[str], None],
     ) -> None:
         self._selector = selector
         self._timers = timers
+        self._guard = guard
+        self._step = step
+        self._ready = guard.wrap(step, self._on_socket)
         self._on_broken = on_broken
+        spec = step.spec
         self._node = spec.key.node
         self._first_task = spec.first_task
         self._pipes: dict[int, _Pipe] = {}
@@ -76,11 +87,11 @@ class OutputLink:
         except OSError as error:
             code = error.errno or errno.EINVAL
         if code in (0, errno.EINPROGRESS):
-            self._selector.register(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_socket)
+            self._selector.register(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
         else:
             connection.close()
             self._socket = None
-            self._timers.at(0, lambda: self._break(os.strerror(code)))
+            self._at(0, lambda: self._break(os.strerror(code)))
 
     def open_pipes(self, local: int) -> tuple[int, int]:
         """The write ends for stdout and stderr of the task with this local rank; the caller closes them after
@@ -108,11 +119,20 @@ class OutputLink:
     def finish(self) -> None:
         """The step is over: pass on what its pipes still hold, then close."""
         self._finished = True
-        self._timers.at(boot_us() + _LINGER_US, self._close)
+        self._at(boot_us() + _LINGER_US, self._close)
         self._close_when_done()
 
+    def drop(self) -> None:
+        """Close everything now, and say nothing more: the step ends for another reason."""
+        self._finished = True
+        self._close()
+
+    def _at(self, due_us: int, callback: Callable[[], None]) -> None:
+        self._timers.at(due_us, self._guard.wrap(self._step, callback))
+
     def _watch(self, pipe: _Pipe) -> None:
-        self._selector.register(pipe.fd, selectors.EVENT_READ, lambda _mask: self._on_pipe(pipe))
+        on_pipe = self._guard.wrap(self._step, self._on_pipe)
+        self._selector.register(pipe.fd, selectors.EVENT_READ, lambda _mask: on_pipe(pipe))
 
     def _on_pipe(self, pipe: _Pipe) -> None:
         if pipe.fd not in self._pipes or self._paused:
@@ -134,7 +154,7 @@ class OutputLink:
         if self._socket is None:
             return
         self._queue += encode_frame(frame)
-        self._selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_socket)
+        self._selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
         if len(self._queue) > _QUEUE_BYTES_MAX and not self._paused:
             self._paused = True
             for fd in self._pipes:
@@ -156,7 +176,7 @@ class OutputLink:
             self._break(error.strerror or str(error))
             return
         if not self._queue:
-            self._selector.modify(self._socket, selectors.EVENT_READ, self._on_socket)
+            self._selector.modify(self._socket, selectors.EVENT_READ, self._ready)
         if self._paused and len(self._queue) < _QUEUE_BYTES_MAX // 2:
             self._resume()
         self._close_when_done()

@@ -16,10 +16,12 @@ from typing import TypeVar
 
 import msgspec
 
+from eslurm.core.values import signal_problem
+from eslurm.ports.step_checks import duration_problem
 from eslurm.ports.step_runner import StepEnded, StepState
 from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd import wire
-from esnoded.stepd.ledger import complain
+from esnoded.stepd.guard import complain, complain_of, survive
 from esnoded.stepd.spawn import HANDLED_SIGNALS
 from esnoded.stepd.table import LaunchRefused, StepTable
 from esnoded.stepd.timers import Timers
@@ -65,11 +67,10 @@ class Server:
         """Serve until every step is over and a stop was asked for, or nobody has needed this process for long."""
         while True:
             for key, mask in self._selector.select(self._timeout_s()):
-                key.data(mask)
+                survive("a callback", key.data, mask)
             ended = self._table.advance()
             for connection in tuple(self._connections):
-                connection.tell_ended(ended)
-                connection.flush()
+                connection.push(ended)
             if self._table.live or self._connections:
                 self._busy_us = boot_us()
             if not self._table.live and (self._table.is_stopping or self._idle_us() > self._idle_exit_us):
@@ -108,7 +109,13 @@ class Server:
         self._connections.discard(connection)
 
     def handle(self, connection: _Connection, request: wire.Request) -> None:
-        """Answer one request, now or after the pass."""
+        """Answer one request, now or after the pass. An exception refuses this request and no other one."""
+        try:
+            self._handle(connection, request)
+        except Exception as error:
+            connection.send(wire.Refused(getattr(request, "request", 0), complain_of("a request", error)))
+
+    def _handle(self, connection: _Connection, request: wire.Request) -> None:
         table = self._table
         match request:
             case wire.Launch(number, spec):
@@ -117,16 +124,22 @@ class Server:
                 except LaunchRefused as error:
                     connection.send(wire.Refused(number, str(error)))
             case wire.Signal(number, key, signum):
-                if signum in signal.valid_signals():
-                    connection.send(wire.Done(number, table.signal(key, signum)))
+                if problem := signal_problem(signum):
+                    connection.send(wire.Refused(number, problem))
                 else:
-                    connection.send(wire.Refused(number, f"{signum} is not a signal"))
+                    connection.send(wire.Done(number, table.signal(key, signum)))
             case wire.Terminate(number, key, cause, grace_us):
-                connection.send(wire.Done(number, table.terminate(key, cause, grace_us)))
+                if problem := duration_problem("grace_us", grace_us):
+                    connection.send(wire.Refused(number, problem))
+                else:
+                    connection.send(wire.Done(number, table.terminate(key, cause, grace_us)))
             case wire.Suspend(number, key, resume):
                 connection.send(wire.Done(number, table.suspend(key, resume=resume)))
             case wire.SetLimit(number, key, time_limit_us):
-                connection.send(wire.Done(number, table.set_limit(key, time_limit_us)))
+                if problem := duration_problem("time_limit_us", time_limit_us):
+                    connection.send(wire.Refused(number, problem))
+                else:
+                    connection.send(wire.Done(number, table.set_limit(key, time_limit_us)))
             case wire.ListSteps(number):
                 for steps, last in _chunks(table.list_steps()):
                     connection.send(wire.Listing(number, steps, last))
@@ -158,6 +171,15 @@ class _Connection:
     def make_waiter(self, number: int) -> Callable[[StepState], None]:
         """What to call when the launch with this request number has an answer."""
         return lambda state: self.send(wire.Launched(number, state))
+
+    def push(self, ended: Sequence[StepEnded]) -> None:
+        """Report endings and write what is queued. An exception ends this connection."""
+        try:
+            self.tell_ended(ended)
+            self.flush()
+        except Exception as error:
+            complain_of("a connection", error)
+            self._close()
 
     def tell_ended(self, outcomes: Sequence[StepEnded]) -> None:
         """Report endings to a subscriber."""
@@ -192,6 +214,13 @@ class _Connection:
             self._selector.modify(self._socket, mask, self._on_ready)
 
     def _on_ready(self, mask: int) -> None:
+        try:
+            self._read(mask)
+        except Exception as error:
+            complain_of("a connection", error)
+            self._close()
+
+    def _read(self, mask: int) -> None:
         if self._socket is None or not mask & selectors.EVENT_READ:
             return  # The flush that ends the pass does the writing.
         try:
@@ -219,7 +248,7 @@ class _Connection:
         try:
             _, number = msgspec.msgpack.decode(body)[:2]
             self.send(wire.Refused(int(number), f"unsupported: {error}"))
-        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
             self._close()
 
     def _close(self) -> None:

@@ -216,6 +216,9 @@ def _set_ids(pad: Launchpad, spec: StepSpec) -> None:
         os.setresuid(spec.uid, spec.uid, spec.uid)
     except OSError as error:
         raise SpawnError(_FAILED, f"cannot become uid {spec.uid}, gid {spec.gid}: {error.strerror}") from None
+    # An id of -1 leaves things as they are, without an error: no task runs as root by mistake.
+    if os.getresuid() != (spec.uid,) * 3 or os.getresgid() != (spec.gid,) * 3:
+        raise SpawnError(_FAILED, f"cannot become uid {spec.uid}, gid {spec.gid}: the kernel did not do it")
 
 
 def _enter_directory(path: str) -> None:

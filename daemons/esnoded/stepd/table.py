@@ -16,12 +16,14 @@ import os
 import selectors
 import signal
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from resource import struct_rusage
 
+from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.stepd import procfs
+from esnoded.stepd.guard import Guard, survive
 from esnoded.stepd.journal import Begun, Intent, Journal
 from esnoded.stepd.ledger import Ledger
 from esnoded.stepd.limits import StepClock
@@ -29,13 +31,13 @@ from esnoded.stepd.output import OutputLink
 from esnoded.stepd.reach import Delivery, Reach
 from esnoded.stepd.spawn import Launchpad, SpawnError, read_report, spawn_task
 from esnoded.stepd.step import Step, Task, Waiter
-from esnoded.stepd.timers import Timers
+from esnoded.stepd.timers import Timer, Timers
 
 LIVE_STEPS_MAX = 16_384
 OUTCOMES_MAX = 262_144
-TASKS_MAX = 4_096
 _LAUNCHES_PER_PASS = 16
 _DRAIN_US_MAX = 5_000_000
+_DELIVER_AGAIN_US = 200_000
 
 
 class LaunchRefused(Exception):
@@ -71,8 +73,9 @@ class StepTable:
         self._node_contact_us: dict[int, int] = {}
         self._draining: dict[int, Step] = {}
         self._reach = Reach(instance, self._steps, self._tasks, timers)
+        self._guard = Guard(self._on_bug)
         self._clock = StepClock(
-            timers, lambda one: self._deliveries.append(one), self._on_limit, self._on_warning
+            timers, self._guard, lambda one: self._deliveries.append(one), self._on_limit, self._on_warning
         )
         self._reap_wanted = True
         self.is_stopping = False
@@ -113,10 +116,9 @@ class StepTable:
             raise LaunchRefused(f"the step supervisor already runs {self.live} steps")
         if len(self._ledger) >= OUTCOMES_MAX:
             raise LaunchRefused(f"{len(self._ledger)} outcomes wait to be acknowledged")
-        if not spec.argv or not 1 <= spec.tasks <= TASKS_MAX:
-            raise LaunchRefused(f"a step needs a program and between 1 and {TASKS_MAX} tasks")
-        if spec.task_env and len(spec.task_env) != spec.tasks:
-            raise LaunchRefused(f"{len(spec.task_env)} task environments for {spec.tasks} tasks")
+        problem = spec_problem(spec)
+        if problem:
+            raise LaunchRefused(problem)
 
     def signal(self, key: StepKey, signum: int) -> bool:
         """Send a signal to all processes of a step in this pass; False when it is not live."""
@@ -154,10 +156,11 @@ class StepTable:
             return True
         else:
             step.kill_timer.cancel()
-        step.kill_timer = self._timers.at(
-            due_us, lambda: self._deliveries.append(Delivery(step, (signal.SIGKILL,)))
-        )
+        step.kill_timer = self._timers.at(due_us, lambda: self._kill(step))
         return True
+
+    def _kill(self, step: Step) -> None:
+        self._deliveries.append(Delivery(step, (signal.SIGKILL,)))
 
     def suspend(self, key: StepKey, *, resume: bool) -> bool:
         """See `StepRunner.suspend`."""
@@ -224,19 +227,39 @@ class StepTable:
         self._start_queued()
         self._handle_reports()
         deliveries, self._deliveries = self._deliveries, []
-        self._reach.deliver(deliveries)
+        self._deliver(deliveries)
         over = [step for step in self._touched.values() if step.is_over]
-        self._reach.sweep({step.key for step in over})
+        survive("the sweep for strays", self._reach.sweep, {step.key for step in over})
         for step in over:
             self._ledger.add(step)
             if step.link is not None:
-                step.link.finish()
+                self._guard.run(step, step.link.finish)
         self._touched.clear()
         committed = self._commit()
         answers, self._answers = self._answers, []
         for waiter, state in answers:
-            waiter(state)
+            survive("an answer", waiter, state)
         return committed
+
+    def _deliver(self, deliveries: list[Delivery]) -> None:
+        """Signals are owed: those that could not all be sent (no descriptor to look at /proc) are sent again."""
+        if deliveries and not survive("the delivery of signals", self._reach.deliver, deliveries):
+            self._timers.at(boot_us() + _DELIVER_AGAIN_US, lambda: self._deliveries.extend(deliveries))
+
+    def _on_bug(self, step: Step, text: str) -> None:
+        """Something about this step went wrong here: it ends, and no other one."""
+        if step.link is not None:
+            survive("an output link", step.link.drop)
+        if not step.announced:
+            step.fail_spawn(1, text)
+        elif step.cause is None:
+            step.cause, step.text = StepEndCause.SIGNALLED, text
+        step.spawning = False
+        step.cancel_clock()
+        if any(task.alive for task in step.tasks):
+            self._kill(step)
+        if self._steps.get(step.key) is step:
+            self._touch(step)
 
     def _touch(self, step: Step) -> None:
         self._touched[step.key] = step
@@ -255,7 +278,7 @@ class StepTable:
         for step in batch:
             del self._queued[step.key]
             self._steps[step.key] = step
-            self._begin(step)
+            self._guard.run(step, self._begin, step)
 
     def _refuse_all(self, batch: list[Step], error: OSError) -> None:
         """Without a journal nothing may start; what cannot be recorded as an outcome is told as one once."""
@@ -270,13 +293,21 @@ class StepTable:
         spec = step.spec
         if spec.endpoint is not None:
             step.link = OutputLink(
-                self._selector, self._timers, spec, spec.endpoint, lambda why: self._on_output_lost(step, why)
+                self._selector,
+                self._timers,
+                self._guard,
+                step,
+                spec.endpoint,
+                lambda why: self._on_output_lost(step, why),
             )
         self._clock.begin(step)
         if spec.orphan_timeout_us:
             due_us = step.launched_us + spec.orphan_timeout_us
-            step.timers.append(self._timers.at(due_us, lambda: self._on_silence(step)))
+            step.timers.append(self._at(step, due_us, lambda: self._on_silence(step)))
         self._spawn(step)
+
+    def _at(self, step: Step, due_us: int, callback: Callable[[], None]) -> Timer:
+        return self._timers.at(due_us, self._guard.wrap(step, callback))
 
     def _on_limit(self, step: Step) -> None:
         text = f"time limit of {step.limit_us / 1e6:g} s reached"
@@ -302,7 +333,7 @@ class StepTable:
         env["ESLURM_SECONDS_LEFT"] = str(round(left_us / 1e6))
         try:
             spawned = spawn_task(self._pad, step.aside(script), env, first=False, pipes=None)
-        except SpawnError as error:
+        except (SpawnError, OSError) as error:
             step.warning_failure = f"its warning could not be given: {error}"
             return
         task = Task(-1, spawned.pid, procfs.start_ticks_of(spawned.pid), spawned.report_fd, is_aside=True)
@@ -315,7 +346,7 @@ class StepTable:
         due_us = heard_us + step.spec.orphan_timeout_us
         if due_us > boot_us():
             step.timers = [timer for timer in step.timers if timer.callback is not None]
-            step.timers.append(self._timers.at(due_us, lambda: self._on_silence(step)))
+            step.timers.append(self._at(step, due_us, lambda: self._on_silence(step)))
             return
         text = f"no contact with the controller for {step.spec.orphan_timeout_us / 1e6:g} s"
         self.terminate(step.key, StepEndCause.ORPHANED, step.spec.kill_grace_us, text)
@@ -372,13 +403,13 @@ class StepTable:
         step.fail_spawn(error.exit_code, error.text)
         self._touch(step)
         if any(task.alive for task in step.tasks):
-            self._deliveries.append(Delivery(step, (signal.SIGKILL,)))
+            self._kill(step)
 
     def _handle_reports(self) -> None:
         while self._reported:
             step, task = self._reported.popleft()
             if task.report_fd >= 0:
-                self._take_report(step, task)
+                self._guard.run(step, self._take_report, step, task)
 
     def _take_report(self, step: Step, task: Task) -> None:
         self._selector.unregister(task.report_fd)
@@ -407,9 +438,9 @@ class StepTable:
                 procfs.kill_group(info.si_pid, signal.SIGKILL)
             _, status, usage = os.wait4(info.si_pid, 0)
             if owner is not None:
-                self._on_task_exit(*owner, status, usage)
+                self._guard.run(owner[0], self._on_task_exit, *owner, status, usage)
         for group, step in tuple(self._draining.items()):
-            self._drain(step, group)
+            self._guard.run(step, self._drain, step, group)
 
     def _on_task_exit(self, step: Step, task: Task, status: int, usage: struct_rusage) -> None:
         task.alive = False
@@ -428,7 +459,7 @@ class StepTable:
         self._draining[task.pid] = step
         self._drain(step, task.pid)
         if step.draining:
-            self._timers.at(boot_us() + _DRAIN_US_MAX, lambda: self._give_up_draining(step))
+            self._at(step, boot_us() + _DRAIN_US_MAX, lambda: self._give_up_draining(step))
 
     def _drain(self, step: Step, group: int) -> None:
         """Collect what is left of a killed group; members are ours to collect once their leader is gone."""

@@ -124,8 +124,11 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode_frame(message: msgspec.Struct) -> bytes:
-    """One message as a frame. Raises `WireError` when it exceeds `FRAME_BYTES_MAX`."""
-    body = _encoder.encode(message)
+    """One message as a frame. Raises `WireError` when it exceeds `FRAME_BYTES_MAX` or holds what msgpack cannot."""
+    try:
+        body = _encoder.encode(message)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise WireError(f"a message that cannot be encoded: {error}") from None
     if len(body) > FRAME_BYTES_MAX:
         raise WireError(f"a message of {len(body)} bytes exceeds the limit of {FRAME_BYTES_MAX}")
     return HEADER.pack(len(body)) + body

@@ -101,7 +101,10 @@ class Herald:
         seal: Seal,
         tuning: tree.Tuning,
         cargo: Cargo | None = None,
+        on_bug: Callable[[Exception], None] | None = None,
     ) -> None:
+        """`on_bug` is told of an exception that failed an effect."""
+        self._on_bug = on_bug
         self._cargo: Cargo = cargo if cargo is not None else _NoCargo()
         self.courier = Courier(state)
         self.relay = Relay(root=True, tuning=tuning, keeper=satellites)
@@ -190,9 +193,16 @@ class Herald:
         return self._send_waiting(now_us)
 
     def send(self, send: Send, now_us: int) -> list[Action]:
-        """A deferred send has its cargo."""
+        """Say one effect (a deferred one: it has its cargo). An exception fails this effect and no other one."""
         kind = str(type(send.body).__struct_config__.tag)
-        return self._broadcast(send.nodes, send.body, DEADLINE_US[kind], now_us, send=send)
+        try:
+            return self._broadcast(send.nodes, send.body, DEADLINE_US[kind], now_us, send=send)
+        except Exception as bug:
+            if self._on_bug is None:
+                raise
+            self._on_bug(bug)
+            text = f"the controller could not send this ({bug}): see its log"
+            return [Deliver(EffectDone(send.revision, 0, (NodeOutcome(send.nodes, "failed", text),)))]
 
     def on_ack(self, peer: tree.Peer, ack: tree.Ack, now_us: int) -> list[Action]:
         """See `Relay.on_ack`."""

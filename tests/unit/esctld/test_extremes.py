@@ -118,7 +118,7 @@ def test_naming_jobs_that_cannot_be(number: int) -> None:
         async with Bench() as bench:
             refs = [pb.JobRef(job_id=number), pb.JobRef(job_id=number, task=U32)]
             for message in (
-                requests.cancel(pb.CancelRequest(jobs=refs, signal=U32 // 2), ALICE),
+                requests.cancel(pb.CancelRequest(jobs=refs, signal=64), ALICE),
                 requests.hold(pb.HoldRequest(jobs=refs), ALICE),
                 requests.requeue(pb.RequeueRequest(jobs=refs), ALICE),
                 requests.finish_step(pb.FinishStepRequest(job_id=number, step=U32), ALICE),
