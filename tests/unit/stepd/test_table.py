@@ -43,6 +43,12 @@ class Rig:
             ended = self.table.advance()
         return ended
 
+    def turn(self) -> None:
+        """Wait for what links and reports have to say, and for a child's end."""
+        for selected, mask in self.selector.select(0.02):
+            selected.data(mask)
+        self.table.on_child_signal()
+
     def close(self) -> None:
         self.journal.close()
         self.selector.close()
