@@ -395,16 +395,17 @@ class NodeDaemon:
         self._driver.on_broadcast(link, message)
 
     def _run_local(self, run: RunLocal) -> None:
+        """An exception ends this broadcast, whose nodes are answered for, and no other one."""
         assert isinstance(run.broadcast_id, int)
-        command = self._command(run.broadcast_id, run.command)
-        if isinstance(command, str):
-            self.answer(run.broadcast_id, run.nodes, failed(command))
-            return
         try:
-            self._carry_out(run, command)
+            command = self._command(run.broadcast_id, run.command)
+            if not isinstance(command, str):
+                self._carry_out(run, command)
+                return
         except Exception as error:
             log.exception("broadcast %d could not be carried out", run.broadcast_id)
-            self.answer(run.broadcast_id, run.nodes, failed(internal_error(error)))
+            command = internal_error(error)
+        self.answer(run.broadcast_id, run.nodes, failed(command))
 
     def _carry_out(self, run: RunLocal, command: Command) -> None:
         shell = self._get_shell()

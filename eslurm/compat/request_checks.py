@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from eslurm.compat.errors import OptionError
 from eslurm.core import request_limits as limits
+from eslurm.core.values import is_utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,12 +77,3 @@ def checked_nodes(option: str, names: Sequence[str]) -> Sequence[str]:
     for name in names:
         checked_line(option, name, limits.NODE_NAME_CHARS_MAX)
     return names
-
-
-def is_utf8(text: str) -> bool:
-    """Whether the text can be sent: names of files may hold bytes that are none."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

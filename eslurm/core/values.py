@@ -35,12 +35,13 @@ def text_problem(text: str, chars_max: int = 0) -> str:
         return f"{len(text)} characters are more than {chars_max}: shorten it"
     if "\0" in text:
         return "contains a NUL character: remove it"
-    if not text.isascii() and not _is_utf8(text):
+    if not text.isascii() and not is_utf8(text):
         return "contains half a character (a lone surrogate): remove it"
     return ""
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Whether the text can be sent: names of files may hold bytes that are none."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -264,3 +264,17 @@ def test_stop_decides_what_is_in_the_inbox_first() -> None:
             assert answer.done()
 
     run(main())
+
+
+def test_an_answer_that_cannot_be_given_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    def fault(_answer: object) -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with Bench() as bench:
+            bench.dispatcher.post(Tick(), fault)
+            await bench.dispatcher.request(submission())
+            assert not bench.task.done()
+
+    run(main())
+    assert "the answer to a Tick could not be given" in caplog.text

@@ -69,6 +69,10 @@ def read(**fields: object):  # type: ignore[no-untyped-def]
         ({"components": [pb.ResourceRequest(exclude=["n\n"])]}, "--exclude: 'n\\n' holds control"),
         ({"components": [pb.ResourceRequest()] * 17}, "components: 17 of one job are more than 16"),
         ({"array": [pb.TaskRange(first=0, last=0)] * 10_001}, "--array: 10001 parts are more than 10000"),
+        ({"warn_script": "/a\0"}, "--warn-script: '/a\\x00' contains a NUL"),
+        ({"warn_signal": 999}, "--signal: 999 is not a signal: give 1 to 64"),
+        ({"warn_signal": -9}, "--signal: -9 is not a signal"),
+        ({"umask": 0o1000}, "--umask: 0o1000 is not a umask: give 0 to 0o777"),
         ({"components": [pb.ResourceRequest(nodes_min=4, nodes_max=2)]}, "--nodes: the maximum 2"),
         ({"components": [pb.ResourceRequest(nodes_min=4, tasks=2)]}, "--ntasks: 2 tasks"),
         (
@@ -295,3 +299,17 @@ def test_commands_and_doors_refuse_by_the_same_rule_in_the_same_words() -> None:
         assert by_command(option, text, ()) == by_door(**{field: text}), (option, len(text))
     for arguments in (["x" * 131_072], ["x" * 100_000] * 3, ["y"] * 16_385, ["z" * 131_071]):
         assert by_command("", "", arguments) == by_door(arguments=arguments)
+
+
+@pytest.mark.parametrize("number", [-1, 65, 999])
+def test_what_is_no_signal(number: int) -> None:
+    with pytest.raises(Refused, match="is not a signal"):
+        requests.cancel(pb.CancelRequest(user="alice", signal=number), ALICE)
+    with pytest.raises(Refused, match="is not a signal"):
+        requests.finish_step(pb.FinishStepRequest(job_id=1, signal=number), ALICE)
+
+
+@pytest.mark.parametrize("code", [-1, 256, 2**31 - 1])
+def test_what_is_no_exit_code(code: int) -> None:
+    with pytest.raises(Refused, match=r"exit code: .* is not within 0\.\.255"):
+        requests.finish_step(pb.FinishStepRequest(job_id=1, exit_code=code), ALICE)
