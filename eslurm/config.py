@@ -20,6 +20,7 @@ from eslurm.compat.hostlist import expand
 from eslurm.config_nodes import login_of, nodes_of, resources_of, rules_of, switches_of
 from eslurm.config_policies import policy_names
 from eslurm.core.config import ClusterConfig, Partition, PriorityWeights
+from eslurm.core.privacy import KINDS as PRIVATE_KINDS
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 Name = Annotated[str, Meta(pattern=NAME)]
@@ -53,7 +54,10 @@ class ClusterSection(msgspec.Struct, forbid_unknown_fields=True):
     key_file: str = "cluster.key"
     """File with the secret that all daemons share (mode 0600), relative to the state directory."""
     operators: list[UserId] = msgspec.field(default_factory=lambda: [0])
-    """User ids that may change everything: nodes, other users' jobs, priorities."""
+    """User ids that may change nodes, other users' jobs, priorities, and all policies: accounts, limits, reservations."""
+    administrators: list[UserId] | None = None
+    """User ids that may do everything: what operators may, hand over the lead, export the log, read the audit log.
+    Absent: root and the user that the controller runs as."""
 
 
 class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,6 +89,13 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
     """Calls of one user that may be under way at a time. Operators are exempt."""
     log_kept_days: NotNegative = 30.0
     """Days for which the log of facts is kept for `esctl log export`; what was before is kept as a state. 0: for ever."""
+
+
+class PrivacySection(msgspec.Struct, forbid_unknown_fields=True):
+    """What users see of each other. Operators see everything, coordinators what is their accounts'."""
+
+    private: list[str] = msgspec.field(default_factory=list)
+    """What a user sees nothing of but what is the user's own: jobs, usage, users, reservations, configuration."""
 
 
 class TlsSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -323,6 +334,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
 
     cluster: ClusterSection
     controller: ControllerSection = msgspec.field(default_factory=ControllerSection)
+    privacy: PrivacySection = msgspec.field(default_factory=PrivacySection)
     tls: TlsSection = msgspec.field(default_factory=TlsSection)
     satellite: list[SatelliteSection] = msgspec.field(default_factory=list)
     nodes: list[NodesSection] = msgspec.field(default_factory=list)
@@ -361,8 +373,11 @@ def parse_config(raw: bytes, origin: str) -> Config:
     return config
 
 
-def cluster_config(config: Config, origin: str = "configuration") -> ClusterConfig:
-    """What the core decides by. Raises `ConfigError` when the sections contradict each other."""
+def cluster_config(config: Config, origin: str = "configuration", own_uid: int = 0) -> ClusterConfig:
+    """What the core decides by. Raises `ConfigError` when the sections contradict each other.
+
+    `own_uid` is the controller's own: an administrator unless the configuration names them.
+    """
     try:
         resources = resources_of(config.resource, config.nodes)
         nodes = nodes_of(config.nodes, resources)
@@ -387,6 +402,8 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
         )
     _check_zone(policy.zone, origin)
     _check_relay(config, {node.name for node in nodes}, origin)
+    _check_private(config.privacy.private, origin)
+    administrators = config.cluster.administrators
     numbers = {name: getattr(policy, name) for name in policy.__struct_fields__ if name != "scheduler"}
     made = ClusterConfig(
         cluster=config.cluster.name,
@@ -400,6 +417,8 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
         priority=_priority(config.priority),
         use_forecasts=config.estimator.use,
         login_nodes=login_nodes,
+        administrators=tuple(dict.fromkeys((0, own_uid) if administrators is None else administrators)),
+        private=tuple(dict.fromkeys(config.privacy.private)),
         **numbers,
     )
     _check_billing(made, origin)
@@ -435,6 +454,14 @@ def _check_zone(zone: str, origin: str) -> None:
         raise ConfigError(
             f"{origin}: policy.zone: '{zone}' is no time zone: write e.g. Europe/Berlin or UTC"
         ) from None
+
+
+def _check_private(private: list[str], origin: str) -> None:
+    for kind in private:
+        if kind not in PRIVATE_KINDS:
+            raise ConfigError(
+                f"{origin}: privacy.private: '{kind}' is unknown: use some of {', '.join(PRIVATE_KINDS)}"
+            )
 
 
 def _check_relay(config: Config, nodes: set[str], origin: str) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +46,9 @@ from eslurm.config import Config, ConfigError, cluster_config, read_config
 from eslurm.core.account.boundaries import set_calendar
 from eslurm.core.cluster import State
 from eslurm.core.election import Election
-from eslurm.core.job.model import Principal
 from eslurm.core.messages import ConfigLoaded, EpochStarted, Message, Refused
 from eslurm.core.reactor import Batch, Reactor
+from eslurm.core.rights import level_of
 from eslurm.core.timekeeping import leap_bound_us
 from eslurm.ports.link import Link
 from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
@@ -171,7 +173,7 @@ class Controller:
             lease = asyncio.create_task(Lease(self._store, election).run(), name="lease")
             stack.push_async_callback(_end_tasks, [lease, dispatch])
             for message in (
-                ConfigLoaded(cluster_config(self._options.config)),
+                ConfigLoaded(cluster_config(self._options.config, own_uid=os.geteuid())),
                 EpochStarted(self._lead.epoch),
             ):
                 if not await self._first(dispatch, message):
@@ -292,7 +294,7 @@ class Controller:
         self.status = LeaderStatus(
             state, self._dispatcher, herald, self._census, self._table, self._driver.counters
         )
-        self._gate = Gate(CountedCalls(service, self.metrics), lambda who: _is_operator(state, who), limits)
+        self._gate = Gate(CountedCalls(service, self.metrics), partial(level_of, state), limits)
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate)
         self._rpc = RpcServer(
             [self._link_server.handler(), door_handler(self._gate)],
@@ -415,7 +417,3 @@ async def _end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _is_operator(state: State, who: Principal) -> bool:
-    return who.uid in state.config.operators

@@ -55,8 +55,11 @@ class LoginDoor:
         principal = caller.principal
         if principal.uid == 0:
             text = f"root's commands are not taken on a login host: give them {self._where}"
-        elif method.right == "operator":
-            text = f"{method.name} is for operators, whose commands are not taken on a login host: give them {self._where}"
+        elif method.is_privileged:
+            text = (
+                f"{method.name} is for {method.right}s, whose commands are not taken on a login host: "
+                f"give them {self._where}"
+            )
         else:
             return await self._answerer.answer(method, payload, caller)
         log.debug(

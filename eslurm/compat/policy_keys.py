@@ -311,6 +311,7 @@ KEYS: Mapping[str, Mapping[str, Key]] = {
     "account": {
         "parent": Key("parent", _name, _plain),
         "shares": Key("shares", _shares, _plain),
+        "coordinators": _list("coordinators"),
         "description": Key("description", _text, _plain),
         "validity": _VALIDITY,
     },

@@ -94,6 +94,8 @@ class State:
         # Of waiting jobs only (ADR 17).
         self.promises: dict[int, Promise] = {}
         # Indexes.
+        self.coordinators: dict[str, set[str]] = {}
+        """By user the accounts that name the user as a coordinator."""
         self.numbers: dict[str, int] = {}
         self.partitions: dict[str, Partition] = {}
         self.partition_nodes: dict[str, tuple[int, ...]] = {}

@@ -132,3 +132,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """Whether plans count on what an estimator says, instead of time limits."""
     login_nodes: tuple[str, ...] = ()
     """Login hosts: numbered, registered and called as nodes are, but no part of what jobs run on."""
+    administrators: tuple[int, ...] = (0,)
+    """Uids that may do everything; operators may not hand over the lead, read logs or make tokens and keys."""
+    private: tuple[str, ...] = ()
+    """What users see of their own only: jobs, usage, users, reservations, configuration."""

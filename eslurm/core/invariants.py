@@ -82,7 +82,8 @@ def _check_array(state: State, job: Job, name: str) -> None:
 def pending_reason(state: State, job: Job) -> str:
     """Why a pending job is not the planner's to place; "" when it is."""
     if job.hold:
-        return {"user": "JobHeldUser", "admin": "JobHeldAdmin"}.get(job.hold, "JobHeldSystem")
+        held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
+        return held.get(job.hold, "JobHeldSystem")
     if any(dependency.kind != "aftercorr" or not job.is_array for dependency in job.open):
         return "Dependency"
     if job.not_before_us:

@@ -16,6 +16,7 @@ from eslurm.core.words import counted
 
 HOLDS = {
     "user": "held by its user: esctl release {id} lets it go",
+    "account": "held by a coordinator of its account: ask one for esctl release {id}",
     "admin": "held by an administrator: ask one for esctl release {id}",
 }
 

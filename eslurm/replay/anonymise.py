@@ -38,6 +38,7 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
     {
         ("ClusterConfig", "policy"),
         ("ClusterConfig", "relay_grouping"),
+        ("ClusterConfig", "private"),
         ("Partition", "name"),
         ("JobSpec", "partition"),
         ("Principal", "via"),
@@ -83,6 +84,7 @@ WORDS: dict[tuple[str, str], str] = {
     ("JobSpec", "reservation"): "reservation",
     ("Account", "name"): "account",
     ("Account", "parent"): "account",
+    ("Account", "coordinators"): "user",
     ("User", "name"): "user",
     ("User", "accounts"): "account",
     ("User", "qos"): "qos",
@@ -121,7 +123,13 @@ PLAIN_RESOURCES = frozenset({"*", "cores", "memory_mib", "nodes", "jobs", "array
 """Resources that every site has."""
 
 UIDS: frozenset[tuple[str, str]] = frozenset(
-    {("Principal", "uid"), ("Principal", "gid"), ("Principal", "groups"), ("ClusterConfig", "operators")}
+    {
+        ("Principal", "uid"),
+        ("Principal", "gid"),
+        ("Principal", "groups"),
+        ("ClusterConfig", "operators"),
+        ("ClusterConfig", "administrators"),
+    }
 )
 
 _HARMLESS = re.compile(

@@ -14,6 +14,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from eslurm.core.job.model import ATTESTED, Principal
+from eslurm.core.rights import Level
 from eslurm.ports.door import Answered, Caller, DoorError, DoorService, Status
 from eslurm.rpc.framing import REQUEST_ID_BYTES
 from eslurm.rpc.limits import LimitSettings, RequestLimits, Ticket
@@ -30,8 +31,16 @@ def root_text(via: str) -> str:
     return f"root's commands do not pass through {PLACES[via]}: use a host of the controller"
 
 
-def check_caller(method: Method[Any, Any], caller: Caller, is_operator: Callable[[Principal], bool]) -> None:
-    """Raise `DoorError` unless this caller may make this call now."""
+NEEDED = {
+    "coordinator": (Level.COORDINATOR, "operators and coordinators of accounts"),
+    "operator": (Level.OPERATOR, "operators"),
+    "administrator": (Level.ADMINISTRATOR, "administrators (cluster.administrators)"),
+}
+"""The levels that methods ask for, and what they are called in a refusal."""
+
+
+def check_caller(method: Method[Any, Any], caller: Caller, level: Level) -> None:
+    """Raise `DoorError` unless a caller of this level may make this call now."""
     if caller.deadline_us is None:
         raise DoorError(Status.INVALID_ARGUMENT, f"{method.name} needs a deadline; send one with the call")
     if caller.deadline_us <= 0:
@@ -44,15 +53,18 @@ def check_caller(method: Method[Any, Any], caller: Caller, is_operator: Callable
         )
     if caller.via in ATTESTED and caller.principal.uid == 0:
         raise DoorError(Status.PERMISSION_DENIED, root_text(caller.via))
-    if method.right == "operator" and caller.via in ATTESTED:
+    if not method.is_privileged:
+        return
+    needed, people = NEEDED[method.right]
+    if caller.via in ATTESTED:
         raise DoorError(
             Status.PERMISSION_DENIED,
-            f"{method.name} is for operators, and their commands do not pass through {PLACES[caller.via]}: "
+            f"{method.name} is for {people}, and their commands do not pass through {PLACES[caller.via]}: "
             "use a host of the controller",
         )
-    if method.right == "operator" and not is_operator(caller.principal):
+    if level < needed:
         raise DoorError(
-            Status.PERMISSION_DENIED, f"{method.name} is for operators; {caller.principal.name} is none here"
+            Status.PERMISSION_DENIED, f"{method.name} is for {people}; {caller.principal.name} is none here"
         )
 
 
@@ -62,11 +74,11 @@ class Gate:
     def __init__(
         self,
         service: DoorService,
-        is_operator: Callable[[Principal], bool],
+        level_of: Callable[[Principal], Level],
         limits: RequestLimits | None = None,
     ) -> None:
         self._service = service
-        self._is_operator = is_operator
+        self._level_of = level_of
         self._limits = limits or RequestLimits(LimitSettings())
         self._stopping = ""
         self._idle = asyncio.Event()
@@ -96,8 +108,9 @@ class Gate:
     async def _reply(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> bytes:
         if self._stopping:
             raise DoorError(Status.UNAVAILABLE, self._stopping)
-        check_caller(method, caller, self._is_operator)
-        operator = caller.via not in ATTESTED and self._is_operator(caller.principal)
+        level = self._level_of(caller.principal)
+        check_caller(method, caller, level)
+        operator = caller.via not in ATTESTED and level >= Level.OPERATOR
         ticket = self._limits.admit(method, caller, operator=operator)
         try:
             work = self._serve(method, payload, caller)

@@ -14,7 +14,7 @@ from eslurm.v1 import controller_pb2 as pb
 
 SERVICE = "eslurm.v1.Controller"
 
-Right = Literal["anyone", "owner", "operator"]
+Right = Literal["anyone", "owner", "coordinator", "operator", "administrator"]
 
 RequestT = TypeVar("RequestT", bound=Message)
 ReplyT = TypeVar("ReplyT", bound=Message)
@@ -23,8 +23,8 @@ ReplyT = TypeVar("ReplyT", bound=Message)
 class Method(NamedTuple, Generic[RequestT, ReplyT]):
     """One call. A mutating one needs a request id, so that a retry gets the first answer.
 
-    `right`: `anyone` the door could identify; `owner` likewise, but the core refuses what belongs to others;
-    `operator` is checked at the door.
+    `right`: `anyone` the door could identify; `owner` likewise, but the core refuses what belongs to others. The others
+    are levels that the door asks for; of coordinators the core also checks what they change.
     """
 
     name: str
@@ -33,6 +33,11 @@ class Method(NamedTuple, Generic[RequestT, ReplyT]):
     reply: type[ReplyT]
     mutating: bool
     right: Right
+
+    @property
+    def is_privileged(self) -> bool:
+        """Whether the caller needs more than a user's rights."""
+        return self.right not in ("anyone", "owner")
 
     @property
     def path(self) -> str:
@@ -62,11 +67,11 @@ UPDATE_SATELLITES = Method(
 BROADCASTS = Method("Broadcasts", 18, pb.BroadcastsRequest, pb.BroadcastsReply, False, "anyone")
 TREE_REPORT = Method("TreeReport", 19, pb.TreeReportRequest, pb.TreeReportReply, False, "anyone")
 CONTROLLERS = Method("Controllers", 20, pb.ControllersRequest, pb.ControllersReply, False, "anyone")
-TAKEOVER = Method("Takeover", 21, pb.TakeoverRequest, pb.TakeoverReply, True, "operator")
-EXPORT_LOG = Method("ExportLog", 22, pb.ExportLogRequest, pb.ExportLogReply, False, "operator")
+TAKEOVER = Method("Takeover", 21, pb.TakeoverRequest, pb.TakeoverReply, True, "administrator")
+EXPORT_LOG = Method("ExportLog", 22, pb.ExportLogRequest, pb.ExportLogReply, False, "administrator")
 DOCTOR = Method("Doctor", 23, pb.DoctorRequest, pb.DoctorReply, False, "operator")
 POLICIES = Method("Policies", 24, pb.PoliciesRequest, pb.PoliciesReply, False, "anyone")
-CHANGE_POLICIES = Method("ChangePolicies", 25, pb.ChangePoliciesRequest, pb.ChangeReply, True, "operator")
+CHANGE_POLICIES = Method("ChangePolicies", 25, pb.ChangePoliciesRequest, pb.ChangeReply, True, "coordinator")
 WHY = Method("Why", 26, pb.WhyRequest, pb.WhyReply, False, "anyone")
 PLAN = Method("Plan", 27, pb.PlanRequest, pb.PlanReply, False, "anyone")
 SHARES = Method("Shares", 28, pb.SharesRequest, pb.SharesReply, False, "anyone")

@@ -29,7 +29,16 @@ from eslurm.rpc.tokens import TokenAuthenticator, mint_token
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.certificates import KEPT, place, replace_file, replace_pair
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import ALICE, KEYRING, PATIENCE_S, REQUEST_ID, Service, calls_ending, until
+from tests.unit.rpc.kit import (
+    ALICE,
+    KEYRING,
+    PATIENCE_S,
+    REQUEST_ID,
+    Service,
+    calls_ending,
+    nobody_operates,
+    until,
+)
 
 NOW_US = 1000
 TOKEN = mint_token(KEYRING, "test", ALICE, NOW_US + 1)
@@ -64,7 +73,7 @@ async def door(
     links_only: bool = False,
 ) -> AsyncIterator[str]:
     authenticator = None if links_only else authenticator or Authenticator()
-    gate = Gate(service, lambda _principal: False)
+    gate = Gate(service, nobody_operates)
     handlers = [] if links_only else [door_handler(gate)]
     server = RpcServer(handlers, Guard(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX)
     endpoint = await server.listen("127.0.0.1:0", tls)

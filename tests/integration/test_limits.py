@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from eslurm.core.job.model import Principal
+from eslurm.core.rights import Level
 from eslurm.ports.door import Caller, DoorError, DoorRefused, Status
 from eslurm.rpc import methods
 from eslurm.rpc.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
@@ -66,8 +67,8 @@ class Later:
         return method.reply()
 
 
-def nobody(_principal: Principal) -> bool:
-    return False
+def nobody(_principal: Principal) -> Level:
+    return Level.USER
 
 
 def me(uid: int, gid: int) -> Principal:

@@ -30,7 +30,7 @@ from tests.integration.test_grpc_door import TOKEN, Authenticator, door
 from tests.support.certificates import KEPT, place
 from tests.support.loops import run
 from tests.support.ports import free_port
-from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID, Service
+from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID, Service, nobody_operates
 
 FOR_EVER_S = 3600.0
 """Far longer than a test may take: who waited for its end would be seen."""
@@ -272,7 +272,7 @@ class Queue:
 @asynccontextmanager
 async def controllers_door(service: Any) -> AsyncIterator[str]:
     """As a controller opens it."""
-    server = RpcServer([door_handler(Gate(service, lambda _who: False))], Guard(Authenticator()))
+    server = RpcServer([door_handler(Gate(service, nobody_operates))], Guard(Authenticator()))
     endpoint = await server.listen("127.0.0.1:0")
     await server.start()
     try:

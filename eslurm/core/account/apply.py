@@ -35,6 +35,7 @@ def apply_policy_set(state: State, fact: facts.PolicySet) -> None:
 
 def apply_policy_removed(state: State, fact: facts.PolicyRemoved) -> None:
     before = state.policies[fact.kind].pop(fact.name)
+    _index(state, before, None)
     state.touched.records.add((fact.kind, fact.name))
     _changed(state, before, None)
 
@@ -42,9 +43,22 @@ def apply_policy_removed(state: State, fact: facts.PolicyRemoved) -> None:
 def put_policy(state: State, policy: Policy) -> None:
     """Insert or replace a policy, and see to it that its next beginning or end is noticed."""
     kind = kind_of(policy)
+    _index(state, state.policies[kind].get(policy.name), policy)
     state.policies[kind][policy.name] = policy
     state.touched.records.add((kind, policy.name))
     arm(state, policy, state.now_us)
+
+
+def _index(state: State, before: Policy | None, after: Policy | None) -> None:
+    """Keep `State.coordinators` true."""
+    if isinstance(before, Account):
+        for user in before.coordinators:
+            state.coordinators[user].discard(before.name)
+            if not state.coordinators[user]:
+                del state.coordinators[user]
+    if isinstance(after, Account):
+        for user in after.coordinators:
+            state.coordinators.setdefault(user, set()).add(after.name)
 
 
 def put_usage(state: State, usage: Usage) -> None:

@@ -1,4 +1,4 @@
-"""What operators change about policies, turned into facts or refused with a reason and the way out.
+"""What operators and coordinators change about policies, turned into facts or refused with a reason and the way out.
 
 All changes of a message or none. They are merged one after another into a draft of all policies, which is then checked
 as a whole: so the order within a message (a file that is loaded) does not matter.
@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from eslurm.core import facts
+from eslurm.core.account.coordinating import check_coordinated
 from eslurm.core.account.mentions import mentioned
 from eslurm.core.account.model import (
     EVERYONE,
@@ -30,10 +31,10 @@ from eslurm.core.account.references import find_cycle, in_order, references_of, 
 from eslurm.core.account.reserve import settled
 from eslurm.core.cluster import State
 from eslurm.core.dates import format_moment
-from eslurm.core.job.model import ATTESTED
 from eslurm.core.job.states import FINAL
 from eslurm.core.messages import Changed, ChangePolicies, PolicyChange, RefusalCode, Refused
 from eslurm.core.node.hostlist import fold, unfold
+from eslurm.core.rights import Level, level_of
 
 Decision = tuple[list[facts.Fact], Changed]
 
@@ -57,8 +58,12 @@ class _Draft:
 
 def on_change(state: State, message: ChangePolicies, now_us: int) -> Decision:
     """All of the changes or none. Raises `Refused` naming the policy, the value and the way out."""
-    if message.by.uid not in state.config.operators or message.by.via in ATTESTED:
-        raise Refused(RefusalCode.DENIED, "only operators change policies: ask one")
+    level = level_of(state, message.by)
+    if level < Level.COORDINATOR:
+        raise Refused(
+            RefusalCode.DENIED,
+            f"{message.by.name} is neither an operator nor a coordinator of an account: ask one of them for this change",
+        )
     if len(message.changes) > CHANGES_MAX:
         raise Refused(
             RefusalCode.INVALID,
@@ -67,6 +72,8 @@ def on_change(state: State, message: ChangePolicies, now_us: int) -> Decision:
     draft = _Draft(state)
     for change in message.changes:
         _merge(state, draft, change)
+    if level < Level.OPERATOR:
+        check_coordinated(state, message.by, draft.policies, (*draft.put, *draft.dropped))
     for (kind, name), change in draft.put.items():
         policy = draft.policies[kind][name]
         _check(state, draft, policy, now_us)
@@ -153,6 +160,13 @@ def _check(state: State, draft: _Draft, policy: Policy, now_us: int) -> None:
     if not isinstance(policy, Qos | Defaults):
         _check_validity(state, where, policy.validity, now_us)
     match policy:
+        case Account():
+            unknown = [user for user in policy.coordinators if user not in draft.policies["user"]]
+            if unknown:
+                raise _refused(
+                    f"{where}: coordinators: user '{unknown[0]}' does not exist: "
+                    f"add it first, with esctl user add {unknown[0]}"
+                )
         case Limit():
             _check_resource(state, where, policy.resource, (*NODE_RESOURCES, *COUNTED, EVERYONE))
             if policy.kind == "partition":
@@ -209,6 +223,13 @@ def _check_depth(draft: _Draft) -> None:
 
 def _check_unused(state: State, draft: _Draft, kind: str, name: str) -> None:
     users = users_of(draft.policies, kind, name)
+    if kind == "user":
+        # No reference like the others: users name accounts, and the two would form a circle.
+        users += [
+            f"account {account.name}"
+            for account in draft.policies["account"].values()
+            if isinstance(account, Account) and name in account.coordinators
+        ]
     if users:
         raise Refused(
             RefusalCode.CONFLICT,

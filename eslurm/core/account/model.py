@@ -108,13 +108,17 @@ class Reservation(
 
 
 class Account(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="account"):
-    """A node of the tree that shares are given to (fair tree); "" as parent is the root."""
+    """A node of the tree that shares are given to (fair tree); "" as parent is the root.
+
+    `coordinators` are users that manage the jobs and users of this account and of those below it.
+    """
 
     name: str
     parent: str = ""
     shares: int = 1
     description: str = ""
     validity: Validity = ALWAYS
+    coordinators: tuple[str, ...] = ()
 
 
 class User(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="user"):

@@ -21,20 +21,20 @@ from eslurm.core.config import Partition
 from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
 from eslurm.core.job.dependency import open_dependencies
-from eslurm.core.job.model import ATTESTED, JobSpec, Principal
+from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import RefusalCode, Refused, SubmitJobs, Submitted
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
+<<<<<<< HEAD
 from eslurm.core.plan.priority import PRIORITY_DEFAULT, PRIORITY_MAX, weighs
 from eslurm.core.request_limits import NICE_MAX
+=======
+from eslurm.core.plan.priority import NICE_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, weighs
+from eslurm.core.rights import is_operator
+>>>>>>> 3cdf287 (Rights: administrators above operators, coordinators of accounts)
 
 FEASIBLE_MAX = 1024
 """Bound of the memory of which requests fit; a site's users ask for few different shapes."""
-
-
-def is_operator(state: State, who: Principal) -> bool:
-    """Operators may change anything; never someone who came through an agent's door."""
-    return who.uid in state.config.operators and who.via not in ATTESTED
 
 
 def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[facts.Fact], Submitted]:

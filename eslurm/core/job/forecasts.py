@@ -11,10 +11,10 @@ from typing import Final
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.estimate.model import LONGEST_S, Forecast
-from eslurm.core.job.admission import is_operator
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.messages import Changed, RefusalCode, Refused, SetForecasts
+from eslurm.core.rights import is_operator
 
 FORECASTS_MAX: Final = 500
 """In one message: each changes a record and a row, and nobody else is served meanwhile."""

@@ -192,8 +192,8 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A job's current record.
 
-    `hold` is "", user, admin or system (launches failed too often), with `reason_text` for people. `open` are the
-    dependencies not met yet; `not_before_us` is 0 once due.
+    `hold` is "", user, account (a coordinator's), admin or system (launches failed too often), with `reason_text` for
+    people. `open` are the dependencies not met yet; `not_before_us` is 0 once due.
     `outcome` is the final state, known as soon as the script has ended (state COMPLETING), or PENDING for a requeue.
     `residues` are attempts that never ran the script but whose unreached nodes may still hold something.
 

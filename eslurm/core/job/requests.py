@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.job import ranges
-from eslurm.core.job.admission import is_operator
+from eslurm.core.job.access import check_managed, unknown_job
 from eslurm.core.job.holding import lends
 from eslurm.core.job.model import Job, Principal
 from eslurm.core.job.running import suspend
@@ -27,8 +27,15 @@ from eslurm.core.messages import (
     RequeueJobs,
     SuspendJobs,
 )
+from eslurm.core.rights import coordinates, is_operator, may_manage
 
 Decision = tuple[list[facts.Fact], Changed]
+HOLDS = ("", "system", "user", "account", "admin")
+"""Kinds of holds: a caller lifts those up to what the caller could set."""
+HELD = {
+    "account": "held by a coordinator of its account: ask one to release it",
+    "admin": "held by an administrator: ask one to release it",
+}
 Change = Callable[[Job, int], list[facts.Fact]]
 
 
@@ -43,8 +50,7 @@ def for_each(
         what = f"{ref.job_id}_{ref.task}" if ref.task >= 0 else str(ref.job_id)
         try:
             job, task = _resolve(state, ref)
-            if by.uid != job.spec.user.uid and not is_operator(state, by):
-                raise Refused(RefusalCode.DENIED, f"job {what} belongs to {job.spec.user.name}")
+            check_managed(state, by, job, what)
             found += change(job, task)
             count += 1
         except Refused as refused:
@@ -56,9 +62,7 @@ def _resolve(state: State, ref: JobRef) -> tuple[Job, int]:
     """The record a reference means; the second value is a task that has no record of its own yet, or -1."""
     job = state.find_job(ref.job_id)
     if job is None:
-        raise Refused(
-            RefusalCode.NOT_FOUND, f"job {ref.job_id} does not exist or has ended long ago: see esacct"
-        )
+        raise unknown_job(ref.job_id)
     if ref.task < 0:
         return job, -1
     if job.tasks_left is not None and ranges.contains(job.tasks_left, ref.task):
@@ -135,12 +139,11 @@ def _selected(state: State, message: CancelJobs) -> list[JobRef]:
         raise Refused(
             RefusalCode.INVALID, "nothing is named: give job ids, or --user, --name, --partition or --state"
         )
-    operator = is_operator(state, message.by)
     return [
         JobRef(job.job_id)
         for job in state.jobs.values()
         if job.state not in FINAL
-        and (operator or job.spec.user.uid == message.by.uid)
+        and may_manage(state, message.by, job)
         and message.user in ("", job.spec.user.name)
         and message.name in ("", job.spec.name)
         and message.partition in ("", job.spec.partition)
@@ -149,8 +152,7 @@ def _selected(state: State, message: CancelJobs) -> list[JobRef]:
 
 
 def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
-    """Hold pending jobs, or let them go."""
-    operator = is_operator(state, message.by)
+    """Hold pending jobs, or let them go. A hold is lifted by a caller who could have set it."""
 
     def change(job: Job, task: int) -> list[facts.Fact]:
         if task >= 0:
@@ -164,20 +166,25 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
         # An array's tasks that wait for another attempt are held and released with it.
         waiting = [record for record in _with_tasks(state, job) if record.state is JobState.PENDING]
         if message.release:
-            if any(record.hold == "admin" for record in waiting) and not operator:
-                raise Refused(
-                    RefusalCode.DENIED,
-                    f"job {job.job_id} was held by an administrator: ask one to release it",
-                )
+            most = max((HOLDS.index(record.hold) for record in waiting), default=0)
+            if most > HOLDS.index(_hold_of(state, message.by, job)):
+                raise Refused(RefusalCode.DENIED, f"job {job.job_id} was {HELD[HOLDS[most]]}")
             return [facts.JobHeld(record.job_id, "") for record in waiting if record.hold]
-        hold = "user" if job.spec.user.uid == message.by.uid else "admin"
+        hold = "user" if job.spec.user.uid == message.by.uid else _hold_of(state, message.by, job)
         return [
             facts.JobHeld(record.job_id, hold, f"held by {message.by.name}")
             for record in waiting
-            if record.hold not in (hold, "admin")
+            if HOLDS.index(record.hold) < HOLDS.index(hold)
         ]
 
     return for_each(state, message.by, message.jobs, change)
+
+
+def _hold_of(state: State, by: Principal, job: Job) -> str:
+    """The strongest hold that the caller may set."""
+    if is_operator(state, by):
+        return "admin"
+    return "account" if coordinates(state, by, job.spec.account) else "user"
 
 
 def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eslurm.core import facts
 from eslurm.core.account.associations import check_times
 from eslurm.core.cluster import State
-from eslurm.core.job.admission import check_limits, check_nice, checked, first_priority, is_operator
+from eslurm.core.job.admission import check_limits, check_nice, checked, first_priority
 from eslurm.core.job.comparing import asks_for_more
 from eslurm.core.job.model import Job, JobSpec, Principal
 from eslurm.core.job.request import Request
@@ -22,6 +22,7 @@ from eslurm.core.messages import Changed, RefusalCode, Refused, UpdateJob
 from eslurm.core.plan.phrases import asked_words
 from eslurm.core.plan.priority import PRIORITY_MAX, weighs
 from eslurm.core.plan.promise import Promise
+from eslurm.core.rights import coordinates, is_operator
 
 _PLAIN = (
     "name",
@@ -62,6 +63,8 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
             raise Refused(RefusalCode.INVALID, f"ArrayTaskThrottle: job {job.job_id} is no array")
         if message.nice is not None:
             check_nice(state, message.nice, message.by)
+        if message.account is not None:
+            _check_moved(state, job, message.account, message.by)
         spec = accepted(state, _changed_spec(job, message), job.spec, now_us, message.by)
         if not job.hold and asks_for_more(job.spec, spec):
             notes.append(
@@ -117,6 +120,16 @@ def _check_priority(state: State, job: Job, priority: int, *, operator: bool) ->
         )
     if priority > job.priority and not operator:
         raise Refused(RefusalCode.DENIED, "priority: only operators may raise it")
+
+
+def _check_moved(state: State, job: Job, account: str, by: Principal) -> None:
+    """A coordinator moves a job between accounts of the coordinator's own only."""
+    if by.uid == job.spec.user.uid or is_operator(state, by) or coordinates(state, by, account):
+        return
+    raise Refused(
+        RefusalCode.DENIED,
+        f"account: {by.name} is no coordinator of '{account}': ask one of it, or an operator, to move job {job.job_id}",
+    )
 
 
 def _bound_by(spec: JobSpec) -> tuple[object, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from eslurm.core import facts
 from eslurm.core.cluster import State, attempts_of
 from eslurm.core.config import ClusterConfig
-from eslurm.core.job.admission import is_operator
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.job.stopping import node_gone
@@ -22,6 +21,7 @@ from eslurm.core.messages import (
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import NodeState
 from eslurm.core.resources.vector import RESOURCES, fits, subtract
+from eslurm.core.rights import is_operator
 from eslurm.core.wire import HeldAttempt, Registration, RegistrationReply
 
 STALE_EPOCH = "stale epoch"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from eslurm.core import facts
 from eslurm.core.cluster import State
-from eslurm.core.job.admission import is_operator
 from eslurm.core.messages import (
     Changed,
     JobProblem,
@@ -13,6 +12,7 @@ from eslurm.core.messages import (
     SatelliteSilent,
     UpdateSatellites,
 )
+from eslurm.core.rights import is_operator
 from eslurm.core.satellite.states import SatelliteState
 
 ACTIONS = ("resume", "down")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eslurm.core import facts
 from eslurm.core.cluster import State
+from eslurm.core.job.access import check_owned, unknown_job
 from eslurm.core.job.model import Attempt, Job, Principal
 from eslurm.core.job.states import STARTED, AttemptPhase, JobState
 from eslurm.core.messages import (
@@ -47,9 +48,8 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
 def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
     job = state.find_job(job_id)
     if job is None:
-        raise Refused(RefusalCode.NOT_FOUND, f"job {job_id} does not exist")
-    if by.uid != job.spec.user.uid:
-        raise Refused(RefusalCode.DENIED, f"job {job_id} belongs to {job.spec.user.name}")
+        raise unknown_job(job_id)
+    check_owned(state, by, job)
     if job.attempt is None or (job.state not in STARTED and job.state is not JobState.LAUNCHING):
         raise Refused(
             RefusalCode.CONFLICT, f"job {job_id} is {job.state.value}: steps start inside a running job"
@@ -109,8 +109,7 @@ def on_finish(state: State, message: FinishStep) -> tuple[list[facts.Fact], Chan
     step = state.steps.get((message.job_id, message.step))
     if job is None or step is None:
         return [], Changed(0)
-    if message.by.uid != job.spec.user.uid:
-        raise Refused(RefusalCode.DENIED, f"job {message.job_id} belongs to {job.spec.user.name}")
+    check_owned(state, message.by, job)
     if step.state in (StepState.ENDED, StepState.FAILED):
         return [], Changed(0)
     return [facts.StepFinished(message.job_id, message.step, message.exit_code, message.signal)], Changed(1)

@@ -13,6 +13,7 @@ import numpy as np
 from eslurm.core.estimate.model import Forecast, Submitted, exactly
 from eslurm.core.job.forecasts import FORECASTS_MAX
 from eslurm.core.job.model import Principal
+from eslurm.core.rights import Level
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.estimator import Lesson, Model
 from eslurm.rpc.gate import Gate
@@ -134,7 +135,9 @@ UNAVAILABLE = DoorError(Status.UNAVAILABLE, "it starts")
 async def unix_door(controller: Controller, path: Path, *, operator: bool = True) -> AsyncIterator[UnixDoor]:
     """The controller behind a socket."""
     principals = Principals(lookup=lambda uid, gid: Principal("me", uid, gid, (gid,)))
-    one = UnixDoor(path, Gate(controller, lambda _principal: operator), principals)
+    one = UnixDoor(
+        path, Gate(controller, lambda _principal: Level.OPERATOR if operator else Level.USER), principals
+    )
     await one.start()
     try:
         yield one

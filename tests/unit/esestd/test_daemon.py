@@ -18,6 +18,7 @@ from esestd import follower as follower_module
 from esestd import forecaster as forecaster_module
 from esestd import sender as sender_module
 from esestd.daemon import EstimatorDaemon, EstimatorOptions
+from eslurm.core.rights import Level
 from eslurm.estimator.files import ModelFiles, read_model
 from eslurm.ports.door import DoorError, Status
 from eslurm.ports.estimator import Estimator, Model
@@ -148,7 +149,7 @@ def test_over_grpc_with_a_token(state_dir: Path, monkeypatch: pytest.MonkeyPatch
     async def scenario() -> None:
         controller = Controller()
         authenticator = TokenAuthenticator(Keyring({1: KEY}), "test", wall_us)
-        gate = Gate(controller, lambda principal: principal.uid == 4001)
+        gate = Gate(controller, lambda principal: Level.OPERATOR if principal.uid == 4001 else Level.USER)
         server = RpcServer(
             [door_handler(gate)], Guard(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eslurm.core.job.model import Principal
+from eslurm.core.rights import Level
 from eslurm.ports.door import Caller
 from eslurm.ports.link import Link, LinkUnreachable
 from eslurm.rpc.guard import Guard
@@ -31,8 +32,16 @@ ALICE = Principal("alice", 4001, 4001, (4001,), "socket")
 REQUEST_ID = bytes(range(1, 17))
 
 
-def anyone_operates(_principal: Principal) -> bool:
-    return True
+def anyone_operates(_principal: Principal) -> Level:
+    return Level.ADMINISTRATOR
+
+
+def nobody_operates(_principal: Principal) -> Level:
+    return Level.USER
+
+
+def root_operates(principal: Principal) -> Level:
+    return Level.USER if principal.uid else Level.ADMINISTRATOR
 
 
 def report(number: int, size_bytes: int = 8) -> link_pb2.Item:

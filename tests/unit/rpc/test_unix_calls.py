@@ -16,11 +16,11 @@ from eslurm.rpc.unix_calls import UnixCalls
 from eslurm.rpc.unix_door import UnixDoor
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID, Service, until
+from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID, Service, nobody_operates, until
 
 
 def door_of(service: Service, path: Path, principals: Principals) -> UnixDoor:
-    return UnixDoor(path, Gate(service, lambda _principal: False), principals)
+    return UnixDoor(path, Gate(service, nobody_operates), principals)
 
 
 @both_loops
