@@ -25,13 +25,9 @@ from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import RefusalCode, Refused, SubmitJobs, Submitted
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
-<<<<<<< HEAD
 from eslurm.core.plan.priority import PRIORITY_DEFAULT, PRIORITY_MAX, weighs
 from eslurm.core.request_limits import NICE_MAX
-=======
-from eslurm.core.plan.priority import NICE_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, weighs
 from eslurm.core.rights import is_operator
->>>>>>> 3cdf287 (Rights: administrators above operators, coordinators of accounts)
 
 FEASIBLE_MAX = 1024
 """Bound of the memory of which requests fit; a site's users ask for few different shapes."""
