@@ -297,7 +297,7 @@ class FailureSection(msgspec.Struct, forbid_unknown_fields=True):
     node_label: str = "node"
     """Label of an alert that names the node."""
     webhook_listen: str = ""
-    """Address for Alertmanager's webhook; empty: none."""
+    """Address for Alertmanager's webhook, with `webhook_token_file` in [failure.settings.alerts]; empty: none."""
     plugin_timeout_s: Positive = 2.0
     """Seconds that a site's predictor may take for one call before it is switched off."""
     settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)

@@ -17,6 +17,8 @@ from eslurm.alerts.updates import AlertUpdate, Changed, Firing
 from eslurm.alerts.webhook import Webhook, WebhookOptions
 from eslurm.config import ConfigError, FailureSection
 from eslurm.core.failure.alerts import AlertBook
+from eslurm.security.files import UnsafeFile, read_private
+from eslurm.telemetry import logs
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,9 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stale_after_s: Annotated[float, Meta(ge=0)] = 0.0
     """Seconds for which the last answer holds while none comes; 0: four intervals, at least a minute."""
     webhook_token_file: str = ""
-    """File with a token that the webhook's callers must carry; empty: anyone who reaches it may tell alerts."""
+    """File (mode 0600) with the token that the webhook's callers must carry: 16 characters or more."""
+    webhook_allow_anonymous: bool = False
+    """Whether every user of this host may tell alerts, without a token; for a loopback address only."""
     webhook_expires_s: Positive = 5 * 3600.0
     """Seconds after which an alert that is not told again is over; above Alertmanager's repeat_interval."""
 
@@ -123,14 +127,16 @@ def _webhook(failure: FailureSection, settings: AlertSettings, origin: str) -> W
     if settings.webhook_token_file:
         key = f"failure.settings.{SETTINGS}.webhook_token_file"
         try:
-            token = Path(settings.webhook_token_file).read_text("ascii").strip()
-        except (OSError, UnicodeError) as error:
-            raise ConfigError(f"{origin}: {key}: cannot be read: {error}") from None
-        if not token:
-            raise ConfigError(f"{origin}: {key}: {settings.webhook_token_file} is empty")
+            token = read_private(Path(settings.webhook_token_file)).decode("ascii").strip()
+        except (UnsafeFile, UnicodeError) as error:
+            raise ConfigError(f"{origin}: {key}: {error}") from None
+        if not token.isprintable() or not token:
+            raise ConfigError(f"{origin}: {key}: {settings.webhook_token_file} holds no token in one line")
+        logs.hide(token)
     return WebhookOptions(
         listen=failure.webhook_listen,
         node_label=failure.node_label,
         token=token,
+        allow_anonymous=settings.webhook_allow_anonymous,
         expires_after_s=settings.webhook_expires_s,
     )

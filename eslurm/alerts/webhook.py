@@ -1,8 +1,9 @@
 """Listens for Alertmanager's webhook (version 4 of its messages): what began to fire and what is over (E-28).
 
-Invariants: a caller costs at most one connection of `CONNECTIONS_MAX`, `REQUEST_TIMEOUT_S` seconds and, all callers
-together, `BODIES_BYTES_MAX` of memory; beyond that it is told 503 or hung up on, after which Alertmanager tries again. A
-message is delivered whole or not at all. One line is logged per kind of refusal, not per refusal.
+Invariants: no body is read before the caller has shown the token. A caller costs at most one connection of
+`CONNECTIONS_MAX`, `REQUEST_TIMEOUT_S` seconds and, all callers together, `BODIES_BYTES_MAX` of memory; beyond that it is
+answered 503 or hung up on, after which Alertmanager tries again. Connections that have not shown the token make room for
+new ones. A message is delivered whole or not at all. One line is logged per kind of refusal, not per refusal.
 """
 
 from __future__ import annotations
@@ -30,15 +31,20 @@ REQUEST_TIMEOUT_S = 10.0
 BODIES_BYTES_MAX = 16 * 1024 * 1024
 ALERTS_PER_SLICE = 500
 KEY_CHARS_MAX = 200
+TOKEN_CHARS_MIN = 16
 VERSION = "4"
 
 
 class WebhookOptions(msgspec.Struct, frozen=True):
-    """`listen` is host:port (port 0: any). With a token, only requests that carry it as `Bearer` are read."""
+    """`listen` is host:port (port 0: any). Only requests that carry the token as `Bearer` are read.
+
+    `allow_anonymous` does without a token, for a numeric loopback address only.
+    """
 
     listen: str
     node_label: str = "node"
     token: str = ""
+    allow_anonymous: bool = False
     expires_after_s: float = 5 * 3600.0
     """An alert that is not told again is over after this: longer than Alertmanager's `repeat_interval` (4 h)."""
     request_timeout_s: float = REQUEST_TIMEOUT_S
@@ -62,16 +68,19 @@ _ALERT = msgspec.json.Decoder(_Alert)
 class Webhook:
     """A server on the running loop between `start` and `close`. `now_us` is the controller's clock (UTC).
 
-    Raises ValueError for an address that cannot be one.
+    Raises ValueError for an address that cannot be one, and for one that is open to all who reach it.
     """
 
     def __init__(self, options: WebhookOptions, on_alerts: OnAlerts, now_us: Callable[[], int]) -> None:
         self._host, self._port = _split(options.listen)
+        _check_access(options, self._host)
         self._options = options
         self._on_alerts = on_alerts
         self._now_us = now_us
         self._server: asyncio.Server | None = None
         self._callers: set[asyncio.Task[None]] = set()
+        # Those among them that have not shown the token, the oldest first.
+        self._unproven: dict[asyncio.Task[None], None] = {}
         self._bodies_bytes = 0
         self.messages = 0
         """Messages delivered."""
@@ -87,7 +96,6 @@ class Webhook:
         )
         host, port = self._server.sockets[0].getsockname()[:2]
         endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._warn_if_open(host, endpoint)
         log.info("alerts are taken at http://%s%s", endpoint, PATH)
         return endpoint
 
@@ -103,21 +111,26 @@ class Webhook:
         await self._server.wait_closed()
         self._server = None
 
-    def _warn_if_open(self, host: str, endpoint: str) -> None:
-        if not self._options.token and not ip_address(host.partition("%")[0]).is_loopback:
-            log.warning("alerts are taken from anyone who reaches %s: set a token", endpoint)
-
     # ---- one connection ----
 
     def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._callers) >= CONNECTIONS_MAX:
             # No polite answer: waiting until it is read would take what is being saved here.
             self._note(HttpError(503, "too many connections"))
-            writer.transport.abort()
-            return
+            oldest = next(iter(self._unproven), None)
+            if oldest is None:
+                writer.transport.abort()
+                return
+            del self._unproven[oldest]
+            oldest.cancel()
         caller = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._callers.add(caller)
-        caller.add_done_callback(self._callers.discard)
+        self._unproven[caller] = None
+        caller.add_done_callback(self._forget)
+
+    def _forget(self, caller: asyncio.Task[None]) -> None:
+        self._callers.discard(caller)
+        self._unproven.pop(caller, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -137,6 +150,8 @@ class Webhook:
         try:
             head = await read_head(reader)
             self._check(head)
+            if (caller := asyncio.current_task()) is not None:
+                self._unproven.pop(caller, None)
             await self._take(reader, head.fields)
         except HttpError as error:
             self._note(error)
@@ -156,9 +171,11 @@ class Webhook:
             raise HttpError(404, f"alerts are taken at {PATH}")
         if method != "POST":
             raise HttpError(405, "alerts are posted")
-        given = head.fields.get("authorization", "")
-        wanted = f"Bearer {self._options.token}"
-        if self._options.token and not hmac.compare_digest(given.encode(), wanted.encode()):
+        if not self._options.token:
+            return
+        scheme, _, given = head.fields.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(given.strip().encode(), self._options.token.encode())
+        if scheme.lower() != "bearer" or not is_right:
             raise HttpError(401, "the token is missing or wrong")
 
     async def _take(self, reader: asyncio.StreamReader, fields: Mapping[str, str]) -> None:
@@ -222,7 +239,7 @@ async def _discard(reader: asyncio.StreamReader) -> None:
 
 def _response(status: int, text: str) -> bytes:
     body = f"{text}\n".encode()
-    allow = "Allow: POST\r\n" if status == 405 else ""
+    allow = {401: "WWW-Authenticate: Bearer\r\n", 405: "Allow: POST\r\n"}.get(status, "")
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{allow}Content-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -235,3 +252,26 @@ def _split(listen: str) -> tuple[str, int]:
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
         raise ValueError(f"'{listen}' is not host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _check_access(options: WebhookOptions, host: str) -> None:
+    """Raises ValueError when anybody who reaches the address could tell alerts."""
+    if options.token:
+        if len(options.token) < TOKEN_CHARS_MIN:
+            raise ValueError(
+                f"the token has {len(options.token)} characters: at least {TOKEN_CHARS_MIN} are needed"
+            )
+        return
+    if not options.allow_anonymous:
+        raise ValueError(
+            f"'{options.listen}' takes alerts only with a token: name a file with one in webhook_token_file"
+        )
+    try:
+        is_loopback = ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise ValueError(
+            f"'{options.listen}' is no loopback address, so webhook_allow_anonymous does not hold there: "
+            "name a file with a token in webhook_token_file, or listen at 127.0.0.1"
+        )

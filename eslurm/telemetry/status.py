@@ -1,8 +1,9 @@
 """A daemon's door for machines that watch it: GET /metrics and GET /health over HTTP, on the daemon's own event loop.
 
 On the loop, not beside it: a daemon whose loop stands still does not answer, and that is the truth. Invariants: what is
-served is in memory (a page is made at most once in `PAGE_KEPT_S`); connections, their requests and their idle time are
-bounded; nothing can be changed here, and nothing of jobs or users is told.
+served is in memory (a page is made at most once in `PAGE_KEPT_S`); connections, their requests, their time and what waits
+for a slow reader are bounded; connections that say nothing cannot keep others out; nothing can be changed here, and nothing
+of jobs or users is told.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ PAGE_KEPT_S = 1.0
 REQUEST_BYTES_MAX = 8_192
 CONNECTIONS_MAX = 64
 IDLE_S = 60.0
-"""Longer than most who scrape wait between two looks; who comes later connects anew."""
+"""Longer than most scrapers wait between two looks. A request that takes longer to arrive, or an answer to be read, ends
+the connection."""
 BIND_AGAIN_S = 2.0
 
 _REASONS = {
@@ -60,7 +62,8 @@ class StatusDoor:
         self._loop = asyncio.get_running_loop()
         self._page = b""
         self._page_until_s = 0.0
-        self._connections: set[_Connection] = set()
+        # In the order of their last requests.
+        self._connections: dict[_Connection, None] = {}
         # The loop keeps only a weak reference.
         self._server: asyncio.Server | None = None
         self.endpoint = ""
@@ -97,22 +100,27 @@ class StatusDoor:
         if self._server is not None:
             self._server.close()
             for connection in list(self._connections):
-                connection.close()
+                connection.abort()
             await self._server.wait_closed()
             self._server = None
 
     # ---- for connections ----
 
-    def admit(self, connection: _Connection) -> bool:
-        """Whether there is room for one more."""
+    def admit(self, connection: _Connection) -> None:
+        """Take one more; the one without a request for longest makes room: a scraper connects again."""
         if len(self._connections) >= CONNECTIONS_MAX:
-            return False
-        self._connections.add(connection)
-        return True
+            next(iter(self._connections)).abort()
+        self._connections[connection] = None
+
+    def on_request(self, connection: _Connection) -> None:
+        """It has asked something."""
+        if connection in self._connections:
+            del self._connections[connection]
+            self._connections[connection] = None
 
     def leave(self, connection: _Connection) -> None:
         """It has ended."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
 
     def answer(self, method: str, path: str) -> tuple[int, str, bytes]:
         """Status, content type and body."""
@@ -147,14 +155,13 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._received = b""
+        self._is_paused = False
         self._idle: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's is none by inheritance.
         self._transport = cast(asyncio.Transport, transport)
-        if not self._door.admit(self):
-            self._transport.abort()
-            return
+        self._door.admit(self)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -167,18 +174,31 @@ class _Connection(asyncio.Protocol):
         self._take(data)
         counts.cpu_s += time.thread_time() - began_s
 
+    def pause_writing(self) -> None:
+        # A peer that asks and asks, and reads nothing: its next request is read when the last answer is.
+        self._is_paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._take(b"")
+        if self._transport is not None and not self._is_paused and not self._is_closing:
+            self._transport.resume_reading()
+
     def _take(self, data: bytes) -> None:
         self._received += data
-        while b"\r\n\r\n" in self._received and not self._is_closing:
+        while b"\r\n\r\n" in self._received and not self._is_closing and not self._is_paused:
             head, _, self._received = self._received.partition(b"\r\n\r\n")
             self._on_request(head)
-        if len(self._received) > REQUEST_BYTES_MAX:
+        if len(self._received) > REQUEST_BYTES_MAX and not self._is_closing and not self._is_paused:
             self._write(400, "text/plain", b"the request is too long\n", "GET", keep=False)
 
-    def close(self) -> None:
-        """End it."""
+    def abort(self) -> None:
+        """End it, whether or not the peer has read everything."""
+        self._door.leave(self)
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
     @property
     def _is_closing(self) -> bool:
@@ -187,7 +207,7 @@ class _Connection(asyncio.Protocol):
     def _wait(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = self._loop.call_later(IDLE_S, self.close)
+        self._idle = self._loop.call_later(IDLE_S, self.abort)
 
     def _on_request(self, head: bytes) -> None:
         lines = head.decode("latin-1").split("\r\n")
@@ -200,6 +220,7 @@ class _Connection(asyncio.Protocol):
         has_body = any(field.startswith(("content-length:", "transfer-encoding:")) for field in fields)
         keep = version == "HTTP/1.1" and "connection:close" not in fields and not has_body
         self._wait()
+        self._door.on_request(self)
         self._write(*self._door.answer(method, path), method, keep=keep)
 
     def _write(self, status: int, kind: str, body: bytes, method: str, *, keep: bool) -> None:

@@ -163,7 +163,7 @@ def test_a_real_alertmanager_tells_what_begins_and_what_is_over(
     async def steps(feeds: AlertFeeds, predicted: Callable[[set[int]], Any]) -> None:
         site.thermometers.set(cn0002=95, cn0008=95)
         assert feeds.webhook is not None
-        with monitoring.alertmanager(site.alertmanager, feeds.webhook_endpoint, "let me in"):
+        with monitoring.alertmanager(site.alertmanager, feeds.webhook_endpoint, "let-me-in-please"):
             await predicted({2, 8})
             site.thermometers.set(cn0002=40, cn0008=95)
             await predicted({8})
@@ -171,7 +171,8 @@ def test_a_real_alertmanager_tells_what_begins_and_what_is_over(
         assert not feeds.webhook.refused
 
     token = tmp_path / "token"
-    token.write_text("let me in\n")
+    token.write_text("let-me-in-please\n")
+    token.chmod(0o600)
     failure = FailureSection(
         webhook_listen="127.0.0.1:0", settings={"alerts": {"webhook_token_file": str(token)}}
     )

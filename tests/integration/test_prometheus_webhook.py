@@ -26,6 +26,8 @@ from tests.support.loops import both_loops, run
 
 WAIT_S = 20.0
 NOW_US = 1_000_000
+TOKEN = "let me in, please"
+ANONYMOUS: dict[str, dict[str, Any]] = {"alerts": {"webhook_allow_anonymous": True}}
 
 
 def message(*alerts: tuple[str, str, str], **fields: object) -> bytes:
@@ -68,7 +70,9 @@ def post(body: bytes, path: str = "/alerts", method: str = "POST", **fields: str
 @asynccontextmanager
 async def listening(**options: Any) -> AsyncIterator[tuple[Webhook, str, list[AlertUpdate]]]:
     updates: list[AlertUpdate] = []
-    server = Webhook(WebhookOptions("127.0.0.1:0", **options), updates.append, lambda: NOW_US)
+    server = Webhook(
+        WebhookOptions("127.0.0.1:0", allow_anonymous=True, **options), updates.append, lambda: NOW_US
+    )
     endpoint = await server.start()
     try:
         yield server, endpoint, updates
@@ -197,12 +201,16 @@ def test_callers_beyond_the_bound_are_hung_up_on_until_others_are_gone(
     async def scenario() -> None:
         async with listening() as (server, endpoint, updates):
             host, _, port = endpoint.rpartition(":")
-            idle = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
             good = post(message(("firing", "f1", "cn0001")))
-            # The idle ones are accepted in order: this one is the third.
+            slow = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
+            for _, writer in slow:
+                writer.write(good[:-1])
+            async with asyncio.timeout(WAIT_S):
+                while len(server._callers) < 2 or server._unproven:  # noqa: ASYNC110 - the server tells nobody
+                    await asyncio.sleep(0)
             assert await exchange(endpoint, good) == b""
             assert server.refused == {503: 1}
-            for _, writer in idle:
+            for _, writer in slow:
                 writer.transport.abort()
             async with asyncio.timeout(WAIT_S):
                 while not await exchange(endpoint, good):  # noqa: ASYNC110 - the server's side is seen from outside
@@ -236,7 +244,8 @@ def test_bodies_beyond_the_common_bound_are_asked_to_come_again(monkeypatch: pyt
 
 def test_the_token_is_asked_for(tmp_path: Path) -> None:
     token = tmp_path / "token"
-    token.write_text("let me in\n")
+    token.write_text(f"{TOKEN}\n")
+    token.chmod(0o600)
     failure = FailureSection(
         webhook_listen="127.0.0.1:0", settings={"alerts": {"webhook_token_file": str(token)}}
     )
@@ -248,12 +257,12 @@ def test_the_token_is_asked_for(tmp_path: Path) -> None:
         await feeds.start()
         try:
             body = message(("firing", "f1", "cn0001"))
-            for given in ("", "Bearer let me", "Basic let me in"):
+            for given in ("", "Bearer", "Bearer let me", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN):
                 assert (
                     status_of(await exchange(feeds.webhook_endpoint, post(body, Authorization=given))) == 401
                 )
             assert book.nodes(NOW_US) == frozenset()
-            good = post(body, Authorization="Bearer let me in")
+            good = post(body, Authorization=f"Bearer {TOKEN}")
             assert status_of(await exchange(feeds.webhook_endpoint, good)) == 200
             assert book.nodes(NOW_US) == {1}
         finally:
@@ -286,7 +295,7 @@ def test_a_receiver_that_raises_is_a_500_and_the_next_message_is_taken() -> None
             if len(given) == 1:
                 raise RuntimeError("planted")
 
-        server = Webhook(WebhookOptions("127.0.0.1:0"), receive, lambda: NOW_US)
+        server = Webhook(WebhookOptions("127.0.0.1:0", allow_anonymous=True), receive, lambda: NOW_US)
         endpoint = await server.start()
         try:
             assert status_of(await exchange(endpoint, post(message()))) == 500
@@ -297,27 +306,46 @@ def test_a_receiver_that_raises_is_a_500_and_the_next_message_is_taken() -> None
     run(scenario())
 
 
-def test_listening_beyond_loopback_without_a_token_is_told(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (WebhookOptions("127.0.0.1:0"), "takes alerts only with a token"),
+        (WebhookOptions("0.0.0.0:0"), "takes alerts only with a token"),
+        (WebhookOptions("0.0.0.0:0", allow_anonymous=True), "is no loopback address"),
+        (WebhookOptions("192.0.2.1:0", allow_anonymous=True), "is no loopback address"),
+        (WebhookOptions("localhost:0", allow_anonymous=True), "is no loopback address"),
+        (WebhookOptions("0.0.0.0:0", token="short"), "the token has 5 characters"),
+    ],
+)
+def test_an_open_webhook_is_refused(options: WebhookOptions, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Webhook(options, lambda update: None, lambda: NOW_US)
+
+
+def test_callers_without_the_token_keep_no_other_out() -> None:
     async def scenario() -> None:
-        server = Webhook(WebhookOptions("127.0.0.1:0"), lambda update: None, lambda: NOW_US)
-        await server.start()
-        await server.close()
-        assert not [record for record in caplog.records if "set a token" in record.getMessage()]
-        server._warn_if_open("192.0.2.1", "192.0.2.1:9")
-        server._warn_if_open("127.0.0.1", "127.0.0.1:9")
+        updates: list[AlertUpdate] = []
+        server = Webhook(WebhookOptions("127.0.0.1:0", token=TOKEN), updates.append, lambda: NOW_US)
+        endpoint = await server.start()
+        host, _, port = endpoint.rpartition(":")
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(2 * webhook.CONNECTIONS_MAX)]
+        try:
+            for _ in range(3):
+                reply = await exchange(endpoint, post(message(), Authorization=f"Bearer {TOKEN}"))
+                assert status_of(reply) == 200
+            assert len(server._callers) <= webhook.CONNECTIONS_MAX
+        finally:
+            for _, writer in silent:
+                writer.transport.abort()
+            await server.close()
 
     run(scenario())
-    assert [
-        "192.0.2.1:9" in record.getMessage()
-        for record in caplog.records
-        if "set a token" in record.getMessage()
-    ] == [True]
 
 
 def test_an_address_in_use_ends_the_start() -> None:
     async def scenario() -> None:
         async with listening() as (_, endpoint, _):
-            second = Webhook(WebhookOptions(endpoint), lambda update: None, lambda: NOW_US)
+            second = Webhook(WebhookOptions(endpoint, token=TOKEN), lambda update: None, lambda: NOW_US)
             with pytest.raises(OSError, match="in use"):
                 await second.start()
             await second.close()
@@ -329,6 +357,11 @@ def test_an_address_in_use_ends_the_start() -> None:
     ("failure", "text"),
     [
         (FailureSection(prometheus_url="mon:9090"), "failure.prometheus_url: 'mon:9090' is no URL"),
+        (FailureSection(webhook_listen="127.0.0.1:9095"), "failure.webhook_listen: .*only with a token"),
+        (
+            FailureSection(webhook_listen="0.0.0.0:9095", settings=ANONYMOUS),
+            "failure.webhook_listen: .*is no loopback address",
+        ),
         (FailureSection(webhook_listen="9095"), "failure.webhook_listen: '9095' is not host:port"),
         (FailureSection(webhook_listen="127.0.0.1:99999"), "failure.webhook_listen: '127.0.0.1:99999'"),
         (FailureSection(settings={"alerts": {"qery": "up"}}), "failure.settings.alerts: .*qery"),
@@ -340,7 +373,7 @@ def test_an_address_in_use_ends_the_start() -> None:
             FailureSection(
                 webhook_listen="127.0.0.1:1", settings={"alerts": {"webhook_token_file": "/nowhere"}}
             ),
-            "webhook_token_file: cannot be read",
+            "webhook_token_file: /nowhere cannot be read",
         ),
     ],
 )
@@ -364,7 +397,9 @@ def test_a_webhook_that_cannot_listen_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         async with listening() as (_, endpoint, _):
             feeds = AlertFeeds(
-                FailureSection(prometheus_url=f"http://{free_endpoint()}", webhook_listen=endpoint),
+                FailureSection(
+                    prometheus_url=f"http://{free_endpoint()}", webhook_listen=endpoint, settings=ANONYMOUS
+                ),
                 AlertBook(),
                 lambda: NOW_US,
             )

@@ -21,6 +21,7 @@ NODES = 60
 WIDTH = 3
 PORT = free_port()
 FAILURE = f"[failure]\npredictors = ['alerts']\nwebhook_listen = '127.0.0.1:{PORT}'\n"
+FAILURE += "[failure.settings.alerts]\nwebhook_allow_anonymous = true\n"
 
 
 @pytest.fixture(scope="module", params=["balanced", "positional"])

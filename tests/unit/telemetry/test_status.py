@@ -14,6 +14,8 @@ import pytest
 from escli import health as command
 from eslurm.telemetry import status
 from eslurm.telemetry.status import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Health, StatusDoor
+from tests.support import loops
+from tests.support.loops import both_loops
 
 GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -123,21 +125,76 @@ def test_what_is_no_question_is_told_so(request_: bytes, code: bytes) -> None:
     run(body)
 
 
-def test_connections_are_bounded_and_idle_ones_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connections_keep_nobody_out() -> None:
     async def body(watched: Watched, door: StatusDoor) -> None:
         host, port = door.endpoint.split(":")
         streams = [await asyncio.open_connection(host, port) for _ in range(CONNECTIONS_MAX)]
-        streams[-1][1].write(GET % b"health")
-        await streams[-1][0].readuntil(b"leads\n")
-        reader, writer = await asyncio.open_connection(host, port)
+        first_reader, first_writer = streams[0]
+        first_writer.write(GET % b"health")
+        await first_reader.readuntil(b"leads\n")
+        assert b"leads" in await asked(door, b"GET /health HTTP/1.0\r\n\r\n")
+        # The one that has been silent for longest has made room, not the one that asks.
         with contextlib.suppress(ConnectionResetError):
-            assert await reader.read() == b""
-        for _, one in [*streams, (reader, writer)]:
+            assert await streams[1][0].read() == b""
+        first_writer.write(GET % b"health")
+        await first_reader.readuntil(b"leads\n")
+        for _, one in streams:
             one.close()
             with contextlib.suppress(ConnectionResetError):
                 await one.wait_closed()
+
+    run(body)
+
+
+@pytest.mark.parametrize("begun", [b"", GET[:5]])
+def test_a_request_that_does_not_end_ends_its_connection(
+    begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(watched: Watched, door: StatusDoor) -> None:
         monkeypatch.setattr(status, "IDLE_S", 0.01)
-        assert await asked(door, GET[:5]) == b""
+        with contextlib.suppress(ConnectionResetError):
+            assert await asked(door, begun) == b""
+
+    run(body)
+
+
+@both_loops
+def test_answers_that_are_not_read_are_not_made(uvloop: bool) -> None:
+    asked_for, page_bytes = 2_000, 100_000
+
+    async def main() -> None:
+        watched = Watched()
+        watched.page = lambda: b"x" * page_bytes  # type: ignore[method-assign]
+        async with opened(watched) as door:
+            reader, writer = await asyncio.open_connection(*door.endpoint.split(":"))
+            writer.write(GET % b"metrics" * asked_for)
+            await reader.readuntil(b"\r\n\r\n")
+            # A second connection is served meanwhile; by then all that came first has been looked at.
+            assert b"leads" in await asked(door, b"GET /health HTTP/1.0\r\n\r\n")
+            waiting = [one._transport for one in door._connections if one._transport is not None]
+            assert sum(one.get_write_buffer_size() for one in waiting) < 4 * page_bytes
+            for _ in range(asked_for):
+                await reader.readexactly(page_bytes)
+                if _ < asked_for - 1:
+                    await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+
+    loops.run(main(), uvloop=uvloop)
+
+
+def test_a_reader_that_stops_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "IDLE_S", 0.2)
+
+    async def body(watched: Watched, door: StatusDoor) -> None:
+        door._make_page = lambda: b"x" * 50_000_000
+        reader, writer = await asyncio.open_connection(*door.endpoint.split(":"))
+        writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        async with asyncio.timeout(30):
+            while door._connections:  # noqa: ASYNC110 - the door tells nobody
+                await asyncio.sleep(0.01)
+        writer.transport.abort()
 
     run(body)
 
