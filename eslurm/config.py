@@ -83,6 +83,9 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
     changes_user_per_s: NotNegative = 2000.0
     """Changing calls (submissions, cancellations ...) of one user a second; five seconds' worth may come at once, and
     one call may submit many jobs. Operators are exempt."""
+    change_share_user_percent: Share = 50.0
+    """Share of the controller's time, in percent, that reading and deciding one user's changes may take; beyond it they are
+    told when to come again. Operators are exempt."""
     waits_user_max: Whole = 256
     """Calls with which one user may wait for the end of jobs at a time. Operators are exempt."""
     calls_user_max: Whole = 2048
@@ -237,7 +240,10 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     finished_jobs_max: Count = 2_000
     """Most finished jobs kept in memory."""
     pending_jobs_max: Count = 200_000
-    """Most jobs that may wait."""
+    """Most jobs that may wait, an array counting as one; the last twentieth is for operators' jobs."""
+    pending_jobs_user_max: Whole = 20_000
+    """Most jobs of one user that may wait; a job counts once more for each 16 KiB of arguments, node names and array ranges.
+    Operators are exempt. 0: no limit of its own."""
     array_tasks_max: Count = 1_000_000
     """Most tasks of one array."""
     relay_width: Width = 16

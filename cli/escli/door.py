@@ -11,6 +11,7 @@ import time
 
 from escli import exits
 from escli.failures import CommandFailed
+from escli.parts import in_parts, join
 from escli.program import warn
 from eslurm.compat.errors import OptionError
 
@@ -264,10 +265,14 @@ class Door:
     def call(
         self, method: str, request: Any, timeout_s: float = TIMEOUT_S, request_id: bytes | None = None
     ) -> Any:
-        """One call with protobuf messages."""
+        """One call with protobuf messages; where its list is too long for one, several whose answers are joined."""
         from eslurm.rpc.methods import BY_NAME
 
-        return self._call(BY_NAME[method], request, timeout_s, request_id)
+        parts = in_parts(method, request)
+        reply = self._call(BY_NAME[method], next(parts), timeout_s, request_id)
+        for part in parts:
+            join(reply, self._call(BY_NAME[method], part, timeout_s, None))
+        return reply
 
     def _call(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
         from eslurm.ports.door import DoorRefused, DoorUnreachable

@@ -12,12 +12,27 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from esctld.clock import Clock
-from eslurm.core.messages import Message, PlanMade, Refused, Reports, SetForecasts, SubmitJobs, Tick
+from eslurm.core.messages import (
+    CancelJobs,
+    Changed,
+    HoldJobs,
+    Message,
+    PlanMade,
+    Refused,
+    Reports,
+    RequeueJobs,
+    SetForecasts,
+    StepCreated,
+    SubmitJobs,
+    Submitted,
+    SuspendJobs,
+    Tick,
+)
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.view import View
 from eslurm.ports.store import AnswerRow, BlobRow, RowChange, Store, StoreUnavailable
@@ -30,6 +45,8 @@ BATCH_WEIGHT_MAX = 128
 """Most messages (or jobs, reports and placements in them) decided in one batch: bounds how long the loop is held."""
 RECENT_ANSWERS_MAX = 4_096
 """Answers kept in memory by request id; older ones are looked up in the store by calls marked as a retry."""
+RECENT_BYTES_MAX = 32 * 1024 * 1024
+"""What these answers may take; the oldest are dropped."""
 GATHER_S = 0.003
 """Longest wait after a commit for as many requests as it answered: clients that each wait for their answer come back
 together, and one commit for all of them costs little more than one for the first."""
@@ -38,6 +55,7 @@ RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _encoder = msgspec.msgpack.Encoder()
 
 Done = Callable[[BatchAnswer], None]
+Charge = Callable[[float], None]
 
 
 class InboxFull(Exception):
@@ -53,7 +71,7 @@ class Unsettled(Exception):
 
 
 class _Entry:
-    __slots__ = ("blobs", "done", "message", "request_id", "rows")
+    __slots__ = ("blobs", "charge", "done", "message", "request_id", "rows")
 
     def __init__(
         self,
@@ -62,8 +80,10 @@ class _Entry:
         request_id: bytes,
         blobs: Sequence[BlobRow],
         rows: Sequence[RowChange] = (),
+        charge: Charge | None = None,
     ) -> None:
         self.message = message
+        self.charge = charge
         self.done = done
         self.request_id = request_id
         self.blobs = blobs
@@ -104,6 +124,7 @@ class Dispatcher:
         # What is being decided (the inbox bounds it), and what was answered lately.
         self._under_way: dict[bytes, asyncio.Future[BatchAnswer]] = {}
         self._recent: OrderedDict[bytes, BatchAnswer] = OrderedDict()
+        self._recent_bytes = 0
         self._available = True
         self._stopping = False
         self._interrupted = False
@@ -155,9 +176,14 @@ class Dispatcher:
         await done
 
     def request(
-        self, message: Message, request_id: bytes = b"", blobs: Sequence[BlobRow] = ()
+        self,
+        message: Message,
+        request_id: bytes = b"",
+        blobs: Sequence[BlobRow] = (),
+        charge: Charge | None = None,
     ) -> asyncio.Future[BatchAnswer]:
-        """A request of a person. The same `request_id` gets the same answer and takes effect once.
+        """A request of a person. The same `request_id` gets the same answer and takes effect once. `charge` hears how
+        many seconds deciding and applying it has held the loop.
 
         Raises `InboxFull` or `NotNow`, both before anything has happened, or `Unsettled`; so may the answer.
         """
@@ -171,7 +197,7 @@ class Dispatcher:
         answer: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
         if request_id:
             self._under_way[request_id] = answer
-        self._requests.append(_Entry(message, _setter(answer), request_id, blobs))
+        self._requests.append(_Entry(message, _setter(answer), request_id, blobs, charge=charge))
         if len(self._requests) >= self._wanted:
             self._wake.set()
         return answer
@@ -272,7 +298,7 @@ class Dispatcher:
 
     def _decide(self, entries: list[_Entry]) -> Batch:
         started = time.perf_counter()
-        batch = self._reactor.process((entry.message for entry in entries), self.now_us())
+        batch = self._reactor.process(_metered(entries), self.now_us())
         self._metrics.stall.observe(time.perf_counter() - started)
         return batch
 
@@ -360,14 +386,40 @@ class Dispatcher:
             # Its traceback holds the whole message it refused.
             answer.__traceback__ = None
         self._recent[request_id] = answer
-        if len(self._recent) > RECENT_ANSWERS_MAX:
-            self._recent.popitem(last=False)
+        self._recent_bytes += _answer_bytes(answer)
+        while len(self._recent) > RECENT_ANSWERS_MAX or self._recent_bytes > RECENT_BYTES_MAX:
+            _id, oldest = self._recent.popitem(last=False)
+            self._recent_bytes -= _answer_bytes(oldest)
 
 
 def _acknowledges(entries: Sequence[_Entry]) -> bool:
     """Whether agents will forget something because of this batch. Even when it changes nothing it is committed: a leader
     that was overtaken while it stood still knows nothing of its successor's jobs, and only the fence tells it."""
     return any(isinstance(entry.message, Reports) for entry in entries)
+
+
+def _metered(entries: Sequence[_Entry]) -> Iterator[Message]:
+    """Their messages; what each took until the next was asked for is charged to its sender."""
+    for entry in entries:
+        if entry.charge is None:
+            yield entry.message
+            continue
+        began_s = time.perf_counter()
+        yield entry.message
+        entry.charge(time.perf_counter() - began_s)
+
+
+def _answer_bytes(answer: BatchAnswer) -> int:
+    """About what an answer takes in memory."""
+    match answer:
+        case Submitted():
+            return 256 + 40 * len(answer.job_ids)
+        case StepCreated():
+            return 256 + 160 * len(answer.layout)
+        case Changed():
+            return 256 + 400 * len(answer.problems) + 400 * len(answer.notes)
+        case _:
+            return 1024
 
 
 def _weight(message: Message) -> int:
@@ -381,6 +433,8 @@ def _weight(message: Message) -> int:
             return len(message.placements) + len(message.promises)
         case SetForecasts():
             return len(message.forecasts)
+        case CancelJobs() | HoldJobs() | RequeueJobs() | SuspendJobs():
+            return max(1, len(message.jobs))
         case _:
             return 1
 

@@ -19,6 +19,7 @@ from eslurm.core.estimate.model import Forecast
 from eslurm.core.job import ranges
 from eslurm.core.job.model import ArraySpec, Dependency, JobSpec, Principal
 from eslurm.core.job.request import Chunk, Request
+from eslurm.core.job.weight import held_bytes
 from eslurm.core.messages import (
     CancelJobs,
     CreateStep,
@@ -143,10 +144,21 @@ class SpecReader:
         self._trace = trace
         self._components: dict[bytes, tuple[Request, ...]] = {}
         self._texts: dict[str, str] = {}
+        self._held_bytes = 0
         self.blobs = BlobCollector()
 
     def read(self, job: pb.JobRequest) -> JobSpec:
         """One job. Raises `Refused`."""
+        spec = self._read(job)
+        self._held_bytes += held_bytes(spec)
+        if self._held_bytes > limits.SPECS_BYTES_MAX:
+            raise _refuse(
+                f"the jobs of this call hold more than {limits.SPECS_BYTES_MAX} bytes of arguments, node names and "
+                "array ranges: submit them in several calls"
+            )
+        return spec
+
+    def _read(self, job: pb.JobRequest) -> JobSpec:
         # Each look at a field makes a new object: one look each.
         work_dir = _work_dir(job.work_dir)
         priority = job.priority if job.HasField("priority") else None

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -40,16 +41,20 @@ from eslurm.core.messages import (
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.request_limits import REFERENCES_MAX
+from eslurm.core.rights import may_manage
 from eslurm.core.step.model import StepState
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import BlobRow, Store, StoreUnavailable
 from eslurm.relay.blobs import BlobCache
 from eslurm.rpc.framing import REQUEST_ID_BYTES
+from eslurm.rpc.limits import charging
+from eslurm.rpc.shapes import Submission
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 
 WAIT_MAX_S = 60
-SPECS_PER_SLICE = 100
+READ_SLICE_S = 0.004
+"""Jobs of one call are read for so long before others have their turn."""
 FULL_RETRY_S = 0.25
 WAITING_FEW = 16
 LOOK_S = 0.0005
@@ -144,7 +149,9 @@ class ControllerService:
             if first is not None:
                 return first
         try:
-            answer = await asyncio.shield(self._dispatcher.request(message, request_id, blobs))
+            answer = await asyncio.shield(
+                self._dispatcher.request(message, request_id, blobs, charging.get())
+            )
         except InboxFull:
             raise DoorError(
                 Status.RESOURCE_EXHAUSTED,
@@ -173,21 +180,20 @@ class ControllerService:
                 return first
         return None
 
-    async def _submit(self, request: pb.SubmitRequest, caller: Caller) -> pb.SubmitReply:
-        if not 0 < len(request.jobs) <= REFERENCES_MAX:
-            raise Refused(
-                RefusalCode.INVALID,
-                f"{len(request.jobs)} jobs in one call: give 1 to {REFERENCES_MAX}",
-            )
+    async def _submit(self, request: Submission, caller: Caller) -> pb.SubmitReply:
+        if not len(request.jobs):
+            raise Refused(RefusalCode.INVALID, f"no jobs in this call: give 1 to {REFERENCES_MAX}")
         # Not the request id: a trace is shown to everybody.
         trace = secrets.token_bytes(REQUEST_ID_BYTES)
         reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace)
         specs: list[JobSpec] = []
-        for at, job in enumerate(request.jobs):
-            if at % SPECS_PER_SLICE == SPECS_PER_SLICE - 1:
-                await asyncio.sleep(0)
+        began_s = time.perf_counter()
+        for job in request.jobs:
             spec = reader.read(job)
             specs.append(await self._settled(spec) if spec.dependencies else spec)
+            if time.perf_counter() - began_s > READ_SLICE_S:
+                await asyncio.sleep(0)
+                began_s = time.perf_counter()
         if request.test_only:
             return await self._inquiries.test(specs[0])
         answer = await self._decide(SubmitJobs(tuple(specs)), caller, reader.blobs.rows)
@@ -335,6 +341,9 @@ class ControllerService:
         return await account(self._store, self._owner, request)
 
     async def _wait_step(self, request: pb.WaitStepRequest, caller: Caller) -> pb.StepReply:
+        job = self._dispatcher.view.jobs.get(request.job_id)
+        if job is not None and not may_manage(self._dispatcher.state, caller.principal, job):
+            raise Refused(RefusalCode.DENIED, f"job {request.job_id} belongs to {job.spec.user.name}")
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
         while True:
             view = self._dispatcher.view

@@ -27,6 +27,7 @@ from eslurm.core.job.pending import foreseeable, pending_of, running_of
 from eslurm.core.job.request import Request
 from eslurm.core.job.standing import began, name_key, owed_revisions, task_slots, waits
 from eslurm.core.job.states import ACTIVE, FINAL, JobState
+from eslurm.core.job.weight import weight
 from eslurm.core.node.model import Node, is_usable
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.promise import PROMISE, Promise
@@ -121,6 +122,8 @@ class State:
         self.step_owed: dict[int, tuple[int, int]] = {}
         self.steps_of: dict[int, set[int]] = {}
         self.pending_count = 0
+        # What waits of each user, by uid: the sum of its jobs' weights.
+        self.pending_of: dict[int, int] = {}
         self.active_count = 0
         self.timers: list[Timer] = []
         self.finished: OrderedDict[int, None] = OrderedDict()
@@ -376,10 +379,20 @@ class State:
             self._give_up_plans(new)
         if new.is_array and old is not None and bool(task_slots(old)) != bool(task_slots(new)):
             self._refresh_waiting_tasks(new.job_id)
-        self.pending_count += (new.state is JobState.PENDING) - (
-            old is not None and old.state is JobState.PENDING
-        )
+        was_pending = old is not None and old.state is JobState.PENDING
+        is_pending = new.state is JobState.PENDING
+        self.pending_count += is_pending - was_pending
+        if is_pending != was_pending or (old is not None and is_pending and old.spec is not new.spec):
+            before = weight(old.spec) if old is not None and was_pending else 0
+            self._count_pending(new.spec.user.uid, (weight(new.spec) if is_pending else 0) - before)
         self.active_count += (new.state in ACTIVE) - (old is not None and old.state in ACTIVE)
+
+    def _count_pending(self, uid: int, change: int) -> None:
+        count = self.pending_of.get(uid, 0) + change
+        if count:
+            self.pending_of[uid] = count
+        else:
+            self.pending_of.pop(uid, None)
 
     def _pending(self, job: Job, startable: int) -> Pending:
         nodes = self.partition_nodes.get(job.spec.partition, ())

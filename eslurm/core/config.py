@@ -136,3 +136,5 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """Uids that may do everything; operators may not hand over the lead, read logs or make tokens and keys."""
     private: tuple[str, ...] = ()
     """What users see of their own only: jobs, usage, users, reservations, configuration."""
+    pending_jobs_user_max: int = 0
+    """Most waiting jobs of one user who is no operator, as `core.job.weight` counts them; 0: as many as all may have."""

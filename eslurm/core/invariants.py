@@ -16,6 +16,7 @@ from eslurm.core.job.holding import held_amounts
 from eslurm.core.job.model import Job, Span
 from eslurm.core.job.pending import foreseeable, running_of
 from eslurm.core.job.states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
+from eslurm.core.job.weight import weight
 from eslurm.core.node.states import NodeState
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.vector import aligned, subtract
@@ -156,6 +157,12 @@ def check(state: State) -> None:
     _check_planning(state, queued)
     pending = sum(job.state is JobState.PENDING for job in state.jobs.values())
     _require(pending == state.pending_count, f"{pending} jobs wait, counted {state.pending_count}")
+    waiting: dict[int, int] = {}
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING:
+            uid = job.spec.user.uid
+            waiting[uid] = waiting.get(uid, 0) + weight(job.spec)
+    _require(waiting == state.pending_of, f"of users wait {waiting}, counted {state.pending_of}")
     active = sum(job.state in ACTIVE for job in state.jobs.values())
     _require(active == state.active_count, f"{active} jobs are active, counted {state.active_count}")
     _check_names(state)

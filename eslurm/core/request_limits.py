@@ -34,5 +34,3 @@ SPECS_BYTES_MAX = 64 * 1024 * 1024
 """Arguments, node names and array ranges of all jobs of one call, as they lie in memory."""
 COMMAND_BYTES_MAX = 2 * 1024 * 1024
 """A sealed command: a control frame also has to take the list of its nodes and what rides along."""
-ANSWER_BYTES_MAX = 256 * 1024
-"""What is kept of an answer by its request id; of a longer one the rest of its problems is counted."""

@@ -17,9 +17,10 @@ from eslurm.core.job.model import ATTESTED, Principal
 from eslurm.core.rights import Level
 from eslurm.ports.door import Answered, Caller, DoorError, DoorService, Status
 from eslurm.rpc.framing import REQUEST_ID_BYTES
-from eslurm.rpc.limits import LimitSettings, RequestLimits, Ticket
+from eslurm.rpc.limits import LimitSettings, RequestLimits, Ticket, charging
 from eslurm.rpc.metered import Metered
-from eslurm.rpc.methods import Method
+from eslurm.rpc.methods import SUBMIT, Method, too_large_text
+from eslurm.rpc.shapes import Submission, check_lists, check_shape
 from eslurm.rpc.status import refusal_of
 
 PLACES = {"agent": "nodes", "login": "login hosts"}
@@ -113,18 +114,15 @@ class Gate:
         operator = caller.via not in ATTESTED and level >= Level.OPERATOR
         ticket = self._limits.admit(method, caller, operator=operator)
         try:
-            work = self._serve(method, payload, caller)
+            work = self._serve(method, payload, caller, trusted=operator)
             return await (_metered(work, ticket) if ticket.metered else work)
         finally:
             ticket.leave()
 
-    async def _serve(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> bytes:
-        try:
-            request = method.request.FromString(payload)
-        except DecodeError:
-            raise DoorError(
-                Status.INVALID_ARGUMENT, f"the request of {method.name} cannot be decoded"
-            ) from None
+    async def _serve(
+        self, method: Method[Any, Any], payload: bytes, caller: Caller, *, trusted: bool
+    ) -> bytes:
+        request = _decoded(method, payload, trusted=trusted)
         reply = await self._service.call(method, request, caller)
         return reply if isinstance(reply, bytes) else bytes(reply.SerializeToString())
 
@@ -142,9 +140,26 @@ class Gate:
         return True
 
 
+def _decoded(method: Method[Any, Any], payload: bytes, *, trusted: bool) -> Any:
+    """The request. Raises `DoorError` when it cannot be had, or, for others than operators, only at a price."""
+    if len(payload) > method.request_bytes_max:
+        raise DoorError(Status.INVALID_ARGUMENT, too_large_text(method, len(payload)))
+    try:
+        if method.number == SUBMIT.number:
+            return Submission.FromString(payload)
+        if not trusted:
+            check_shape(method.name, payload, method.request.DESCRIPTOR)
+        request = method.request.FromString(payload)
+    except DecodeError:
+        raise DoorError(Status.INVALID_ARGUMENT, f"the request of {method.name} cannot be decoded") from None
+    check_lists(method.name, request)
+    return request
+
+
 async def _metered(work: Coroutine[Any, Any, bytes], ticket: Ticket) -> bytes:
     began_s = time.monotonic()
     reply = b""
+    charging.set(ticket.charge)
     try:
         reply = await Metered(work, ticket.charge)
         return reply

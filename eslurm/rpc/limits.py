@@ -1,6 +1,7 @@
 """How much of the controller one user, and all users together, may take; who wants more is told when to come again.
 
-Reads are limited by what they cost: time on the event loop and bytes. Changes are counted. Invariant: whoever asks
+Reads are limited by what they cost: time on the event loop and bytes. Changes are counted, and cost the time that it
+takes to read and decide them. Invariant: whoever asks
 little is served however much others ask; nothing here is ever waited for; memory is bounded.
 """
 
@@ -10,6 +11,7 @@ import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import msgspec
@@ -39,7 +41,15 @@ _SCARCE = 0.5
 
 _LONG_POLLS = (WAIT_JOBS.number, WAIT_STEP.number)
 
-LIMITS = ("calls_user", "waits_user", "changes_user", "read_share", "read_share_user", "read_share_operators")
+LIMITS = (
+    "calls_user",
+    "waits_user",
+    "changes_user",
+    "change_share_user",
+    "read_share",
+    "read_share_user",
+    "read_share_operators",
+)
 """What a request can be refused for here, as `on_refused` hears it."""
 
 
@@ -50,6 +60,7 @@ class LimitSettings(msgspec.Struct, frozen=True):
     read_share_user_percent: float = 0.0
     read_share_operators_percent: float = 0.0
     changes_user_per_s: float = 0.0
+    change_share_user_percent: float = 0.0
     waits_user_max: int = 0
     calls_user_max: int = 0
 
@@ -94,11 +105,16 @@ class Budget:
 
 
 class _User:
-    """`reads` is what the user may take at most, `part` an equal part of what all who ask now may take."""
+    """`reads` is what the user may take at most, `part` an equal part of what all who ask now may take; `changes` are
+    counted, `deciding` is the time they may take.
+    """
 
-    __slots__ = ("budgets", "calls", "changes", "part", "reads", "seen_s", "waits")
+    __slots__ = ("budgets", "calls", "changes", "deciding", "part", "reads", "seen_s", "waits")
 
-    def __init__(self, reads: Budget | None, part: Budget | None, changes: Budget | None) -> None:
+    def __init__(
+        self, reads: Budget | None, part: Budget | None, changes: Budget | None, deciding: Budget | None
+    ) -> None:
+        self.deciding = deciding
         self.reads = reads
         self.part = part
         self.changes = changes
@@ -189,7 +205,7 @@ class RequestLimits:
         long_poll = method.number in _LONG_POLLS
         if method.mutating:
             self._check_changes(user, caller, now_s)
-            budgets: tuple[Budget, ...] = ()
+            budgets: tuple[Budget, ...] = (user.deciding,) if user.deciding is not None else ()
         else:
             if long_poll:
                 self._check_waits(user, caller)
@@ -209,6 +225,7 @@ class RequestLimits:
                 _reads(settings.read_share_user_percent, now_s),
                 _reads(settings.read_share_percent * _PARTS / self._asking, now_s),
                 Budget(settings.changes_user_per_s, 1.0, now_s) if settings.changes_user_per_s else None,
+                _reads(settings.change_share_user_percent, now_s),
             )
             self._users[uid] = user
         else:
@@ -269,6 +286,14 @@ class RequestLimits:
             )
 
     def _check_changes(self, user: _User, caller: Caller, now_s: float) -> None:
+        deciding = user.deciding
+        if deciding is not None and deciding.left_share(now_s) <= 0:
+            self._refuse(
+                "change_share_user",
+                f"{_who(caller)}'s changes have taken the {self._settings.change_share_user_percent:g} % of the "
+                "controller's time that one user's may take (controller.change_share_user_percent)",
+                deciding.retry_after_s(now_s),
+            )
         budget = user.changes
         if budget is None:
             return
@@ -314,3 +339,7 @@ def _reads(percent: float, now_s: float) -> Budget | None:
 
 def _who(caller: Caller) -> str:
     return f"{caller.principal.name} (uid {caller.principal.uid})"
+
+
+charging: ContextVar[Callable[[float], None] | None] = ContextVar("charging", default=None)
+"""Within a metered call: who pays for what others do for it, like the dispatcher's deciding."""

@@ -14,6 +14,9 @@ from eslurm.v1 import controller_pb2 as pb
 
 SERVICE = "eslurm.v1.Controller"
 
+LARGE_BYTES = 4 * 1024 * 1024
+SUBMIT_BYTES = 64 * 1024 * 1024
+
 Right = Literal["anyone", "owner", "coordinator", "operator", "administrator"]
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -33,6 +36,8 @@ class Method(NamedTuple, Generic[RequestT, ReplyT]):
     reply: type[ReplyT]
     mutating: bool
     right: Right
+    request_bytes_max: int = 1024 * 1024
+    """Every door refuses a larger request before it takes its body."""
 
     @property
     def is_privileged(self) -> bool:
@@ -46,11 +51,11 @@ class Method(NamedTuple, Generic[RequestT, ReplyT]):
 
 
 PING = Method("Ping", 1, pb.PingRequest, pb.PingReply, False, "anyone")
-SUBMIT = Method("Submit", 2, pb.SubmitRequest, pb.SubmitReply, True, "anyone")
+SUBMIT = Method("Submit", 2, pb.SubmitRequest, pb.SubmitReply, True, "anyone", SUBMIT_BYTES)
 CANCEL = Method("Cancel", 3, pb.CancelRequest, pb.ChangeReply, True, "owner")
 HOLD = Method("Hold", 4, pb.HoldRequest, pb.ChangeReply, True, "owner")
 REQUEUE = Method("Requeue", 5, pb.RequeueRequest, pb.ChangeReply, True, "owner")
-UPDATE_JOB = Method("UpdateJob", 6, pb.UpdateJobRequest, pb.ChangeReply, True, "owner")
+UPDATE_JOB = Method("UpdateJob", 6, pb.UpdateJobRequest, pb.ChangeReply, True, "owner", LARGE_BYTES)
 UPDATE_NODES = Method("UpdateNodes", 7, pb.UpdateNodesRequest, pb.ChangeReply, True, "operator")
 JOBS = Method("Jobs", 8, pb.JobsRequest, pb.JobsReply, False, "anyone")
 NODES = Method("Nodes", 9, pb.NodesRequest, pb.NodesReply, False, "anyone")
@@ -58,7 +63,7 @@ SATELLITES = Method("Satellites", 10, pb.SatellitesRequest, pb.SatellitesReply, 
 ACCOUNTING = Method("Accounting", 11, pb.AccountingRequest, pb.AccountingReply, False, "anyone")
 WAIT_JOBS = Method("WaitJobs", 12, pb.WaitJobsRequest, pb.JobsReply, False, "anyone")
 CONFIG = Method("Config", 13, pb.ConfigRequest, pb.ConfigReply, False, "anyone")
-CREATE_STEP = Method("CreateStep", 14, pb.CreateStepRequest, pb.CreateStepReply, True, "owner")
+CREATE_STEP = Method("CreateStep", 14, pb.CreateStepRequest, pb.CreateStepReply, True, "owner", LARGE_BYTES)
 WAIT_STEP = Method("WaitStep", 15, pb.WaitStepRequest, pb.StepReply, False, "owner")
 FINISH_STEP = Method("FinishStep", 16, pb.FinishStepRequest, pb.ChangeReply, True, "owner")
 UPDATE_SATELLITES = Method(
@@ -71,7 +76,9 @@ TAKEOVER = Method("Takeover", 21, pb.TakeoverRequest, pb.TakeoverReply, True, "a
 EXPORT_LOG = Method("ExportLog", 22, pb.ExportLogRequest, pb.ExportLogReply, False, "administrator")
 DOCTOR = Method("Doctor", 23, pb.DoctorRequest, pb.DoctorReply, False, "operator")
 POLICIES = Method("Policies", 24, pb.PoliciesRequest, pb.PoliciesReply, False, "anyone")
-CHANGE_POLICIES = Method("ChangePolicies", 25, pb.ChangePoliciesRequest, pb.ChangeReply, True, "coordinator")
+CHANGE_POLICIES = Method(
+    "ChangePolicies", 25, pb.ChangePoliciesRequest, pb.ChangeReply, True, "coordinator", LARGE_BYTES
+)
 WHY = Method("Why", 26, pb.WhyRequest, pb.WhyReply, False, "anyone")
 PLAN = Method("Plan", 27, pb.PlanRequest, pb.PlanReply, False, "anyone")
 SHARES = Method("Shares", 28, pb.SharesRequest, pb.SharesReply, False, "anyone")
@@ -116,3 +123,9 @@ METHODS: tuple[Method[Any, Any], ...] = (
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}
 BY_NAME: dict[str, Method[Any, Any]] = {method.name: method for method in METHODS}
 BY_PATH: dict[str, Method[Any, Any]] = {method.path: method for method in METHODS}
+
+
+def too_large_text(method: Method[Any, Any], size_bytes: int) -> str:
+    """Why a request of so many bytes is refused, as all doors say it."""
+    most = method.request_bytes_max
+    return f"a request of {size_bytes} bytes; {method.name} takes at most {most}: ask for less, or make several calls"

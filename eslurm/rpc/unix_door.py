@@ -33,7 +33,7 @@ from eslurm.rpc.framing import (
     VERSION,
     retry_units,
 )
-from eslurm.rpc.methods import BY_NUMBER, Method
+from eslurm.rpc.methods import BY_NUMBER, Method, too_large_text
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.status import refusal_of
 
@@ -325,15 +325,21 @@ class _Connection(asyncio.Protocol):
         buffer = self._buffer
         offset = 0
         self._needed = _HEADER_BYTES
-        limit_bytes = self._door.settings.request_bytes_max
+        most_bytes = self._door.settings.request_bytes_max
         while len(buffer) - offset >= _HEADER_BYTES:
             header = REQUEST_HEADER.unpack_from(buffer, offset)
             length, version = header[0], header[1]
             if version != VERSION:
                 self._garbage(f"a frame of version {version}; this door speaks version {VERSION}")
                 return
-            if length > limit_bytes:
-                self._garbage(f"a request of {length} bytes; at most {limit_bytes} are taken")
+            method = BY_NUMBER.get(header[3])
+            if length > most_bytes or (method is not None and length > method.request_bytes_max):
+                # By its header alone: nothing of it is kept.
+                self._garbage(
+                    too_large_text(method, length)
+                    if method is not None and method.request_bytes_max < most_bytes
+                    else f"a request of {length} bytes; at most {most_bytes} are taken"
+                )
                 return
             end = offset + _HEADER_BYTES + length
             if len(buffer) < end:

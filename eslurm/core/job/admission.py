@@ -23,6 +23,7 @@ from eslurm.core.job import ranges
 from eslurm.core.job.dependency import open_dependencies
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
+from eslurm.core.job.weight import weight
 from eslurm.core.messages import RefusalCode, Refused, SubmitJobs, Submitted
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.priority import PRIORITY_DEFAULT, PRIORITY_MAX, weighs
@@ -31,15 +32,15 @@ from eslurm.core.rights import is_operator
 
 FEASIBLE_MAX = 1024
 """Bound of the memory of which requests fit; a site's users ask for few different shapes."""
+FEASIBLE_NAMES_MAX = 64
+"""Requests that name more nodes are not remembered: each is large, and hardly asked for twice."""
+RESERVED_PART = 20
+"""One part in so many of the queue is for operators' jobs, whoever fills the rest."""
 
 
 def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[facts.Fact], Submitted]:
     """All of the jobs or none. Raises `Refused` naming the option and the way out."""
-    if state.pending_count + len(message.specs) > state.config.pending_jobs_max:
-        raise Refused(
-            RefusalCode.EXHAUSTED,
-            f"the queue is full ({state.config.pending_jobs_max} waiting jobs): submit again later",
-        )
+    check_room(state, message.specs[0].user, len(message.specs), sum(map(weight, message.specs)))
     lease, ids = take_ids(state, len(message.specs))
     found: list[facts.Fact] = list(lease)
     names: set[tuple[int, str]] = set()
@@ -53,6 +54,33 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
         priority = first_priority(state, spec)
         found.append(facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0))
     return found, Submitted(tuple(ids))
+
+
+def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
+    """Raises `Refused` when so many more jobs, of so much weight in all, may not wait: the queue is full, or this user's
+    part of it.
+    """
+    config = state.config
+    privileged = is_operator(state, user)
+    room = (
+        config.pending_jobs_max
+        if privileged
+        else config.pending_jobs_max - config.pending_jobs_max // RESERVED_PART
+    )
+    if state.pending_count + jobs > room:
+        raise Refused(
+            RefusalCode.EXHAUSTED,
+            f"the queue is full ({state.pending_count} waiting jobs, {room} may wait: policy.pending_jobs_max): "
+            "submit again later",
+        )
+    most, there = config.pending_jobs_user_max, state.pending_of.get(user.uid, 0)
+    if most and not privileged and there + weights > most:
+        raise Refused(
+            RefusalCode.EXHAUSTED,
+            f"{user.name} has {there} waiting jobs, {weights} would come, and {most} may wait "
+            "(policy.pending_jobs_user_max; a job counts more for long arguments, node lists and arrays): "
+            "submit again when some have started, or submit an array",
+        )
 
 
 def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSpec:
@@ -131,9 +159,10 @@ def _feasible(state: State, partition: str, request: Request, time_limit_s: int)
             state.empty = empty_ledger(state.ledger.topology)
         problem = feasible_ever(request, state.partition_views[partition], state.empty, limit_us)
         known = problem.reason if problem is not None else ""
-        if len(state.feasible) >= FEASIBLE_MAX:
-            state.feasible.clear()
-        state.feasible[key] = known
+        if len(request.include) + len(request.exclude) <= FEASIBLE_NAMES_MAX:
+            if len(state.feasible) >= FEASIBLE_MAX:
+                state.feasible.clear()
+            state.feasible[key] = known
     if known:
         raise Refused(RefusalCode.INFEASIBLE, known)
 

@@ -29,6 +29,8 @@ from eslurm.core.messages import (
 )
 from eslurm.core.rights import coordinates, is_operator, may_manage
 
+PROBLEMS_MAX = 1_000
+"""Problems of one call that are told one by one: answers are stored."""
 Decision = tuple[list[facts.Fact], Changed]
 HOLDS = ("", "system", "user", "account", "admin")
 """Kinds of holds: a caller lifts those up to what the caller could set."""
@@ -42,10 +44,10 @@ Change = Callable[[Job, int], list[facts.Fact]]
 def for_each(
     state: State, by: Principal, refs: Iterable[JobRef], change: Change
 ) -> tuple[list[facts.Fact], Changed]:
-    """Apply `change(job, task)` to each named job; problems are told one by one, the others go through."""
+    """Apply `change(job, task)` to each named job; the first problems are told one by one, the others go through."""
     found: list[facts.Fact] = []
     problems: list[JobProblem] = []
-    count = 0
+    count = failed = 0
     for ref in dict.fromkeys(refs):
         what = f"{ref.job_id}_{ref.task}" if ref.task >= 0 else str(ref.job_id)
         try:
@@ -54,7 +56,12 @@ def for_each(
             found += change(job, task)
             count += 1
         except Refused as refused:
-            problems.append(JobProblem(what, refused.code, refused.text))
+            failed += 1
+            if len(problems) < PROBLEMS_MAX:
+                problems.append(JobProblem(what, refused.code, refused.text))
+    if failed > len(problems):
+        more = failed - len(problems)
+        problems.append(JobProblem("", RefusalCode.CONFLICT, f"{more} more of them could not be changed"))
     return found, Changed(count, tuple(problems))
 
 

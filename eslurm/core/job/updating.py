@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from eslurm.core import facts
 from eslurm.core.account.associations import check_times
 from eslurm.core.cluster import State
-from eslurm.core.job.admission import check_limits, check_nice, checked, first_priority
+from eslurm.core.job.admission import check_limits, check_nice, check_room, checked, first_priority
 from eslurm.core.job.comparing import asks_for_more
 from eslurm.core.job.model import Job, JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.job.requests import for_each
 from eslurm.core.job.running import change_limit
 from eslurm.core.job.states import STARTED, JobState
+from eslurm.core.job.weight import weight
 from eslurm.core.messages import Changed, RefusalCode, Refused, UpdateJob
 from eslurm.core.plan.phrases import asked_words
 from eslurm.core.plan.priority import PRIORITY_MAX, weighs
@@ -85,6 +86,9 @@ def accepted(state: State, spec: JobSpec, before: JobSpec, now_us: int, by: Prin
         check_times(state, spec, now_us)
     if _bound_by(spec) != _bound_by(before):
         check_limits(state, spec, now_us, before=before)
+    more = weight(spec) - weight(before)
+    if more > 0 and not is_operator(state, by):
+        check_room(state, spec.user, 0, more)
     return spec
 
 

@@ -9,6 +9,8 @@ from eslurm.core.facts import IdsLeased, JobSubmitted
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
+    CancelJobs,
+    Changed,
     JobRef,
     RefusalCode,
     Refused,
@@ -17,7 +19,7 @@ from eslurm.core.messages import (
     UpdateJob,
 )
 from eslurm.core.wire import Prepare
-from tests.unit.core.world import ALICE, ROOT, World, depends, refused
+from tests.unit.core.world import ALICE, ROOT, World, depends, problem, refused
 
 SHORT = Partition("short", ("cn0",), time_limit_default_s=60, time_limit_max_s=3600)
 
@@ -109,7 +111,9 @@ def test_a_full_queue_says_so() -> None:
     world = World(pending_jobs_max=2)
     world.submit()
     world.submit()
-    assert "the queue is full (2 waiting jobs)" in refused(world.try_submit())
+    assert "the queue is full (2 waiting jobs, 2 may wait: policy.pending_jobs_max)" in refused(
+        world.try_submit()
+    )
 
 
 def test_an_array_may_not_be_too_large() -> None:
@@ -168,3 +172,54 @@ def test_two_singletons_of_one_message_do_not_run_together() -> None:
     assert world.start() == [1]
     world.end(1)
     assert world.start() == [2]
+
+
+BOB = Principal("bob", 1001, 1001)
+
+
+def test_one_user_cannot_fill_the_queue() -> None:
+    world = World(pending_jobs_user_max=3, pending_jobs_max=100)
+    for _ in range(3):
+        world.submit(user=BOB)
+    said = refused(world.try_submit(user=BOB))
+    assert "bob has 3 waiting jobs, 1 would come, and 3 may wait (policy.pending_jobs_user_max" in said
+    # Others are not concerned, nor are operators, nor is an array more than one job.
+    world.submit()
+    for _ in range(5):
+        world.submit(user=ROOT)
+    world.submit(tasks=((0, 99),))
+    world.cancel(1, by=BOB)
+    assert world.submit(user=BOB)
+
+
+def test_the_last_of_the_queue_is_for_operators() -> None:
+    world = World(pending_jobs_max=20)
+    for _ in range(19):
+        world.submit()
+    assert "(19 waiting jobs, 19 may wait: policy.pending_jobs_max)" in refused(world.try_submit())
+    world.submit(user=ROOT)
+    assert "20 may wait" in refused(world.try_submit(user=ROOT))
+
+
+def test_a_job_that_holds_more_counts_for_more() -> None:
+    """Goal: few jobs of long arguments take no more memory than many small ones. Method: weights, before and after."""
+    world = World(pending_jobs_user_max=12)
+    job = world.submit(arguments=("x" * 16_000,) * 8)
+    assert world.state.pending_of == {1000: 8}
+    assert "alice has 8 waiting jobs, 8 would come" in refused(
+        world.try_submit(arguments=("x" * 16_000,) * 8)
+    )
+    world.submit()
+    named = tuple(f"node{number}" for number in range(2_000))
+    more = UpdateJob(ALICE, JobRef(2), request=Request(exclude=named), was=())
+    assert "alice has 9 waiting jobs" in problem(world.send(more))
+    world.cancel(job)
+    assert world.state.pending_of == {1000: 1}
+
+
+def test_of_many_problems_the_first_are_told_and_the_rest_counted() -> None:
+    """Goal: an answer, which is stored, does not grow with the request. Method: 10,000 jobs that are not there."""
+    world = World()
+    answer = world.send(CancelJobs(ALICE, tuple(JobRef(number) for number in range(1, 10_001))))
+    assert isinstance(answer, Changed) and len(answer.problems) == 1_001
+    assert answer.problems[-1].text == "9000 more of them could not be changed"

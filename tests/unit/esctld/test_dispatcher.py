@@ -13,8 +13,10 @@ from eslurm.core.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.job.model import JobSpec, Principal, StepEnd
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
+    CancelJobs,
     ConfigLoaded,
     EpochStarted,
+    JobRef,
     Refused,
     Reports,
     SubmitJobs,
@@ -278,3 +280,38 @@ def test_an_answer_that_cannot_be_given_leaves_the_others(caplog: pytest.LogCapt
 
     run(main())
     assert "the answer to a Tick could not be given" in caplog.text
+
+
+def test_whoever_asks_pays_for_its_own_deciding() -> None:
+    """Goal: in a batch of many users each is charged for its own part. Method: two requests of unequal size."""
+
+    async def main() -> None:
+        async with Bench() as bench:
+            paid: dict[str, float] = {}
+            refs = tuple(JobRef(number) for number in range(1, 10_001))
+            large = bench.dispatcher.request(
+                CancelJobs(ALICE, refs), charge=lambda cost: paid.update(large=cost)
+            )
+            small = bench.dispatcher.request(
+                CancelJobs(ALICE, refs[:1]), charge=lambda cost: paid.update(small=cost)
+            )
+            await asyncio.gather(large, small)
+            assert paid["large"] > 10 * paid["small"] > 0
+
+    run(main())
+
+
+def test_kept_answers_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esctld.dispatcher.RECENT_BYTES_MAX", 1_000_000)
+
+    async def main() -> None:
+        async with Bench() as bench:
+            refs = tuple(JobRef(number) for number in range(1, 10_001))
+            ids = [bytes([number]) * 16 for number in range(1, 6)]
+            for one in ids:
+                await bench.dispatcher.request(CancelJobs(ALICE, refs), one)
+            # An answer with a thousand problems counts as 400 kB.
+            assert [bench.dispatcher.knows(one) for one in ids] == [False, False, False, True, True]
+            assert await bench.store.lookup_request(ids[0]) is not None, "and still found in the store"
+
+    run(main())

@@ -234,3 +234,20 @@ def test_users_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.Mon
         world.admit(methods.JOBS, uid).leave()
     assert len(world.limits._users) == 10 and 5 in world.limits._users
     staying.leave()
+
+
+def test_changes_are_charged_by_their_time() -> None:
+    """Goal: few large changes take no more of the controller than many small ones. Method: one that takes three seconds."""
+    world = World(msgspec.structs.replace(SETTINGS, change_share_user_percent=50.0))
+    ticket = world.admit(methods.CANCEL)
+    assert ticket.metered
+    ticket.charge(3.0)
+    ticket.leave()
+    said = world.refusal(methods.CANCEL)
+    assert "changes have taken the 50 % of the controller's time" in said.text
+    assert world.refused == ["change_share_user"]
+    world.admit(methods.CANCEL, uid=2).leave()
+    world.admit(methods.JOBS).leave()
+    world.admit(methods.CANCEL, operator=True).leave()
+    world.now_s += 2.0
+    world.admit(methods.CANCEL).leave()
