@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from eslurm.core.privacy import Sight
 from eslurm.ports.store import AccountingQuery, Store
 from eslurm.rpc.infos import attempt_info
 from eslurm.v1 import controller_pb2 as pb
@@ -16,14 +17,21 @@ PAGE_MAX = 10_000
 _ATTEMPT_BITS = 32
 
 
-async def account(store: Store, owner: str, request: pb.AccountingRequest) -> pb.AccountingReply:
-    """One page of attempts in the order of jobs and attempts, and where the next one begins (0: nowhere)."""
+async def account(
+    store: Store, owner: str, request: pb.AccountingRequest, sight: Sight
+) -> pb.AccountingReply:
+    """One page of attempts that may be seen, in order of jobs and attempts, and where the next one begins (0: nowhere)."""
     wanted = _tasks_wanted(request)
     query = _query(request)
     reply = pb.AccountingReply()
+    if sight.only_user:
+        # The store has an index of users; what it does not find costs nothing.
+        if query.user not in ("", sight.only_user):
+            return reply
+        query = msgspec.structs.replace(query, user=sight.only_user)
     while True:
         page = await store.accounting(owner, query)
-        infos = (attempt_info(row) for row in page.attempts)
+        infos = (attempt_info(row) for row in page.attempts if sight.run(row.user, row.account))
         reply.attempts.extend(info for info in infos if _is_wanted(info, wanted))
         if page.next is None:
             return reply

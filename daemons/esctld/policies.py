@@ -21,6 +21,7 @@ from eslurm.core.account.model import ALWAYS, Policy, Usage, Validity
 from eslurm.core.job.model import Principal
 from eslurm.core.messages import ChangePolicies, PolicyChange, RefusalCode, Refused
 from eslurm.core.plan.promise import Promise
+from eslurm.core.privacy import Sight
 from eslurm.ports.door import Caller
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
@@ -40,14 +41,15 @@ class Policies:
         kinds = [request.kind] if request.kind else list(KEYS)
         if kinds[0] not in KEYS:
             raise _refused(f"kind: '{kinds[0]}' is no kind of policy: use one of {', '.join(KEYS)}")
-        view = self._dispatcher.view
-        named = [
+        view, sight = self._dispatcher.view, Sight(self._dispatcher.state, caller.principal)
+        seen = [
             (kind, name, record)
             for (kind, name), record in view.records.items()
-            if kind in kinds and (not request.names or name in request.names)
+            if kind in kinds and not isinstance(record, Usage | Promise) and sight.policy(record)
         ]
+        named = [one for one in seen if not request.names or one[1] in request.names]
         if request.names:
-            _all_found(request, {name for _, name, _ in named}, view.records)
+            _all_found(request, {name for _, name, _ in named}, [name for _, name, _ in seen])
         named.sort(key=lambda one: (kinds.index(one[0]), one[1]))
         revision, now_us = view.revision, wall_us()
         infos = await asyncio.to_thread(self._infos, named, now_us)
@@ -68,13 +70,12 @@ class Policies:
             raise _refused(str(error)) from None
         return ChangePolicies(by, changes)
 
-    def _infos(self, named: list[tuple[str, str, Record]], now_us: int) -> list[pb.PolicyInfo]:
+    def _infos(self, named: list[tuple[str, str, Policy]], now_us: int) -> list[pb.PolicyInfo]:
         # Its own: the core's is not for other threads.
         calendar = SiteCalendar(self._zone)
         site = _site(calendar, now_us)
         found = []
         for kind, name, record in named:
-            assert not isinstance(record, Usage | Promise)
             validity = getattr(record, "validity", ALWAYS)
             assert isinstance(validity, Validity)
             settings = shown(record, site) | {"state": standing(calendar, validity, now_us)}
@@ -119,13 +120,11 @@ def _group_name(gid: str) -> str:
         return gid
 
 
-def _all_found(
-    request: pb.PoliciesRequest, found: set[str], records: Mapping[tuple[str, str], Record]
-) -> None:
+def _all_found(request: pb.PoliciesRequest, found: set[str], names: list[str]) -> None:
     for name in request.names:
         if name in found:
             continue
-        known = sorted(named for kind, named in records if kind == request.kind)
+        known = sorted(names)
         near = nearest(name, known)
         there = f"did you mean {near}?" if near else f"there are {', '.join(known[:20]) or 'none'}"
         raise Refused(RefusalCode.NOT_FOUND, f"{request.kind} {name}: does not exist: {there}")

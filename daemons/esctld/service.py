@@ -26,6 +26,7 @@ from esctld.trees import TreeQueries
 from esctld.views import Queries
 from esctld.why import Inquiries
 from eslurm import __version__
+from eslurm.core.job.access import check_managed
 from eslurm.core.job.dependency import settled_verdict
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.states import FINAL, JobState
@@ -39,7 +40,9 @@ from eslurm.core.messages import (
     Submitted,
 )
 from eslurm.core.node.states import NodeState
+from eslurm.core.privacy import CONFIGURATION, JOBS, Sight
 from eslurm.core.reactor import BatchAnswer
+from eslurm.core.records import decode_job
 from eslurm.core.request_limits import REFERENCES_MAX
 from eslurm.core.rights import may_manage
 from eslurm.core.step.model import StepState
@@ -209,7 +212,9 @@ class ControllerService:
         old = [one.job_id for one in spec.dependencies if one.job_id and one.job_id not in jobs]
         if not old:
             return spec
-        rows = {row.job_id: row for row in await self._store.find_jobs(self._owner, old)}
+        sight = Sight(self._dispatcher.state, spec.user)
+        found = await self._store.find_jobs(self._owner, old)
+        rows = {row.job_id: row for row in found if sight.job(decode_job(row.blob))}
         settled = tuple(
             settled_verdict(one, JobState(rows[one.job_id].state)) if one.job_id in rows else one
             for one in spec.dependencies
@@ -276,15 +281,19 @@ class ControllerService:
         )
 
     async def _jobs(self, request: pb.JobsRequest, caller: Caller) -> bytes:
-        return await self._queries.jobs(request)
+        return await self._queries.jobs(request, self._sight(caller))
+
+    def _sight(self, caller: Caller) -> Sight:
+        return Sight(self._dispatcher.state, caller.principal)
 
     async def _wait_jobs(self, request: pb.WaitJobsRequest, caller: Caller) -> bytes:
         """Answers when every named job has ended, or after `timeout_s` with how they stand."""
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
-        while not self._all_ended(request) and asyncio.get_running_loop().time() < deadline:
+        sight = self._sight(caller)
+        while not self._all_ended(request, sight) and asyncio.get_running_loop().time() < deadline:
             if not await self._moved_by(deadline):
                 break
-        return await self._queries.jobs(pb.JobsRequest(jobs=request.jobs, finished_too=True))
+        return await self._queries.jobs(pb.JobsRequest(jobs=request.jobs, finished_too=True), sight)
 
     async def _moved_by(self, deadline: float) -> bool:
         """Wait until something was committed; false when nothing was before the deadline (of the loop's clock)."""
@@ -302,25 +311,33 @@ class ControllerService:
             self._waiting -= 1
         return True
 
-    def _all_ended(self, request: pb.WaitJobsRequest) -> bool:
+    def _all_ended(self, request: pb.WaitJobsRequest, sight: Sight) -> bool:
         jobs = self._dispatcher.view.jobs
         for ref in request.jobs:
             job = jobs.get(ref.job_id)
-            if job is not None and (job.state not in FINAL or job.tasks_running):
+            if job is not None and sight.job(job) and (job.state not in FINAL or job.tasks_running):
                 return False
         return True
 
     async def _nodes(self, request: pb.NodesRequest, caller: Caller) -> pb.NodesReply:
-        return self._queries.nodes(request)
+        return self._queries.nodes(request, self._sight(caller))
 
     async def _satellites(self, request: pb.SatellitesRequest, caller: Caller) -> pb.SatellitesReply:
         return self._queries.satellites()
 
     async def _broadcasts(self, request: pb.BroadcastsRequest, caller: Caller) -> pb.BroadcastsReply:
+        self._check_open(caller, JOBS, "broadcasts show where jobs run")
         return self._trees.broadcasts(request)
 
     async def _tree_report(self, request: pb.TreeReportRequest, caller: Caller) -> pb.TreeReportReply:
         return self._trees.report()
+
+    def _check_open(self, caller: Caller, kind: str, why: str) -> None:
+        """Raise `Refused` when the kind is private and the caller is no operator."""
+        if not self._sight(caller).is_open(kind):
+            raise Refused(
+                RefusalCode.DENIED, f"{kind}: private here (privacy.private), and {why}: ask an operator"
+            )
 
     def _read_update_job(self, request: pb.UpdateJobRequest, by: Principal) -> Message:
         return requests.update_job(request, by, self._dispatcher.state.config)
@@ -330,6 +347,7 @@ class ControllerService:
         return requests.update_satellites(request, by, known)
 
     async def _config(self, request: pb.ConfigRequest, caller: Caller) -> pb.ConfigReply:
+        self._check_open(caller, CONFIGURATION, "it shows how the cluster is set up")
         state = self._dispatcher.state
         shown = json.dumps(msgspec.to_builtins(_named(state.config)))
         return pb.ConfigReply(revision=state.config_revision, json=shown)
@@ -338,7 +356,7 @@ class ControllerService:
         return pb.ControllersReply(controllers=self._leadership.controllers(), now_us=wall_us())
 
     async def _accounting(self, request: pb.AccountingRequest, caller: Caller) -> pb.AccountingReply:
-        return await account(self._store, self._owner, request)
+        return await account(self._store, self._owner, request, self._sight(caller))
 
     async def _wait_step(self, request: pb.WaitStepRequest, caller: Caller) -> pb.StepReply:
         job = self._dispatcher.view.jobs.get(request.job_id)
@@ -347,11 +365,12 @@ class ControllerService:
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
         while True:
             view = self._dispatcher.view
-            step = view.steps.get((request.job_id, request.step))
-            if step is None:
+            step, job = view.steps.get((request.job_id, request.step)), view.jobs.get(request.job_id)
+            if step is None or job is None or not self._sight(caller).job(job):
                 raise DoorError(
                     Status.NOT_FOUND, f"step {request.job_id}.{request.step} does not exist (any more)"
                 )
+            check_managed(self._dispatcher.state, caller.principal, job, str(job.job_id))
             if step.state is not StepState.LAUNCHING:
                 failed = [
                     pb.Problem(what=self._dispatcher.state.nodes[node].name, code="failed", text=text)

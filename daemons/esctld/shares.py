@@ -15,6 +15,7 @@ from eslurm.core.cluster import State
 from eslurm.core.plan.priority import Priority, Ranking, Standing, explained
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.slices import parts
+from eslurm.core.privacy import Sight
 from eslurm.core.share.standing import tree_of
 from eslurm.core.share.tree import FairTree, Member
 from eslurm.ports.door import Caller
@@ -37,13 +38,14 @@ class Shares:
     async def call(self, request: pb.SharesRequest, caller: Caller) -> pb.SharesReply:
         """Everybody's shares and usage as of now, accounts before those below them; or the jobs' priorities."""
         now_us = self._now_us()
+        sight = Sight(self._state, caller.principal)
         if request.priorities:
-            return pb.SharesReply(priorities=await self._priorities(set(request.jobs)), now_us=now_us)
+            return pb.SharesReply(priorities=await self._priorities(set(request.jobs), sight), now_us=now_us)
         tree: FairTree = await paced(tree_of(self._state, now_us))
         members = await paced(tree.listing())
         shares: list[pb.ShareInfo] = []
         for part in parts(members, MEMBERS_PER_SLICE):
-            shares += map(_info, part)
+            shares += (_info(member) for member in part if sight.share(member.user, member.account))
             await asyncio.sleep(0)
         return pb.SharesReply(
             shares=shares,
@@ -51,12 +53,12 @@ class Shares:
             now_us=now_us,
         )
 
-    async def _priorities(self, jobs: set[int]) -> list[pb.PriorityInfo]:
+    async def _priorities(self, jobs: set[int], sight: Sight) -> list[pb.PriorityInfo]:
         found: list[pb.PriorityInfo] = []
         for number, entry in enumerate(self._entries()):
             if number % JOBS_PER_SLICE == JOBS_PER_SLICE - 1:
                 await asyncio.sleep(0)
-            if not jobs or entry[2] in jobs:
+            if (not jobs or entry[2] in jobs) and sight.job_of(entry[4].user, entry[4].account):
                 # One that has come after the last cycle has no number of its own yet.
                 parts = self._ranking.factors(entry[2]) or explained(Standing(), entry[4], 0)
                 found.append(_priority(entry[4], parts))

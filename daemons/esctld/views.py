@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from esctld.planner import Planner
 from eslurm.core.cluster import State
@@ -15,6 +16,7 @@ from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.phrases import asked_words
+from eslurm.core.privacy import JOBS, Sight
 from eslurm.core.records import decode_job
 from eslurm.core.view import View
 from eslurm.ports.store import QUERY_VALUES_MAX, Store
@@ -49,18 +51,18 @@ class Queries:
 
     # ---- jobs ----
 
-    async def jobs(self, request: pb.JobsRequest) -> bytes:
-        """An encoded JobsReply with the jobs that match."""
+    async def jobs(self, request: pb.JobsRequest, sight: Sight) -> bytes:
+        """An encoded JobsReply with the jobs that match and may be seen."""
         chosen = self._named(request) if request.jobs else list(self._view.jobs.values())
         asked_too = request.asked_too and bool(request.jobs)
         lines: list[bytes] = []
         for at, job in enumerate(chosen):
             if at % LINES_PER_SLICE == LINES_PER_SLICE - 1:
                 await asyncio.sleep(0)
-            if _matches(job, request):
+            if _matches(job, request) and sight.job(job):
                 lines.append(self._line(job, asked_too=asked_too))
         if request.jobs and request.finished_too:
-            lines += await self._from_store(request)
+            lines += await self._from_store(request, sight)
         tail = pb.JobsReply(revision=self._view.revision, now_us=wall_us())
         return b"".join(lines) + tail.SerializeToString()
 
@@ -103,16 +105,17 @@ class Queries:
         self._lines[job.job_id] = (job, why, priority, line)
         return line
 
-    async def _from_store(self, request: pb.JobsRequest) -> list[bytes]:
+    async def _from_store(self, request: pb.JobsRequest, sight: Sight) -> list[bytes]:
         missing = [ref.job_id for ref in request.jobs if ref.job_id not in self._view.jobs]
         if not missing:
             return []
         rows = await self._store.find_jobs(self._state.owner, missing[:QUERY_VALUES_MAX])
-        return [_line_of(job_info(self._state, decode_job(row.blob), None)) for row in rows]
+        jobs = [decode_job(row.blob) for row in rows]
+        return [_line_of(job_info(self._state, job, None)) for job in jobs if sight.job(job)]
 
     # ---- nodes ----
 
-    def nodes(self, request: pb.NodesRequest) -> pb.NodesReply:
+    def nodes(self, request: pb.NodesRequest, sight: Sight) -> pb.NodesReply:
         """Nodes and partitions, in configured order."""
         state = self._state
         inside = partitions_of_nodes(state)
@@ -127,10 +130,13 @@ class Queries:
                 continue
             if request.states and node.state.value not in request.states:
                 continue
-            jobs = sorted(state.jobs_on.get(number, ()))
+            jobs = sorted(filter(partial(self._sees, sight), state.jobs_on.get(number, ())))
             reply.nodes.append(node_info(state, node, partitions, jobs))
         reply.partitions.extend(map(partition_info, state.config.partitions))
         return reply
+
+    def _sees(self, sight: Sight, job_id: int) -> bool:
+        return sight.is_open(JOBS) or sight.job(self._state.get_job(job_id))
 
     def satellites(self) -> pb.SatellitesReply:
         """The satellites and whether they are linked now."""

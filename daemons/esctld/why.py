@@ -7,8 +7,9 @@ its cycles: nobody is delayed, and nothing is answered from the middle of a plan
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from esctld.dispatcher import Dispatcher
 from esctld.pacing import paced
@@ -19,7 +20,8 @@ from eslurm.core.account.validity import DAY_US, HORIZON_US, STRETCH_US, Calenda
 from eslurm.core.cluster import State
 from eslurm.core.inquiry import Answer, why_waiting, would_wait
 from eslurm.core.inquiry_heads import head_starts
-from eslurm.core.job.model import Job, JobSpec
+from eslurm.core.job.access import get_seen
+from eslurm.core.job.model import Job, JobSpec, Principal
 from eslurm.core.job.model import Span as Held
 from eslurm.core.job.states import JobState
 from eslurm.core.messages import RefusalCode, Refused
@@ -27,6 +29,7 @@ from eslurm.core.node.hostlist import fold
 from eslurm.core.plan.mapping import Span
 from eslurm.core.plan.schedule import Booking
 from eslurm.core.plan.why import Holder, Reason, known_us
+from eslurm.core.privacy import Sight
 from eslurm.core.start_interval import UNKNOWN, Interval, StartIntervals
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc.infos import job_info
@@ -77,11 +80,11 @@ class Inquiries:
     async def why(self, request: pb.WhyRequest, caller: Caller) -> pb.WhyReply:
         """All that keeps a job waiting, its planned start, and what would let it start earlier."""
         async with self._turn():
-            return await self._why(request)
+            return await self._why(request, caller.principal)
 
-    async def _why(self, request: pb.WhyRequest) -> pb.WhyReply:
+    async def _why(self, request: pb.WhyRequest, who: Principal) -> pb.WhyReply:
         state, planner = self._state, self._planner
-        job = self._job(request.job)
+        job = self._job(request.job, who)
         now_us = self._dispatcher.now_us()
         said = planner.why(job.job_id)
         intervals = StartIntervals(state, planner.schedule, now_us)
@@ -105,7 +108,7 @@ class Inquiries:
                 with_alternatives=not request.no_alternatives,
             )
         )
-        _fill(reply, answer)
+        _fill(reply, answer, partial(_is_seen, state, Sight(state, who)))
         interval = await paced(_interval(state, intervals, answer, job))
         reply.start_earliest_us, reply.start_latest_us = interval
         # What is booked is told with the job, too; an estimate is nobody's promise.
@@ -113,12 +116,8 @@ class Inquiries:
         reply.job.planned_nodes = "" if answer.is_estimate else reply.planned_nodes
         return reply
 
-    def _job(self, ref: pb.JobRef) -> Job:
-        job = self._state.find_job(ref.job_id)
-        if job is None:
-            raise Refused(
-                RefusalCode.NOT_FOUND, f"job {ref.job_id} does not exist or has ended long ago: see esacct"
-            )
+    def _job(self, ref: pb.JobRef, who: Principal) -> Job:
+        job = get_seen(self._state, who, ref.job_id)
         if ref.HasField("task"):
             # A task that has not begun waits with its array.
             for task_id in self._state.tasks_of.get(ref.job_id, ()):
@@ -141,7 +140,10 @@ class Inquiries:
             test_answer=_verdict(answer, now_us),
             test_start_us=answer.start_us,
             test_nodes=fold(answer.nodes),
-            test_reasons=[_reason(one) for one in answer.reasons],
+            test_reasons=[
+                _reason(one, partial(_is_seen, self._state, Sight(self._state, spec.user)))
+                for one in answer.reasons
+            ],
             test_earliest_us=interval.earliest_us,
             test_latest_us=interval.latest_us,
             revision=self._dispatcher.view.revision,
@@ -159,9 +161,9 @@ class Inquiries:
                 f"partition: {quoted(request.partition)} does not exist: use one of {known}",
             )
         async with self._turn():
-            return await paced(self._planned(request))
+            return await paced(self._planned(request, Sight(self._state, caller.principal)))
 
-    def _planned(self, request: pb.PlanRequest) -> Generator[None, None, pb.PlanReply]:
+    def _planned(self, request: pb.PlanRequest, sight: Sight) -> Generator[None, None, pb.PlanReply]:
         state, plan, schedule = self._state, self._planner.plan, self._planner.schedule
         now_us = self._dispatcher.now_us()
         reply = pb.PlanReply(
@@ -177,14 +179,14 @@ class Inquiries:
         heads = head_starts(state, schedule, now_us, self._planner.ranking)
         running = list(state.live)
         until_us = request.until_us or now_us + RESERVED_AHEAD_US
-        reply.reservations.extend((yield from _reservations(state, now_us, until_us)))
+        reply.reservations.extend((yield from _reservations(state, sight, now_us, until_us)))
         limit = min(request.limit or PLANNED_MAX, PLANNED_TOP)
         for job_id, number in running:
             known = state.find_attempt(job_id, number)
             if known is None or len(reply.jobs) >= limit:
                 continue
             job, attempt = known
-            if request.partition in ("", job.spec.partition):
+            if request.partition in ("", job.spec.partition) and sight.job(job):
                 start_us = attempt.started_us or attempt.placed_us
                 stop_us = schedule.end_us((job_id, number)) or attempt.until_us
                 one = _planned_job(state, job, start_us, stop_us, attempt.spans)
@@ -200,7 +202,7 @@ class Inquiries:
             waiting = state.find_job(booking.job_id)
             if waiting is None or (request.until_us and booking.start_us >= request.until_us):
                 continue
-            if request.partition not in ("", waiting.spec.partition):
+            if request.partition not in ("", waiting.spec.partition) or not sight.job(waiting):
                 continue
             if len(reply.jobs) >= limit:
                 break
@@ -218,8 +220,13 @@ class Inquiries:
 # ---- as messages ----
 
 
-def _fill(reply: pb.WhyReply, answer: Answer) -> None:
-    reply.reasons.extend(_reason(one) for one in answer.reasons)
+def _is_seen(state: State, sight: Sight, job_id: int) -> bool:
+    job = state.find_job(job_id)
+    return job is None or sight.job(job)
+
+
+def _fill(reply: pb.WhyReply, answer: Answer, is_seen: Callable[[int], bool]) -> None:
+    reply.reasons.extend(_reason(one, is_seen) for one in answer.reasons)
     reply.planned_start_us = answer.start_us
     reply.planned_nodes = fold(answer.nodes)
     reply.ahead = answer.ahead
@@ -242,18 +249,22 @@ def _interval(
     return intervals.find(answer.start_us, numbers, job)
 
 
-def _reason(one: Reason) -> pb.Reason:
+def _reason(one: Reason, is_seen: Callable[[int], bool]) -> pb.Reason:
     return pb.Reason(
         kind=one.kind,
         text=one.text,
         nodes_failing=one.nodes_failing,
         nodes_of=one.nodes_of,
         until_us=one.until_us,
-        holders=[_holder(holder) for holder in one.holders],
+        holders=[_holder(holder, is_seen) for holder in one.holders],
     )
 
 
-def _holder(one: Holder) -> pb.Holder:
+def _holder(one: Holder, is_seen: Callable[[int], bool]) -> pb.Holder:
+    """What holds the job up; of a job that the caller may not see, no number and no amounts."""
+    if one.job_id and not is_seen(one.job_id):
+        what = "another job, planned" if one.what.endswith(", planned") else "another job"
+        return pb.Holder(what=what, nodes=one.nodes, until_us=one.until_us)
     return pb.Holder(job_id=one.job_id, what=one.what, nodes=one.nodes, until_us=one.until_us)
 
 
@@ -293,11 +304,13 @@ def _planned_job(
     return one
 
 
-def _reservations(state: State, now_us: int, until_us: int) -> Generator[None, None, list[pb.PlannedJob]]:
+def _reservations(
+    state: State, sight: Sight, now_us: int, until_us: int
+) -> Generator[None, None, list[pb.PlannedJob]]:
     """Each occurrence of each reservation until then; `name` is the reservation's."""
     found: list[pb.PlannedJob] = []
     for policy in list(state.policies["reservation"].values()):
-        if not isinstance(policy, Reservation):
+        if not isinstance(policy, Reservation) or not sight.reservation(policy):
             continue
         for start_us, stop_us in (yield from _occurrences(state.calendar, policy.validity, now_us, until_us)):
             found.append(

@@ -57,6 +57,12 @@ class Sight:
         """Whether the caller sees what a job of this user in this account has used."""
         return self.is_open(JOBS, USAGE) or self._is_mine(user, account)
 
+    @property
+    def only_user(self) -> str:
+        """The one user whose runs the caller sees; empty when there may be others'."""
+        everybody = self.is_open(JOBS, USAGE)
+        return "" if everybody or self._who.name in self._state.coordinators else self._who.name
+
     def share(self, user: str, account: str) -> bool:
         """Whether the caller sees a user's shares and usage; with an empty user, the account's own."""
         if self.is_open(USAGE, USERS):

@@ -15,6 +15,7 @@ from eslurm.core.job import ranges
 from eslurm.core.job.model import Dependency, Job, JobSpec
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.messages import RefusalCode, Refused
+from eslurm.core.privacy import Sight
 
 MET, NEVER, WAIT = "met", "never", "wait"
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
@@ -87,8 +88,9 @@ def open_dependencies(
                 RefusalCode.INVALID,
                 f"--dependency: '{dependency.kind}' is unknown: use one of {', '.join(KINDS)}",
             )
-        known = dependency.job_id in state.jobs or dependency.settled or dependency.kind == "singleton"
-        if not known:
+        target = state.find_job(dependency.job_id)
+        known = target is not None or dependency.settled or dependency.kind == "singleton"
+        if not known or (target is not None and not Sight(state, spec.user).job(target)):
             raise Refused(RefusalCode.INVALID, f"--dependency: job {dependency.job_id} does not exist")
         verdict = judge(state, dependency, spec, job_id)
         if dependency.kind == "singleton" and name_key(spec) in names:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.job import ranges
-from eslurm.core.job.access import check_managed, unknown_job
+from eslurm.core.job.access import check_managed, get_seen
 from eslurm.core.job.holding import lends
 from eslurm.core.job.model import Job, Principal
 from eslurm.core.job.running import suspend
@@ -51,7 +51,7 @@ def for_each(
     for ref in dict.fromkeys(refs):
         what = f"{ref.job_id}_{ref.task}" if ref.task >= 0 else str(ref.job_id)
         try:
-            job, task = _resolve(state, ref)
+            job, task = _resolve(state, by, ref)
             check_managed(state, by, job, what)
             found += change(job, task)
             count += 1
@@ -65,11 +65,9 @@ def for_each(
     return found, Changed(count, tuple(problems))
 
 
-def _resolve(state: State, ref: JobRef) -> tuple[Job, int]:
+def _resolve(state: State, by: Principal, ref: JobRef) -> tuple[Job, int]:
     """The record a reference means; the second value is a task that has no record of its own yet, or -1."""
-    job = state.find_job(ref.job_id)
-    if job is None:
-        raise unknown_job(ref.job_id)
+    job = get_seen(state, by, ref.job_id)
     if ref.task < 0:
         return job, -1
     if job.tasks_left is not None and ranges.contains(job.tasks_left, ref.task):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eslurm.core import facts
 from eslurm.core.cluster import State
-from eslurm.core.job.access import check_owned, unknown_job
+from eslurm.core.job.access import check_owned, get_seen
 from eslurm.core.job.model import Attempt, Job, Principal
 from eslurm.core.job.states import STARTED, AttemptPhase, JobState
 from eslurm.core.messages import (
@@ -15,6 +15,7 @@ from eslurm.core.messages import (
     Refused,
     StepCreated,
 )
+from eslurm.core.privacy import Sight
 from eslurm.core.step.model import StepState
 
 STEPS_MAX = 10_000
@@ -46,10 +47,8 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
 
 
 def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
-    job = state.find_job(job_id)
-    if job is None:
-        raise unknown_job(job_id)
-    check_owned(state, by, job)
+    job = get_seen(state, by, job_id)
+    check_owned(by, job)
     if job.attempt is None or (job.state not in STARTED and job.state is not JobState.LAUNCHING):
         raise Refused(
             RefusalCode.CONFLICT, f"job {job_id} is {job.state.value}: steps start inside a running job"
@@ -107,9 +106,9 @@ def on_finish(state: State, message: FinishStep) -> tuple[list[facts.Fact], Chan
     """The step's own command saw it end."""
     job = state.find_job(message.job_id)
     step = state.steps.get((message.job_id, message.step))
-    if job is None or step is None:
+    if job is None or step is None or not Sight(state, message.by).job(job):
         return [], Changed(0)
-    check_owned(state, message.by, job)
+    check_owned(message.by, job)
     if step.state in (StepState.ENDED, StepState.FAILED):
         return [], Changed(0)
     return [facts.StepFinished(message.job_id, message.step, message.exit_code, message.signal)], Changed(1)

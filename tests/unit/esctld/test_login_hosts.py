@@ -10,6 +10,8 @@ from esctld.census import Census
 from esctld.planner import Planner
 from esctld.service import ControllerService
 from esctld.views import Queries
+from eslurm.core.job.model import Principal
+from eslurm.core.privacy import Sight
 from eslurm.store.image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
@@ -43,7 +45,8 @@ def test_a_ping_counts_nodes_and_a_list_shows_all() -> None:
                 dispatcher, nobody, queries, nobody, leading.store, nobody, nobody, "main"
             )
             assert (await service._ping(pb.PingRequest(), nobody)).nodes == 1
-            shown = {node.name: node for node in queries.nodes(pb.NodesRequest()).nodes}
+            sight = Sight(dispatcher.state, Principal("root", 0, 0))
+            shown = {node.name: node for node in queries.nodes(pb.NodesRequest(), sight).nodes}
             assert {name: list(node.flags) for name, node in shown.items()} == {
                 "cn1": [],
                 "login1": ["LOGIN"],
@@ -54,6 +57,8 @@ def test_a_ping_counts_nodes_and_a_list_shows_all() -> None:
                 0,
                 [],
             )
-            assert [node.name for node in queries.nodes(pb.NodesRequest(partition="main")).nodes] == ["cn1"]
+            assert [node.name for node in queries.nodes(pb.NodesRequest(partition="main"), sight).nodes] == [
+                "cn1"
+            ]
 
     run(main())

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from esctld.planner import Planner
 from esctld.views import Queries
 from eslurm.core.config import NodeConfig, Partition, PriorityWeights
+from eslurm.core.job.model import Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import ConfigLoaded, SubmitJobs
+from eslurm.core.privacy import Sight
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
@@ -37,7 +39,9 @@ def test_the_order_of_plans_and_of_the_queue_is_the_computed_one() -> None:
             assert [entry[2] for entry in planner.ranking.ordered()] == [2, 3, 1]
 
             queries = Queries(bench.state, bench.dispatcher.view, planner, bench.store, list)
-            reply = pb.JobsReply.FromString(await queries.jobs(pb.JobsRequest()))
+            reply = pb.JobsReply.FromString(
+                await queries.jobs(pb.JobsRequest(), Sight(bench.state, Principal("root", 0, 0)))
+            )
             assert {job.job_id: job.priority for job in reply.jobs} == {1: 250, 2: 1000, 3: 500}
 
             await bench.dispatcher.request(ConfigLoaded(replace(weighed, priority=PriorityWeights())))
