@@ -8,7 +8,7 @@ from escli import exits
 from escli.failures import CommandFailed
 from escli.option_table import rows_of
 from escli.options import Parser
-from eslurm.compat.errors import OptionError
+from eslurm.compat.errors import OptionError, escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,15 +56,20 @@ def _about(command: str, given: Words) -> str:
 
 
 def say(line: str) -> None:
-    """A line for the person or program that reads standard output."""
-    sys.stdout.write(line + "\n")
+    """A line, or several, for the person or program that reads standard output."""
+    sys.stdout.write(escaped_lines(line) + "\n")
 
 
 def warn(command: str, line: str) -> None:
     """A line beside the result: on standard error, after what was said already."""
     sys.stdout.flush()
-    sys.stderr.write(f"{command}: {line}\n")
+    sys.stderr.write(f"{command}: {escaped_lines(line)}\n")
     sys.stderr.flush()
+
+
+def escaped_lines(text: str) -> str:
+    """Text with what would move a reader's cursor escaped: only its ends of lines stay."""
+    return text if text.isprintable() else "\n".join(map(escaped, text.split("\n")))
 
 
 def _fail(command: str, code: int, text: str) -> int:

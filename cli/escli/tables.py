@@ -1,6 +1,12 @@
-"""Tables of text for people: aligned columns as wide as their widest cell, or of widths asked for."""
+"""Tables of text for people: aligned columns as wide as their widest cell, or of widths asked for.
+
+Invariant: whatever a cell holds, it is shown on its one line; control characters, which move a reader's cursor or worse,
+are escaped.
+"""
 
 from __future__ import annotations
+
+from eslurm.compat.errors import escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ def render(
     cells = [[column.head for column in columns], *rows] if header else list(rows)
     if not cells:
         return ""
+    cells = [list(map(escaped, line)) for line in cells]
     aligned = []
     last = len(columns) - 1
     for index, (column, texts) in enumerate(zip(columns, zip(*cells, strict=True), strict=True)):
@@ -54,4 +61,4 @@ def render(
 def separated(heads: Sequence[str], rows: Sequence[Sequence[str]], *, header: bool = True) -> str:
     """Lines with `|` between the cells, for programs."""
     lines = [heads, *rows] if header else rows
-    return "".join(["|".join(line) + "\n" for line in lines])
+    return "".join(["|".join(map(escaped, line)) + "\n" for line in lines])

@@ -13,6 +13,7 @@ from escli.door import GIVE_UP_S, is_away
 from escli.failures import CommandFailed
 from escli.queue_columns import run_us
 from eslurm.compat.durations import format_duration
+from eslurm.compat.errors import escaped
 from eslurm.compat.states import FINAL_STATES, reason_name
 
 TYPE_CHECKING = False
@@ -41,7 +42,7 @@ class Progress:
         if self._quiet:
             return
         if self._is_terminal:
-            sys.stderr.write(f"\r\x1b[K{text} {clock_text}".rstrip())
+            sys.stderr.write(f"\r\x1b[K{escaped(text)} {clock_text}".rstrip())
             sys.stderr.flush()
         elif text != self._told:
             program.warn(self._command, text)

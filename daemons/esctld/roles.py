@@ -59,7 +59,12 @@ class ControllerProcess:
         self._metrics = ControllerMetrics()
         self._status = ControllerStatus(self._metrics, options.tls)
         self._switch = DoorSwitch()
-        self._door = UnixDoor(options.socket, self._switch, self._principals)
+        privileged = frozenset(
+            (*options.config.cluster.operators, *(options.config.cluster.administrators or ()))
+        )
+        self._door = UnixDoor(
+            options.socket, self._switch, self._principals, is_privileged=privileged.__contains__
+        )
 
     def stop(self) -> None:
         """End `run` in good order."""

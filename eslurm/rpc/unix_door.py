@@ -1,8 +1,9 @@
 """The door for commands on this host: framed protobuf on a Unix socket.
 
 The kernel says who the caller is. Invariant: whatever arrives on a connection can end at worst that connection;
-calls, connections and buffers are bounded; every call is answered, expires, or ends with its connection. From who was
-told to come again later nothing is read for a while: asking on at full speed then costs the asker only.
+calls, connections and buffers are bounded, few users cannot fill the door, and operators find a place in it; every call
+is answered, expires, or ends with its connection. From who was told to come again later nothing is read for a while:
+asking on at full speed then costs the asker only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 import stat
 import struct
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +25,7 @@ import msgspec
 from eslurm.core.job.model import Principal
 from eslurm.ports.door import Answered, Answerer, Caller, Status
 from eslurm.rpc.counters import DoorCounters
+from eslurm.rpc.fair_room import FairRoom
 from eslurm.rpc.framing import (
     CONNECTION_STREAM,
     FLAG_RETRY,
@@ -52,9 +55,9 @@ class UnixDoorSettings(msgspec.Struct, frozen=True):
     calls_per_connection_max: int = 256
     calls_max: int = 8192
     request_bytes_max: int = REQUEST_BYTES_MAX
-    bytes_per_uid_max: int = 4 * REQUEST_BYTES_MAX
+    bytes_per_uid_max: int = 2 * REQUEST_BYTES_MAX
     """Requests in memory, whole or begun, of one user; `bytes_max`: of all."""
-    bytes_max: int = 16 * REQUEST_BYTES_MAX
+    bytes_max: int = 8 * REQUEST_BYTES_MAX
     request_timeout_s: float = 30.0
     """For a request that has begun to arrive whole."""
     backlog: int = 1024
@@ -70,14 +73,18 @@ class UnixDoor:
         principals: Principals,
         settings: UnixDoorSettings | None = None,
         counters: DoorCounters | None = None,
+        is_privileged: Callable[[int], bool] = lambda _uid: False,
     ) -> None:
+        """`is_privileged` says which uids, besides root and this process' own, find a place when others have filled it."""
+        self._own = (0, os.geteuid())
+        self._is_privileged = is_privileged
         self.path = Path(path)
         self.answerer = answerer
         self.principals = principals
         self.settings = settings or UnixDoorSettings()
         self.counters = counters or DoorCounters()
-        self.calls_now = 0
-        self.by_uid: Counter[int] = Counter()
+        self.calls = FairRoom(self.settings.calls_max, self.settings.calls_max)
+        self.places = FairRoom(self.settings.connections_max, self.settings.connections_per_uid_max)
         self.bytes_now = 0
         self.bytes_by_uid: Counter[int] = Counter()
         self.connections: set[_Connection] = set()
@@ -86,6 +93,10 @@ class UnixDoor:
         self._empty.set()
         self._server: asyncio.Server | None = None
         self._inode = 0
+
+    def is_privileged(self, uid: int) -> bool:
+        """Whether this user has a part in what is reserved."""
+        return uid in self._own or self._is_privileged(uid)
 
     async def start(self) -> None:
         """Begin to serve. Raises OSError that names the path when it is too long, taken, or not a socket."""
@@ -131,15 +142,10 @@ class UnixDoor:
 
     def enter(self, connection: _Connection, uid: int) -> bool:
         """Count a connection in, if it may come."""
-        settings = self.settings
         self.counters.connections += 1
-        if (
-            len(self.connections) >= settings.connections_max
-            or self.by_uid[uid] >= settings.connections_per_uid_max
-        ):
+        if not self.places.enter(uid, privileged=self.is_privileged(uid)):
             self.counters.connections_refused += 1
             return False
-        self.by_uid[uid] += 1
         self.connections.add(connection)
         self.counters.connections_now += 1
         self._empty.clear()
@@ -151,9 +157,7 @@ class UnixDoor:
             return
         self.connections.discard(connection)
         self.counters.connections_now -= 1
-        self.by_uid[uid] -= 1
-        if not self.by_uid[uid]:
-            del self.by_uid[uid]
+        self.places.leave(uid, privileged=self.is_privileged(uid))
         if not self.connections:
             self._empty.set()
 
@@ -395,14 +399,14 @@ class _Connection(asyncio.Protocol):
         if not deadline_ms:
             self._refuse(stream, Status.INVALID_ARGUMENT, f"{method.name} needs a deadline")
             return
-        if (
-            len(self._calls) >= door.settings.calls_per_connection_max
-            or door.calls_now >= door.settings.calls_max
+        if len(self._calls) >= door.settings.calls_per_connection_max or not door.calls.enter(
+            self._uid, privileged=door.is_privileged(self._uid)
         ):
             self._refuse(stream, Status.RESOURCE_EXHAUSTED, "too many calls at once; wait for answers")
             return
         if not door.count_bytes(self._uid, len(payload)) and len(payload) > _SMALL_BYTES:
             door.count_bytes(self._uid, -len(payload))
+            door.calls.leave(self._uid, privileged=door.is_privileged(self._uid))
             self._refuse(stream, Status.RESOURCE_EXHAUSTED, "too many large calls at once; wait for answers")
             return
         assert self._principal is not None
@@ -417,7 +421,6 @@ class _Connection(asyncio.Protocol):
         self._keep(task)
         timer = self._loop.call_later(deadline_ms / 1000, self._expire, stream)
         self._calls[stream] = _Call(task, timer, len(payload))
-        door.calls_now += 1
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         tasks = self._door.tasks
@@ -450,7 +453,7 @@ class _Connection(asyncio.Protocol):
         if call is None:
             return False
         call.timer.cancel()
-        self._door.calls_now -= 1
+        self._door.calls.leave(self._uid, privileged=self._door.is_privileged(self._uid))
         self._door.count_bytes(self._uid, -call.size_bytes)
         return True
 

@@ -30,6 +30,8 @@ HIDDEN: Final = "***"
 
 _PLACEHOLDER = re.compile(rf"(?:\b({'|'.join(IDS)}) )?%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s/@]+@")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What moves a terminal's cursor, ends a line, or turns the direction of writing; not the tabulator and the line feed."""
 _LEVELS: Final = {
     logging.DEBUG: "debug",
     logging.INFO: "info",
@@ -75,6 +77,15 @@ def redacted(text: str) -> str:
     return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text) if "://" in text else text
 
 
+def printable(text: str) -> str:
+    """The text with control characters escaped, line ends and those of terminals among them."""
+    return text if text.isprintable() else _UNPRINTABLE.sub(_escape, text.replace("\n", "\\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
 @lru_cache(maxsize=1_024)
 def _places(template: str) -> tuple[tuple[str, int], ...]:
     """Which argument is which id."""
@@ -109,11 +120,12 @@ class TextFormatter(logging.Formatter):
         super().__init__(f"%(asctime)s %(levelname)-7s %(name)s{f' {name}' if name else ''}: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = record.message.replace("\n", "\\n")
+        record.message = printable(record.message)
         return super().formatMessage(record) + _alike(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record))
+        # A traceback may hold a user's text, too; its own line ends stay.
+        return redacted(_UNPRINTABLE.sub(_escape, super().format(record)))
 
 
 class JsonFormatter(logging.Formatter):
@@ -133,7 +145,8 @@ class JsonFormatter(logging.Formatter):
             line["left_out"] = left_out
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return redacted(_encode(line).decode())
+        # JSON escapes what is below a blank by itself.
+        return redacted(_UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", _encode(line).decode()))
 
 
 def level_of(record: logging.LogRecord) -> str:

@@ -58,7 +58,7 @@ async def serve_on(one: UnixDoor, trouble: Awaitable[None]) -> None:
 async def is_clean(one: UnixDoor) -> None:
     """Nothing is left of those who are gone."""
     await until(lambda: not one.connections and not one.tasks)
-    assert (one.calls_now, one.bytes_now, one.by_uid, one.bytes_by_uid) == (0, 0, {}, {})
+    assert (one.calls.taken, one.bytes_now, one.places.by_user, one.bytes_by_uid) == (0, 0, {}, {})
 
 
 # ---- the Unix door ----
@@ -229,7 +229,7 @@ def test_who_reads_no_answers_is_not_read_from(uvloop: bool) -> None:
 
                 asking = asyncio.ensure_future(ask())
                 await serve_on(one, until(lambda: any(each._full for each in one.connections)))
-                await until(lambda: one.calls_now == 0)
+                await until(lambda: one.calls.taken == 0)
                 asked = len(service.calls)
                 for _ in range(10):
                     await ping(one)
@@ -257,7 +257,7 @@ def test_half_open_connections_hold_nothing(uvloop: bool) -> None:
             async with raw(one), raw(one):
                 await half()
                 await until(lambda: len(one.connections) == 2)
-                assert (one.calls_now, service.cancelled) == (0, 1)
+                assert (one.calls.taken, service.cancelled) == (0, 1)
             await is_clean(one)
 
     run(scenario(), uvloop=uvloop)

@@ -289,7 +289,7 @@ def test_truncated_frames_and_lost_clients_leave_nothing() -> None:
                 await asyncio.wait_for(service.entered.wait(), PATIENCE_S)
             await until(lambda: not one.connections)
             assert service.cancelled == 1
-            assert (one.calls_now, one.by_uid, one.tasks) == (0, {}, set())
+            assert (one.calls.taken, one.places.by_user, one.tasks) == (0, {}, set())
 
     run(scenario())
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from escli import esacct, escancel, esctl, esinfo, esqueue, exits
+from escli import esacct, escancel, esctl, esinfo, esqueue, exits, program
 from escli.queue_columns import DEFAULT, by_letters, fill, sort_key
 from escli.tables import Column, render, separated
 from eslurm.ports.door import Status
@@ -537,3 +537,21 @@ def test_ten_thousand_rows_are_rendered_in_order() -> None:
     assert len(lines) == 10_001
     assert len({len(line) for line in lines[1:]}) == 1
     assert lines[1].split()[0] == "6"
+
+
+def test_no_cell_and_no_line_moves_the_readers_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: what one user wrote does nothing to another's terminal. Method: escapes in cells, in lines, in refusals."""
+    evil = "a\x1b[2J\x9b31m\rb\u202ec"
+    shown = r"a\x1b[2J\x9b31m\rb\u202ec"
+    table = render([Column("NAME", width=40), Column("ACCOUNT")], [[evil, evil], ["x", "y"]])
+    assert table.splitlines()[1] == f"{shown:40} {shown}"
+    assert separated(["NAME"], [[evil]]) == f"NAME\n{shown}\n"
+    program.say(f"{evil}\nnext")
+    program.warn("esctl", evil)
+    said = capsys.readouterr()
+    assert said.out == f"{shown}\nnext\n" and said.err == f"esctl: {shown}\n"
+    info = pb.JobInfo(
+        job_id=1, name=evil, account=evil, partition=evil, user=evil, work_dir=evil, comment=evil
+    )
+    columns, cells = by_letters("iPjuakZRqvE")
+    assert render(columns, fill([info], cells, 0)).replace("\n", "").isprintable()

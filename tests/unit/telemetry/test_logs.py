@@ -150,3 +150,21 @@ def test_kinds_are_bounded() -> None:
     for number in range(2 * logs.KINDS_MAX):
         log.to.info(f"made by hand {number}")
     assert len(log.handler._kinds) == logs.KINDS_MAX
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_line_moves_the_readers_cursor(form: str) -> None:
+    """Goal: what a user wrote does nothing to the terminal of whoever reads the log, in messages and in tracebacks."""
+    log = Log(form)
+    try:
+        raise ValueError("c\x1b[2J\rd\x9b")
+    except ValueError:
+        log.to.exception("user %s\tsaid", "a\x1b]0;title\x07\x9b31m\rb\u202e")
+    (text, *more) = log.stream.getvalue().split("\n")
+    assert all(char.isprintable() or char == "\t" for char in text + "".join(more))
+    if form == "json":
+        assert json.loads(text)["message"] == "user a\x1b]0;title\x07\x9b31m\rb\u202e\tsaid", (
+            "as data it is whole"
+        )
+    else:
+        assert r"a\x1b]0;title\x07\x9b31m\rb\u202e" in text
