@@ -35,7 +35,7 @@ def text_of(here: Site, request: Request, hours: int) -> str:
         job=job_info(world.state, world.job(job_id), None), priority=1000, now_us=world.now_us
     )
     told = here.why(job_id)
-    _fill(reply, told)
+    _fill(reply, told, lambda _job_id: True)
     reply.job.planned_start_us = 0 if told.is_estimate else told.start_us
     return shown(reply) + "\n"
 
