@@ -20,7 +20,7 @@ from eslurm.core.plan.mapping import Placement, Span, spans_of
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.preempt import Victim
 from eslurm.core.plan.promise import Promise
-from eslurm.core.plan.quests import quest_of
+from eslurm.core.plan.quests import allows, quest_of
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.reasons import Reasons
 from eslurm.core.plan.schedule import Booking, Schedule, ends_of
@@ -358,6 +358,10 @@ class Cycle:
         schedule.displaced.clear()
         schedule.freed = 0
 
+    def was_promised(self, job: Pending) -> bool:
+        """Whether `withdraw` took a promise of the job out of the book."""
+        return job.job_id in self._withdrawn
+
     def promise(self, job: Pending) -> bool:
         """Holds the first start that the job can have free for it; one that is fresh and can be kept is kept."""
         entry = self._entries[job.job_id]
@@ -372,7 +376,7 @@ class Cycle:
         ):
             return True
         if self._searches >= self.limits.searches_max:
-            return False
+            return kept is not None and self._renew(entry, kept)
         self._searches += 1
         self.spend(TRY_STEPS)
         found = first_start(self.schedule.book, quest, self.now_us)
@@ -393,6 +397,15 @@ class Cycle:
         usable = self.ledger.topology
         positions = [usable.positions.get(span.node) for span in kept.spans]
         if any(position is None or not self.ledger.usable >> position & 1 for position in positions):
+            return False
+        quest = self.quest(entry)
+        chosen = [
+            (position, span.amounts, span.tasks)
+            for position, span in zip(positions, kept.spans, strict=True)
+            if position is not None
+        ]
+        # A job ahead that has begun may count against a limit until later than that.
+        if isinstance(quest, Why) or (quest.constraints and not allows(quest, kept.start_us, chosen)):
             return False
         try:
             self.schedule.add(entry, kept, self.schedule.moves.get(kept.job_id, ()))

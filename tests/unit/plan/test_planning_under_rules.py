@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from eslurm.core.account.model import KINDS, Amount, FreePool, Limit, Policy, Reservation, Validity, kind_of
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once
@@ -227,3 +229,54 @@ def test_a_job_that_just_fits_its_window_begins_though_its_start_is_noticed_late
     inside = job(1, reservation="course")
     assert starts(site.plan(inside)) == [(1, 50)]
     assert started(site.plan(inside, at_us=NOW + 53).placements) == [1]
+
+
+def wide(job_id: int, count: int, *, limit_us: int = 100) -> Pending:
+    request = Request(nodes_min=count, nodes_max=count, cpus_per_task=4)
+    return Pending(job_id, request, "main", limit_us, submitted_us=job_id, user="ada")
+
+
+CLOSED = Validity(NOW + 60, NOW + 150)
+EARLY = (
+    pytest.param(Reservation("r", CLOSED, ("n0",), maintenance=True), id="maintenance"),
+    pytest.param(Reservation("r", CLOSED, ("n0",), users=("eve",)), id="somebody's reservation"),
+    pytest.param(FreePool("p", "cores", Amount(4), validity=CLOSED), id="pool"),
+)
+
+
+@pytest.mark.parametrize("rule", EARLY)
+@pytest.mark.parametrize("policy", ["easy", "conservative", "planned"])
+def test_a_promise_holds_when_a_rule_blocks_the_job_instead_of_what_runs(policy: str, rule: Policy) -> None:
+    site = Site(policy, rule)
+    head = wide(2, 3)
+    assert started(site.plan(wide(1, 1, limit_us=200), head).placements) == [1]
+    assert starts(site.plan(head, at_us=NOW + 5)) == [(2, 200)]
+    # Job 1 ends early: from now on only the rule keeps the head from starting, until 150.
+    site.end(1)
+    plan = site.plan(head, job(3, "bob", limit_us=9_999), at_us=NOW + 10)
+    assert started(plan.placements) == []
+    # EASY looks for a better place only when the promise is older than a second.
+    assert plan.start_us(2) == NOW + (200 if policy == "easy" else 150)
+    plan = site.plan(head, job(3, "bob", limit_us=9_999), at_us=NOW + 2_000_010)
+    assert started(plan.placements) == [2]
+
+
+@pytest.mark.parametrize("rule", EARLY)
+def test_easy_promises_the_first_job_that_a_rule_blocks_and_the_first_that_waits_for_nodes(
+    rule: Policy,
+) -> None:
+    site = Site("easy", rule)
+    jobs = [wide(1, 3), wide(2, 3, limit_us=101), wide(3, 1, limit_us=50), wide(4, 3, limit_us=40)]
+    plan = site.plan(*jobs)
+    # Job 2 asks for what job 1 does, and is behind it.
+    assert started(plan.placements) == [3]
+    assert starts(plan) == [(1, 150), (4, 250)]
+
+
+def test_a_job_that_waits_for_its_own_reservation_is_in_nobodys_way() -> None:
+    later = Validity(NOW + 1_000, NOW + 2_000)
+    site = Site("easy", Reservation("r", later, ("n0",), users=("ada",)))
+    inside = job(1, reservation="r")
+    plan = site.plan(inside, job(2, "bob", limit_us=50), wide(3, 3))
+    assert started(plan.placements) == [2]
+    assert starts(plan) == [(3, 50)]

@@ -270,3 +270,17 @@ def test_unknown_policies_name_the_known_ones() -> None:
         get_policy("lottery")
     with pytest.raises(ValueError, match="lottery"):
         plan_at_once(snapshot(nodes(1), []), policy="lottery")
+
+
+def test_a_promise_is_kept_when_no_more_may_be_looked_for() -> None:
+    jobs = [job(1, WIDE, partition="left"), job(2, WIDE, partition="right")]
+    running = [runs(0, 4, NOW + 50), runs(3, 4, NOW + 90)]
+    schedule = Schedule()
+    plan_at_once(snapshot(chain(), jobs, running, partitions=CHAIN), schedule=schedule)
+    later = snapshot(chain(), jobs, running, partitions=CHAIN, now_us=NOW + 10)
+    limits = PlanLimits(searches_max=1, promise_refresh_us=5)
+    plan = plan_at_once(later, limits=limits, schedule=schedule)
+    assert [(promise.job_id, promise.start_us) for promise in plan.promises()] == [
+        (1, NOW + 50),
+        (2, NOW + 90),
+    ]

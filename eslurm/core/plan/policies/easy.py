@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Final
 
 from eslurm.core.plan import explain
 from eslurm.core.plan.explain import WhyKind
 from eslurm.core.plan.policy import Cycle
 from eslurm.core.plan.queue import Pending
 
+WAITS_FOR_NODES: Final = frozenset({WhyKind.RESOURCES, WhyKind.PRIORITY})
+WAITS_FOR_RULE: Final = frozenset({WhyKind.POOL, WhyKind.RESERVATION, WhyKind.LICENCE})
+
 
 class Easy:
-    """The first blocked job gets a promised start that nothing behind it may delay; others fill the holes.
+    """The first blocked job gets a promised start that no job behind it may delay; others fill the holes.
 
-    Partitions that share no node have a promise each. Who is blocked by a limit, not by others, blocks nobody.
+    Partitions that share no node have a promise each. A job that a pool, a licence or somebody's reservation blocks has a
+    promise as well, beside that of the first job that waits for nodes. A job at its limit blocks no other.
+    A promise holds until its job starts, whatever blocks the job meanwhile; only jobs ahead of it may take its place.
     Where running times are forecast, the shortest of a priority for what they have waited fill the holes first, and those
     in front of a job that has waited for half a day are those that cannot delay it by their limits either.
     """
@@ -23,28 +29,56 @@ class Easy:
     def plan(self, cycle: Cycle) -> Generator[None, None, None]:
         """See `Policy`."""
         yield from cycle.withdraw()
-        # Nodes that are promised, or that a job waits for which may not be promised anything.
-        claimed = tries = 0
+        claims = _Claims(cycle)
+        tries = 0
         behind: list[Pending] = []
         for job in cycle.jobs():
             if cycle.slice_over():
                 yield
             members = cycle.members(job)
-            if claimed & members and cycle.snapshot.has_estimates:
-                if not members & ~claimed:
+            if claims.nodes & members and cycle.snapshot.has_estimates:
+                if not members & ~claims.nodes and not cycle.was_promised(job):
                     behind.append(job)
                     continue
-                # Whether it is in the way of those on its other nodes is to be known: they may be promised something.
+                # It may hold a promise, or delay jobs on its other nodes: those ahead of it come first.
                 tries = yield from _fill(cycle, behind, tries)
                 behind.clear()
             is_untried = cycle.is_untried(job)
             tries += is_untried and cycle.has_failed
             left = yield from cycle.start_now(job)
-            if left and is_untried and not cycle.is_full:
-                claimed |= _claims(cycle, job, claimed)
+            if left and not cycle.is_full and (is_untried or cycle.was_promised(job)):
+                claims.add(job)
             if tries > cycle.limits.tries_max:
                 return
         yield from _fill(cycle, behind, tries)
+
+
+class _Claims:
+    """The nodes that blocked jobs claim: those that wait for `nodes`, and those that wait for a rule (`ruled`)."""
+
+    __slots__ = ("_cycle", "nodes", "ruled")
+
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+        self.nodes = 0
+        self.ruled = 0
+
+    def add(self, job: Pending) -> None:
+        """Promises a blocked job its start if it is the first that could use its nodes, or has a promise already."""
+        cycle = self._cycle
+        members = cycle.members(job)
+        kind = cycle.waiting[job.job_id].kind
+        for_nodes = kind in WAITS_FOR_NODES
+        # A job that waits for its own reservation to begin is not in the way of others.
+        for_rule = kind in WAITS_FOR_RULE and not job.reservation
+        # A promise past a blocked job ahead would be broken as soon as that job's turn comes.
+        before = self.nodes if for_nodes else self.nodes | self.ruled
+        is_first = (for_nodes or for_rule) and not before & members and not cycle.is_saturated
+        is_promised = (is_first or cycle.was_promised(job)) and cycle.promise(job)
+        if for_nodes and (is_promised or self.nodes & members):
+            self.nodes |= members
+        elif is_promised:
+            self.ruled |= members
 
 
 def _fill(cycle: Cycle, behind: list[Pending], tries: int) -> Generator[None, None, int]:
@@ -59,15 +93,3 @@ def _fill(cycle: Cycle, behind: list[Pending], tries: int) -> Generator[None, No
             break
         yield from cycle.start_now(job)
     return tries
-
-
-def _claims(cycle: Cycle, job: Pending, claimed: int) -> int:
-    """The nodes that a blocked job claims, with a promise if it is the first that could use them."""
-    members = cycle.members(job)
-    kind = cycle.waiting[job.job_id].kind
-    if claimed & members:
-        # A promise past a blocked job ahead would be broken as soon as that job's turn comes.
-        return members if kind in (WhyKind.RESOURCES, WhyKind.PRIORITY) else 0
-    if kind is WhyKind.RESOURCES and not cycle.is_saturated and cycle.promise(job):
-        return members
-    return 0
