@@ -18,7 +18,9 @@ import msgspec
 from benchmarks.processes import Daemon, cpu_s, end_descendants, module
 from eslurm.rpc.methods import NODES, PING
 from eslurm.rpc.unix_client import Client
-from eslurm.security.site_keys import SITE_PUB, new_site, write_site_keys
+from eslurm.security.enrolment import enrol
+from eslurm.security.membership import Role
+from eslurm.security.site_keys import new_site, write_site_keys
 from eslurm.v1 import controller_pb2 as pb
 
 HOST = "127.0.0.1"
@@ -75,6 +77,7 @@ class Cluster:
         self.sockets = [self._socket_of(name) for name in self.names]
         self.socket = self.sockets[0]
         self.key_file = directory / "cluster.key"
+        self._site = new_site(NAME, time.time_ns() // 1000)
         ports = free_ports(shape.controllers + shape.satellites)
         self.endpoints = list(endpoints) or [f"{HOST}:{port}" for port in ports[: shape.controllers]]
         self.endpoint = self.endpoints[0]
@@ -163,7 +166,7 @@ class Cluster:
         fd = os.open(self.key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(fd, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32) + "\n")
-        write_site_keys(self.directory, new_site(NAME, time.time_ns() // 1000))
+        write_site_keys(self.directory, self._site)
         lines = [
             f'[cluster]\nname = "{NAME}"\noperators = [{",".join(map(str, operators))}]\n',
             f'[controller]\nlisten = "{self.endpoint}"\nstore_url = "{shape.store_url}"\n',
@@ -199,13 +202,20 @@ class Cluster:
         name = f"sat{number}"
         command = module(
             "essatd",
-            *("--cluster", NAME, "--key-file", str(self.key_file), "--name", name),
+            *("--cluster", NAME, "--name", name, "--state-dir", self._home(name, "satellite", name)),
             *("--listen", self._satellite_endpoints[number], "--controllers", ",".join(self._uplinks)),
             *(("--sockets-max", str(self.shape.sockets_max)) if self.shape.sockets_max else ()),
-            *(("--allow-chaos", "--state-dir", str(self.directory / name)) if self.shape.chaos else ()),
+            *(("--allow-chaos",) if self.shape.chaos else ()),
         )
         command += self._watch()
         return Daemon(name, command, self.directory / f"{name}.log")
+
+    def _home(self, name: str, role: Role, names: str) -> str:
+        """A daemon's directory, with its identity in it."""
+        home = self.directory / name
+        home.mkdir(mode=0o711, exist_ok=True)
+        enrol(self._site, home, role, names, time.time_ns() // 1000)
+        return str(home)
 
     def _watch(self) -> list[str]:
         if not self.shape.watched:
@@ -218,12 +228,12 @@ class Cluster:
         name = f"agent{number}"
         first = shape.nodes * number // shape.agents + 1
         last = shape.nodes * (number + 1) // shape.agents
+        nodes = f"cn[{first:04}-{last:04}]"
         command = module(
             "esnoded",
-            *("--cluster", NAME, "--key-file", str(self.key_file), "--nodes", f"cn[{first:04}-{last:04}]"),
+            *("--cluster", NAME, "--nodes", nodes),
             *("--satellites", ",".join(self._satellite_endpoints), "--controller", ",".join(self.endpoints)),
-            *("--site-keys", str(self.directory / SITE_PUB)),
-            *("--state-dir", str(self.directory / name), "--cores", str(shape.cores)),
+            *("--state-dir", self._home(name, "agent", nodes), "--cores", str(shape.cores)),
             *("--memory-mib", str(NODE_MEMORY_MIB), *(("--each",) if shape.each else ())),
             *(("--allow-chaos",) if shape.chaos else ()),
         )

@@ -30,11 +30,12 @@ from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import ack_item
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.kinds import ALL
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
-from eslurm.telemetry.process import announce, logging_to_stderr, read_key, run_daemon, stop_on_signals
+from eslurm.security.credentials import read_credentials
+from eslurm.telemetry.process import announce, logging_to_stderr, run_daemon, stop_on_signals
 from eslurm.v1 import link_pb2
 
 BROADCASTS_KEPT = 16
@@ -46,7 +47,7 @@ class HostPlan(msgspec.Struct, frozen=True):
     """Which host this is, of which; it serves its share of the nodes 1..`nodes`."""
 
     cluster: str
-    key_file: str
+    home: str
     endpoints: tuple[str, ...]
     index: int
     nodes: int
@@ -142,9 +143,11 @@ class Host:
         self._nodes = [n for n in range(1, plan.nodes + 1) if self._homes[n] == self._endpoint]
         process = f"host{plan.index}.{secrets.token_hex(6)}"
         local = LocalPeer(plan.cluster, "agent", process, self._endpoint)
-        keyring = Keyring({1: read_key(Path(plan.key_file))})
-        self._table = LinkTable(local, keyring, self, random.Random())
-        self._server = LinkServer(local, keyring, self._table, counters=self._table.counters)
+        credentials = read_credentials(Path(plan.home))
+        self._table = LinkTable(
+            local, credentials, self, random.Random(), kinds=lambda _sender, _receiver: ALL
+        )
+        self._server = LinkServer(local, credentials, self._table, counters=self._table.counters)
         self._own = OwnLink(self, process)
         self._relay = Relay(self._nodes)
         self._driver = RelayServer(self._relay, self, self._homes.__getitem__, self._run)

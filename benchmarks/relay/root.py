@@ -41,10 +41,11 @@ from eslurm.relay.driver import RelayDriver
 from eslurm.relay.envelopes import read_reply
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.kinds import ALL
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
+from eslurm.security.credentials import Credentials
 from eslurm.v1 import link_pb2
 
 CALLER = "benchmark"
@@ -141,7 +142,9 @@ class Turns:
 class Root:
     """The process' links and whatever answers on them. Make it inside the running loop."""
 
-    def __init__(self, cluster: str, key: bytes, endpoint: str, hosts: Sequence[str], nodes: int) -> None:
+    def __init__(
+        self, cluster: str, credentials: Credentials, endpoint: str, hosts: Sequence[str], nodes: int
+    ) -> None:
         self._endpoint = endpoint
         self._hosts = hosts
         self._homes = [hosts[home(number, len(hosts))] for number in range(nodes + 1)]
@@ -150,10 +153,11 @@ class Root:
         self._book.put(revision, ((n, f"n{n}", self._homes[n], 1) for n in range(1, nodes + 1)))
         local = LocalPeer(cluster, "controller", f"root.{random.getrandbits(48):x}", endpoint, epoch=1)
         local.book_revision = self._book.revision
-        keyring = Keyring({1: key})
-        self._table = LinkTable(local, keyring, self, random.Random())
+        self._table = LinkTable(
+            local, credentials, self, random.Random(), kinds=lambda _sender, _receiver: ALL
+        )
         self.counters = self._table.counters
-        self._server = LinkServer(local, keyring, self._table, counters=self.counters)
+        self._server = LinkServer(local, credentials, self._table, counters=self.counters)
         self._rpc = RpcServer([self._server.handler()], Guard())
         self._satellites: dict[str, Link] = {}
         self._numbers: dict[str, int] = {}

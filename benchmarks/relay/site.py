@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from benchmarks.relay.control import Collected, Order, Pull, Switch, Wire
 from benchmarks.relay.host import HostPlan
 from benchmarks.relay.plan import Failures
 from benchmarks.relay.root import Root
+from eslurm.security.credentials import read_credentials
+from eslurm.security.enrolment import enrol
+from eslurm.security.membership import Role
+from eslurm.security.site_keys import new_site
 
 CLUSTER = "bench"
 HOSTS = 4
@@ -41,43 +46,57 @@ class Site:
     def __init__(self, directory: Path, nodes: int, hosts: int, satellites: int) -> None:
         self._directory = directory
         self.nodes = nodes
-        key_file = directory / "cluster.key"
-        fd = os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self._key = secrets.token_hex(32).encode()
-        with open(fd, "wb") as file:
-            file.write(self._key)
+        self._keys = new_site(CLUSTER, time.time_ns() // 1000)
         ports = [f"{HOST}:{port}" for port in free_ports(1 + hosts + satellites)]
         self._endpoint, self._host_endpoints = ports[0], tuple(ports[1 : 1 + hosts])
         self._sockets = [directory / f"host{index}.sock" for index in range(hosts)]
-        self.hosts = [self._host(index, key_file) for index in range(hosts)]
+        self.hosts = [self._host(index) for index in range(hosts)]
         self.satellites = [
-            self._satellite(index, endpoint, key_file) for index, endpoint in enumerate(ports[1 + hosts :])
+            self._satellite(index, endpoint) for index, endpoint in enumerate(ports[1 + hosts :])
         ]
         self._wires: list[Wire] = []
         self._lists = 0
 
-    def _host(self, index: int, key_file: Path) -> Daemon:
+    def _host(self, index: int) -> Daemon:
         plan = HostPlan(
-            CLUSTER, str(key_file), self._host_endpoints, index, self.nodes, str(self._sockets[index])
+            CLUSTER,
+            str(self._home(f"host{index}", "agent")),
+            self._host_endpoints,
+            index,
+            self.nodes,
+            str(self._sockets[index]),
         )
         command = module("benchmarks.relay.host", msgspec.json.encode(plan).decode())
         return Daemon(f"host{index}", command, self._directory / f"host{index}.log")
 
-    def _satellite(self, index: int, endpoint: str, key_file: Path) -> Daemon:
+    def _satellite(self, index: int, endpoint: str) -> Daemon:
         name = f"sat{index}"
         command = module(
             "essatd",
-            *("--cluster", CLUSTER, "--key-file", str(key_file), "--name", name),
+            *("--cluster", CLUSTER, "--name", name, "--state-dir", str(self._home(name, "satellite"))),
             *("--listen", endpoint, "--controllers", self._endpoint),
         )
         return Daemon(name, command, self._directory / f"{name}.log")
+
+    def _home(self, name: str, role: Role) -> Path:
+        """A process' directory, with its identity in it."""
+        home = self._directory / name
+        home.mkdir(mode=0o700, exist_ok=True)
+        enrol(self._keys, home, role, name, time.time_ns() // 1000)
+        return home
 
     async def start(self) -> None:
         """All processes, all links."""
         for daemon, ready_fd in [(one, one.launch()) for one in (*self.hosts, *self.satellites)]:
             daemon.wait_ready(ready_fd)
         self._wires = [await Wire.open(path) for path in self._sockets]
-        self.root = Root(CLUSTER, self._key, self._endpoint, self._host_endpoints, self.nodes)
+        self.root = Root(
+            CLUSTER,
+            read_credentials(self._home("root", "controller")),
+            self._endpoint,
+            self._host_endpoints,
+            self.nodes,
+        )
         await self.root.start(len(self.satellites))
 
     async def stop(self) -> None:

@@ -89,12 +89,14 @@ def main(
     """
     logging_to_stderr(log_level, log_format)
     with importing():
-        from esctld.daemon import CannotStart, ControllerOptions
+        from esctld.daemon import OWNER, CannotStart, ControllerOptions
         from esctld.roles import ControllerProcess
+        from esctld.site import Member, SiteSigner
         from eslurm.config import ConfigError, read_config
         from eslurm.ports.store import FenceLost, StoreError
         from eslurm.rpc.tls import Tls, TlsError
-        from eslurm.security.site_keys import SITE_KEY, SiteKeyError, read_site_keys
+        from eslurm.security.credentials import CannotJoin
+        from eslurm.security.site_keys import SITE_KEY, SiteKeyError
         from eslurm.store.engines import shown
         from eslurm.store.sql import SqlStore
 
@@ -109,15 +111,22 @@ def main(
     try:
         files = tls_files(SimpleNamespace(**tls_given), config.tls, state_dir)
         tls = Tls(files) if files is not None else None
-        site = read_site_keys(state_dir)
+        site = SiteSigner(state_dir)
     except (ValueError, TlsError, SiteKeyError) as error:
         _cannot_start(str(error))
     if site.cluster != config.cluster.name:
         _cannot_start(
             f"{state_dir / SITE_KEY} belongs to cluster {site.cluster}, the configuration is of {config.cluster.name}"
         )
+    try:
+        member = Member(state_dir, name, site, is_first=name == OWNER)
+    except (CannotJoin, OSError) as error:
+        _cannot_start(str(error))
     options = ControllerOptions(
-        config, config_file.resolve(), state_dir, key, site, name, listen, listening(metrics_listen), tls
+        *(config, config_file.resolve(), state_dir, key, site, member, name),
+        listen,
+        listening(metrics_listen),
+        tls,
     )
     listening(options.watched_at)
     url = config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"

@@ -13,6 +13,7 @@ from esctld.cargo import BlobCargo
 from esctld.dispatcher import Dispatcher
 from esctld.planner import Planner
 from esctld.satellites import LinkedSatellites
+from esctld.site import SiteSigner
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.courier import Send
@@ -30,7 +31,6 @@ from eslurm.relay.driver import RelayDriver
 from eslurm.rpc.codec import encode_command
 from eslurm.rpc.hello import LocalPeer
 from eslurm.security.sealing import Purpose
-from eslurm.security.site_keys import SiteKeys
 
 log = logging.getLogger("esctld.conductor")
 
@@ -52,7 +52,7 @@ class Conductor:
         local: LocalPeer,
         planner: Planner,
         satellites: LinkedSatellites,
-        site_keys: SiteKeys,
+        site: SiteSigner,
         cargo: BlobCargo,
     ) -> None:
         self._state = state
@@ -60,7 +60,7 @@ class Conductor:
         self._local = local
         self._planner = planner
         self._satellites = satellites
-        self._site_keys = site_keys
+        self._site = site
         self._cargo = cargo
         self.herald = Herald(state, satellites.roster, self._seal, DEFAULT_TUNING, cargo, _tell_bug)
         self._leads = False
@@ -116,7 +116,7 @@ class Conductor:
         return self._satellites.endpoint(number) or self._book.find_endpoint(number)
 
     def _seal(self, command: Command) -> bytes:
-        return self._site_keys.seal(Purpose.COMMAND, encode_command(command))
+        return self._site.seal(Purpose.COMMAND, encode_command(command))
 
     def _deliver(self, news: Deliver) -> None:
         self._dispatcher.post(news.message)

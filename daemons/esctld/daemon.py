@@ -37,6 +37,7 @@ from esctld.policies import Policies
 from esctld.satellites import LinkedSatellites
 from esctld.service import ControllerService
 from esctld.shares import Shares
+from esctld.site import Member, SiteSigner
 from esctld.status import CountedCalls, Happenings, LeaderStatus
 from esctld.trees import TreeQueries
 from esctld.views import Queries
@@ -67,7 +68,6 @@ from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
 from eslurm.rpc.tokens import TokenAuthenticator
-from eslurm.security.site_keys import SiteKeys
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
 
@@ -97,8 +97,10 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     config_file: Path
     state_dir: Path
     key: bytes
-    site: SiteKeys
+    site: SiteSigner
     """What it signs commands and tokens with."""
+    member: Member
+    """What its links prove themselves with."""
     name: str = OWNER
     listen: str = ""
     metrics_listen: str = ""
@@ -238,9 +240,16 @@ class Controller:
         self._links = ControllerLinks(state, book, satellites, standbys, self._principals, self._conductor)
         budget = socket_budget(SOCKETS_MAX)
         self._table = LinkTable(
-            self._local, keyring, self._links, random.Random(), budget.table, tls=options.tls
+            self._local,
+            options.member.credentials,
+            self._links,
+            random.Random(),
+            budget.table,
+            tls=options.tls,
         )
-        self._link_server = LinkServer(self._local, keyring, self._table, budget.links, self._table.counters)
+        self._link_server = LinkServer(
+            self._local, options.member.credentials, self._table, budget.links, self._table.counters
+        )
         reactor = Reactor(state, on_bug=lambda bug: log.error("a message was refused by a bug", exc_info=bug))
         self._dispatcher = Dispatcher(
             reactor,
@@ -365,6 +374,7 @@ class Controller:
             ("ticks", self._conductor.tick()),
             ("pruning", housekeeping.prune(self._store, self._dispatcher.state, self._log_keeper)),
             ("foresight", self._foresight.run()),
+            ("site keys", self._options.member.run()),
         ]
         if self._options.watched_at:
             works.append(("census", self._census.run()))

@@ -24,8 +24,8 @@ from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.methods import Method
 from eslurm.rpc.options import TableSettings
-from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
+from eslurm.security.credentials import Credentials
 from eslurm.v1 import link_pb2
 
 log = logging.getLogger("esctld.leaderlink")
@@ -47,7 +47,7 @@ class LeaderLink:
         owner: str,
         name: str,
         endpoint: str,
-        key: bytes,
+        credentials: Credentials,
         on_lost: Callable[[], None],
         tls: Tls | None = None,
     ) -> None:
@@ -62,7 +62,7 @@ class LeaderLink:
             owner=owner,
         )
         settings = TableSettings(backoff_max_s=BACKOFF_MAX_S)
-        self._table = LinkTable(local, Keyring({1: key}), self, random.Random(), settings, tls=tls)
+        self._table = LinkTable(local, credentials, self, random.Random(), settings, tls=tls)
         self._forwarder = Forwarder(process, self._find, lambda: 0, NOBODY, in_parts=True)
         self._on_lost = on_lost
         self._name = name

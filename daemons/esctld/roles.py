@@ -100,7 +100,8 @@ class ControllerProcess:
 
         def link(on_lost: Any) -> LeaderLink:
             return LeaderLink(
-                options.config.cluster.name, OWNER, options.name, endpoint, options.key, on_lost, options.tls
+                *(options.config.cluster.name, OWNER, options.name, endpoint),
+                *(options.member.credentials, on_lost, options.tls),
             )
 
         standby = Standby(

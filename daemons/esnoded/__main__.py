@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, NoReturn
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.rpc.tls_options import add_tls_options, tls_files
+from eslurm.rpc.trust_options import add_trust_options, read_member
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
     add_process_options,
     announce,
     logging_to_stderr,
-    read_key,
     run_daemon,
     stop_on_signals,
 )
 from esnoded.stepd.launcher import SupervisorUnavailable, ensure_supervisor
 
 if TYPE_CHECKING:
+    from eslurm.security.membership import Role
     from esnoded.daemon import AgentOptions
 
 STATE_DIR_MODE = 0o711
@@ -33,7 +34,6 @@ def main(argv: list[str] | None = None) -> None:
     parser = _parser()
     arguments = parser.parse_args(argv)
     logging_to_stderr(arguments.log_level, arguments.log_format)
-    key = read_key(arguments.key_file)
     nodes = _nodes(arguments.nodes)
     _check(parser, arguments, nodes)
     try:
@@ -51,14 +51,16 @@ def main(argv: list[str] | None = None) -> None:
 
     with importing():
         from eslurm.rpc.tls import Tls, TlsError
-        from eslurm.security.site_keys import SITE_PUB, SiteKeyError, read_ring
+        from eslurm.security.credentials import CannotJoin
+        from eslurm.telemetry.clocks import wall_us
         from esnoded.daemon import AgentOptions, NodeDaemon
         from esnoded.spool import SpoolError
 
     try:
         tls = Tls(files) if files is not None else None
-        ring = read_ring(arguments.site_keys or state_dir / SITE_PUB)
-    except (TlsError, SiteKeyError) as error:
+        role: Role = "login" if arguments.login else "agent"
+        credentials = read_member(arguments, role, nodes, wall_us())
+    except (TlsError, CannotJoin) as error:
         _give_up(str(error))
     options = AgentOptions(
         cluster=arguments.cluster,
@@ -66,8 +68,7 @@ def main(argv: list[str] | None = None) -> None:
         total=(arguments.cores or 0, arguments.memory_mib or 0),
         satellites=tuple(endpoint for endpoint in arguments.satellites.split(",") if endpoint),
         controllers=tuple(endpoint for endpoint in arguments.controller.split(",") if endpoint),
-        key=key,
-        ring=ring,
+        credentials=credentials,
         state_dir=state_dir.resolve(),
         listen=arguments.listen,
         controller_socket=arguments.controller_socket,
@@ -145,14 +146,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--controller", default="", help="host:port of the controllers, comma-separated, the last resort"
     )
-    parser.add_argument("--key-file", required=True, type=Path, help="file with the cluster's secret")
-    parser.add_argument(
-        "--site-keys",
-        type=Path,
-        default=None,
-        help="the site's public keys; default: site.pub in --state-dir",
-    )
     parser.add_argument("--state-dir", required=True, type=Path, help="where spool, scripts and sockets are")
+    add_trust_options(parser)
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port to listen at; port 0 takes any")
     parser.add_argument(
         "--controller-socket",

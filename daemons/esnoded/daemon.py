@@ -47,11 +47,10 @@ from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import TableSettings, reachable
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
 from eslurm.rpc.unix_door import UnixDoor
+from eslurm.security.credentials import Credentials
 from eslurm.security.sealing import BadSeal, Purpose
-from eslurm.security.site_keys import Ring
 from eslurm.telemetry.status import StatusDoor
 from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
@@ -99,8 +98,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     total: Vector
     satellites: tuple[str, ...]
     controllers: tuple[str, ...]
-    key: bytes
-    ring: Ring
+    credentials: Credentials
     state_dir: Path
     listen: str
     controller_socket: Path | None = None
@@ -120,11 +118,13 @@ class NodeDaemon:
         self._stopped = asyncio.Event()
         self._clock = AgentClock()
         self._process = f"esnoded.{options.nodes[0]}.{secrets.token_hex(6)}"
-        self._local = LocalPeer(options.cluster, "agent", self._process, build=__version__)
-        keyring = Keyring({1: options.key})
+        role = "login" if options.is_login else "agent"
+        self._local = LocalPeer(options.cluster, role, self._process, build=__version__)
         rng = random.Random()
-        self._table = LinkTable(self._local, keyring, self, rng, LINKS, tls=options.tls)
-        self._server = LinkServer(self._local, keyring, self._table, counters=self._table.counters)
+        self._table = LinkTable(self._local, options.credentials, self, rng, LINKS, tls=options.tls)
+        self._server = LinkServer(
+            self._local, options.credentials, self._table, counters=self._table.counters
+        )
         self._book = AddressBook()
         self._pulled = 0
         self._pulled_from: Link | None = None
@@ -152,7 +152,7 @@ class NodeDaemon:
             is_login=options.is_login,
         )
         self._door_counters = DoorCounters()
-        self._commands: OrderedDict[int, Command | str] = OrderedDict()
+        self._commands: OrderedDict[int, tuple[bytes, Command | str]] = OrderedDict()
         self._shell: Shell | None = None
         self._health = watch(options.state_dir)
         self._handlers: dict[str, Callable[[Link, Any], None]] = {
@@ -421,16 +421,19 @@ class NodeDaemon:
 
     def _command(self, broadcast_id: int, sealed: bytes) -> Command | str:
         """The verified command, once per broadcast however many portions of it come; or why it is none."""
-        known = self._commands.get(broadcast_id)
-        if known is None:
-            try:
-                known = decode_command(self._options.ring.keys.open(Purpose.COMMAND, sealed))
-            except (BadSeal, CodecError) as error:
-                log.warning("broadcast %d was refused: %s", broadcast_id, error)
-                known = f"the command cannot be trusted: {error}"
-            self._commands[broadcast_id] = known
-            if len(self._commands) > COMMANDS_REMEMBERED:
-                self._commands.popitem(last=False)
+        before, known = self._commands.get(broadcast_id, (b"", ""))
+        if before == sealed:
+            return known
+        # Other bytes under the same number: a relay may have been first with some of its own.
+        try:
+            keys = self._options.credentials.members.ring.keys
+            known = decode_command(keys.open(Purpose.COMMAND, sealed))
+        except (BadSeal, CodecError) as error:
+            log.warning("broadcast %d was refused: %s", broadcast_id, error)
+            known = f"the command cannot be trusted: {error}"
+        self._commands[broadcast_id] = sealed, known
+        if len(self._commands) > COMMANDS_REMEMBERED:
+            self._commands.popitem(last=False)
         return known
 
     # ---- the shell's ways ----

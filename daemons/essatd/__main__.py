@@ -9,13 +9,13 @@ from pathlib import Path
 
 from eslurm.rpc.options import SOCKETS_MIN
 from eslurm.rpc.tls_options import add_tls_options, tls_files
+from eslurm.rpc.trust_options import add_trust_options, read_member
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
     add_process_options,
     announce,
     logging_to_stderr,
-    read_key,
     run_daemon,
     stop_on_signals,
 )
@@ -25,25 +25,23 @@ def main(argv: list[str] | None = None) -> None:
     """Run a satellite until SIGTERM."""
     parser = _parser()
     arguments = parser.parse_args(argv)
-    if arguments.allow_chaos and arguments.state_dir is None:
-        parser.error("--allow-chaos: needs --state-dir")
     if arguments.sockets_max < SOCKETS_MIN:
         parser.error(f"--sockets-max: {arguments.sockets_max} is too few: at least {SOCKETS_MIN}")
     logging_to_stderr(arguments.log_level, arguments.log_format)
     with importing():
         from eslurm.relay.chaos_door import NAME as CHAOS
         from eslurm.rpc.tls import Tls, TlsError
+        from eslurm.security.credentials import CannotJoin
+        from eslurm.telemetry.clocks import wall_us
         from essatd.daemon import Satellite, SatelliteOptions
 
-    chaos_path = None
-    if arguments.allow_chaos:
-        arguments.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        chaos_path = arguments.state_dir / CHAOS
-
+    chaos_path = arguments.state_dir / CHAOS if arguments.allow_chaos else None
     try:
+        arguments.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = tls_files(arguments)
         tls = Tls(files) if files is not None else None
-    except (ValueError, TlsError) as error:
+        credentials = read_member(arguments, "satellite", (arguments.name,), wall_us())
+    except (OSError, ValueError, TlsError, CannotJoin) as error:
         sys.stderr.write(f"essatd: {error}\n")
         raise SystemExit(EXIT_CANNOT_START) from None
 
@@ -52,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
         name=arguments.name,
         listen=arguments.listen,
         controllers=tuple(endpoint for endpoint in arguments.controllers.split(",") if endpoint),
-        key=read_key(arguments.key_file),
+        credentials=credentials,
         sockets_max=arguments.sockets_max,
         chaos_path=chaos_path,
         metrics_listen=arguments.metrics_listen,
@@ -75,10 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--name", default="satellite", help="what people call this satellite")
     parser.add_argument("--listen", required=True, help="host:port to listen at; port 0 takes any")
     parser.add_argument("--controllers", required=True, help="host:port of the controllers, comma-separated")
-    parser.add_argument("--key-file", required=True, type=Path, help="file with the cluster's secret")
     parser.add_argument(
-        "--state-dir", type=Path, default=None, help="where its socket for --allow-chaos is; nothing is kept"
+        "--state-dir",
+        required=True,
+        type=Path,
+        help="where its identity is, and its socket for --allow-chaos",
     )
+    add_trust_options(parser)
     parser.add_argument(
         "--allow-chaos", action="store_true", help="let the own user make it fail (see `eslurm chaos`)"
     )

@@ -34,8 +34,8 @@ from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import reachable, socket_budget
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
+from eslurm.security.credentials import Credentials
 from eslurm.telemetry import logs
 from eslurm.telemetry.status import StatusDoor
 from eslurm.telemetry.vitals import LoopLag, rss_bytes, sockets
@@ -63,7 +63,7 @@ class SatelliteOptions(msgspec.Struct, frozen=True):
     name: str
     listen: str
     controllers: tuple[str, ...]
-    key: bytes
+    credentials: Credentials
     sockets_max: int = 256
     """Open connections that it aims at, four times the width of its trees; beyond, agents have to wait."""
     chaos_path: Path | None = None
@@ -87,12 +87,14 @@ class Satellite:
             build=__version__,
             features=(f"satellite={options.name}",),
         )
-        keyring = Keyring({1: options.key})
+        credentials = options.credentials
         self._budget = socket_budget(options.sockets_max)
         # The table would leave alone for longer whoever did not answer for a while.
         table = msgspec.structs.replace(self._budget.table, backoff_max_s=REDIAL_STANDBY_S)
-        self._table = LinkTable(self._local, keyring, self, random.Random(), table, tls=options.tls)
-        self._server = LinkServer(self._local, keyring, self._table, self._budget.links, self._table.counters)
+        self._table = LinkTable(self._local, credentials, self, random.Random(), table, tls=options.tls)
+        self._server = LinkServer(
+            self._local, credentials, self._table, self._budget.links, self._table.counters
+        )
         self._controllers: dict[str, Link] = {}
         self._leader: Link | None = None
         self._led = asyncio.Event()

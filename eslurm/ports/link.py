@@ -20,7 +20,7 @@ CLOSED_BY_PEER = "closed by the peer: "
 
 
 class PeerInfo(msgspec.Struct, frozen=True):
-    """Who is at the other end, as proven by its Hello. `process` is new at each start of the peer."""
+    """Who is at the other end, as proven by its Hello and its membership. `process` is new at each start of the peer."""
 
     cluster: str
     role: str
@@ -33,6 +33,10 @@ class PeerInfo(msgspec.Struct, frozen=True):
     build: str = ""
     skew_us: int | None = None
     """How far its wall clock was ahead of ours when the link began; None: it does not say."""
+    names: str = ""
+    """The host list that its membership lets it speak for."""
+    serial: bytes = b""
+    """Of its membership."""
 
 
 class LinkError(Exception):

@@ -35,6 +35,8 @@ class LinkCounters:
     evictions: int = 0
     links_parked: int = 0
     links_put_off: int = 0
+    frames_forged: int = 0
+    items_not_allowed: int = 0
 
 
 @dataclass(slots=True)

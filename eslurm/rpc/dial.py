@@ -22,13 +22,14 @@ from eslurm.ports.link import (
     PeerInfo,
 )
 from eslurm.rpc.counters import LinkCounters
-from eslurm.rpc.hello import LocalPeer, Session, busy_after_s, examine, first_frame, make_hello, only_item
+from eslurm.rpc.hello import Handshake, LocalPeer, busy_after_s, first_frame, only_item
 from eslurm.rpc.link import GrpcLink
 from eslurm.rpc.mismatch import BROKEN_OFF, Mismatch
 from eslurm.rpc.options import LinkSettings, grpc_target, link_channel_options
-from eslurm.rpc.signing import Keyring
+from eslurm.rpc.sealed_stream import SealedStream
 from eslurm.rpc.streams import DialledStream, Stream, StreamLost
 from eslurm.rpc.tls import Tls
+from eslurm.security.credentials import Credentials
 from eslurm.v1 import link_pb2
 
 CONTROL_METHOD = "/eslurm.v1.Link/Control"
@@ -39,7 +40,7 @@ _NOBODY = "onnection refused"
 async def dial(
     endpoint: str,
     local: LocalPeer,
-    keyring: Keyring,
+    credentials: Credentials,
     sink: LinkSink,
     settings: LinkSettings | None = None,
     counters: LinkCounters | None = None,
@@ -69,7 +70,7 @@ async def dial(
         channel = grpc.aio.secure_channel(target, tls.channel_credentials(), options)
     counters.sockets_now += 1
     try:
-        link = await _open(endpoint, channel, local, keyring, sink, settings, counters)
+        link = await _open(endpoint, channel, local, credentials, sink, settings, counters)
         link.start()
         return link
     except LinkError as error:
@@ -99,7 +100,7 @@ async def _open(
     endpoint: str,
     channel: grpc.aio.Channel,
     local: LocalPeer,
-    keyring: Keyring,
+    credentials: Credentials,
     sink: LinkSink,
     settings: LinkSettings,
     counters: LinkCounters,
@@ -112,10 +113,10 @@ async def _open(
                 await control.connected()
         except TimeoutError:
             raise LinkSilent(f"{endpoint}: no connection within {settings.connect_timeout_s} s") from None
-        session = Session()
+        handshake = Handshake(local, credentials)
         try:
             async with asyncio.timeout(settings.hello_timeout_s):
-                peer = await _shake_hands(control, local, keyring, session)
+                peer = await _shake_hands(control, handshake)
         except TimeoutError:
             raise LinkSilent(
                 f"{endpoint}: connected, but no Hello within {settings.hello_timeout_s} s"
@@ -126,15 +127,21 @@ async def _open(
     except LinkRefused as error:
         raise LinkRefused(f"{endpoint}: {error}") from None
 
+    keys = handshake.finish(dialled=True)
+    session = handshake.session
+
     async def open_bulk() -> Stream:
         bulk_call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(BULK_METHOD)()
         stream = DialledStream(bulk_call)
-        hello = make_hello(local, keyring, session, "bulk")
+        hello = link_pb2.Hello(
+            process=local.process, nonce=session.nonce, challenge=session.challenge, proof=keys.bulk_proof
+        )
         await stream.write(first_frame(link_pb2.Item(hello=hello)))
-        return stream
+        return SealedStream(stream, keys.bulk, counters)
 
     release = partial(_drop, channel, counters)
-    return GrpcLink(control, peer, session, local, sink, settings, counters, open_bulk, release)
+    sealed = SealedStream(control, keys.control, counters)
+    return GrpcLink(sealed, peer, session, local, sink, settings, counters, open_bulk, release)
 
 
 def _kind_of(text: str) -> type[LinkUnreachable]:
@@ -145,8 +152,8 @@ def _kind_of(text: str) -> type[LinkUnreachable]:
     return LinkBusy if any(words in text for words in BROKEN_OFF) else LinkSilent
 
 
-async def _shake_hands(control: Stream, local: LocalPeer, keyring: Keyring, session: Session) -> PeerInfo:
-    await control.write(first_frame(link_pb2.Item(hello=make_hello(local, keyring, session, "dial"))))
+async def _shake_hands(control: Stream, handshake: Handshake) -> PeerInfo:
+    await control.write(handshake.open())
     answer = await control.read()
     if answer is None:
         raise StreamLost("the peer ended the stream before its Hello")
@@ -156,9 +163,6 @@ async def _shake_hands(control: Stream, local: LocalPeer, keyring: Keyring, sess
         raise LinkBusy(reply.refused, retry_after_s=after_s)
     if reply.refused:
         raise LinkRefused(f"refused by the peer: {reply.refused}")
-    peer = examine(reply.hello, local, keyring, session, "answer")
-    if reply.protocol != peer.protocol:
-        raise LinkRefused(f"the peer chose protocol {reply.protocol}, expected {peer.protocol}")
-    session.challenge = reply.hello.nonce
-    await control.write(first_frame(link_pb2.Item(hello=make_hello(local, keyring, session, "confirm"))))
+    peer, confirmation = handshake.on_answer(reply, answer)
+    await control.write(confirmation)
     return peer

@@ -1,31 +1,41 @@
 """The handshake that opens every link: who am I, who are you, do we belong together.
 
-dial -> Hello{nonce}; answer -> HelloReply{Hello{nonce, challenge}}; confirm -> Hello{challenge}. Each Hello proves
-that its sender holds a cluster key and, from the second on, that it was made for this very link. Invariant: no item
-reaches the process before both proofs were checked.
+dial -> Hello; answer -> HelloReply{Hello}; confirm -> Hello. The first two bring an X25519 key and a membership each; from
+the second on, a signature by the identity that the membership names covers all that was said. Invariant: no item reaches
+the process before both signatures were checked, and nothing after them travels in clear.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
 from eslurm.ports.link import LinkRefused, PeerInfo
-from eslurm.rpc.signing import BadSignature, Keyring, check_hello, prove_hello
+from eslurm.security.channel import EPHEMERAL_BYTES, BadExchange, Ephemeral, LinkKeys, Transcript
+from eslurm.security.credentials import Credentials
+from eslurm.security.membership import Membership, NotAMember, names_of, verify
+from eslurm.security.sealing import BadSeal
 from eslurm.v1 import link_pb2
 
-PROTOCOL_MIN = 1
-PROTOCOL_MAX = 1
+PROTOCOL_MIN = 2
+PROTOCOL_MAX = 2
 NONCE_BYTES = 16
+HELLO_BYTES_MAX = 16 * 1024
+"""Of a first frame: strangers send it."""
 _BUSY = "busy: all links are in use, come back in "
+_CONVERT = "; the cluster of the older release is converted by `eslurm convert` (docs/guide/security.md)"
 
 
 @dataclass(slots=True)
 class LocalPeer:
-    """This process as it presents itself. `owner`, `epoch` and `book_revision` may change while links live."""
+    """This process as it presents itself. `owner`, `epoch` and `book_revision` may change while links live.
+
+    `process` begins with one of the names in its membership: NAME.RANDOM, or esnoded.NAME.RANDOM.
+    """
 
     cluster: str
     role: str
@@ -42,56 +52,170 @@ class LocalPeer:
 
 @dataclass(slots=True)
 class Session:
-    """Both nonces of one link; together they are its identity."""
+    """What one link is known by: both nonces, the peer's membership, the revision of the revocations that it knows."""
 
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
     challenge: bytes = b""
+    membership: bytes = b""
+    revoked_revision: int = 0
+    keys: LinkKeys | None = None
+    """Set when the handshake is over."""
 
 
-def make_hello(local: LocalPeer, keyring: Keyring, session: Session, stage: str) -> link_pb2.Hello:
-    """A Hello of this process with its proof for `stage`: dial, answer, confirm or bulk."""
-    hello = link_pb2.Hello(
-        cluster=local.cluster,
-        protocol_min=local.protocol_min,
-        protocol_max=local.protocol_max,
-        build=local.build,
-        features=local.features,
-        role=local.role,
-        process=local.process,
-        endpoint=local.endpoint,
-        epoch=local.epoch,
-        owner=local.owner,
-        nonce=session.nonce,
-        challenge=session.challenge,
-        now_us=time.time_ns() // 1000,
-    )
-    prove_hello(keyring, hello, stage)
-    return hello
+class Handshake:
+    """One handshake as one end makes it, without the wire: frames in, frames out. Any refusal is a `LinkRefused`.
+
+    The dialler: `open`, `on_answer`. The listener: `on_open`, `answer`, `on_confirmation`. Then both `finish`.
+    """
+
+    def __init__(self, local: LocalPeer, credentials: Credentials) -> None:
+        self.session = Session()
+        self._local = local
+        self._credentials = credentials
+        self._ephemeral = Ephemeral()
+        self._transcript = Transcript()
+        self._peer: PeerInfo | None = None
+        self._peer_ephemeral = b""
+        self._public = b""
+        self._secret = b""
+
+    # ---- the dialler ----
+
+    def open(self) -> bytes:
+        """The first frame."""
+        return self._said(link_pb2.Item(hello=self._hello()))
+
+    def on_answer(self, reply: link_pb2.HelloReply, frame: bytes) -> tuple[PeerInfo, bytes]:
+        """The listener, proven by its reply (in `frame`), and the frame that proves this end to it."""
+        peer = self._meet(reply.hello)
+        if reply.hello.challenge != self.session.nonce:
+            raise LinkRefused("the proof was made for another link")
+        self._check_proof(reply.hello, "answer")
+        if reply.protocol != peer.protocol:
+            raise LinkRefused(f"the peer chose protocol {reply.protocol}, expected {peer.protocol}")
+        self._transcript.add(frame)
+        confirmation = link_pb2.Hello(
+            process=self._local.process, nonce=self.session.nonce, challenge=self.session.challenge
+        )
+        self._prove(confirmation, "confirm")
+        return peer, self._said(link_pb2.Item(hello=confirmation))
+
+    # ---- the listener ----
+
+    def on_open(self, frame: bytes) -> PeerInfo:
+        """The dialler as it presents itself, nothing proven yet."""
+        hello = only_item(frame, "hello").hello
+        peer = self._meet(hello)
+        self._transcript.add(frame)
+        return peer
+
+    def answer(self) -> bytes:
+        """The second frame."""
+        assert self._peer is not None
+        hello = self._hello()
+        self._prove(hello, "answer")
+        reply = link_pb2.HelloReply(hello=hello, protocol=self._peer.protocol)
+        return self._said(link_pb2.Item(hello_reply=reply))
+
+    def on_confirmation(self, frame: bytes) -> PeerInfo:
+        """The dialler, proven."""
+        assert self._peer is not None
+        hello = only_item(frame, "hello").hello
+        if hello.nonce != self.session.challenge or hello.process != self._peer.process:
+            raise LinkRefused("the confirmation is another peer's")
+        if hello.challenge != self.session.nonce:
+            raise LinkRefused("the proof was made for another link")
+        self._check_proof(hello, "confirm")
+        self._transcript.add(frame)
+        return self._peer
+
+    # ---- both ----
+
+    def finish(self, *, dialled: bool) -> LinkKeys:
+        """The link's keys, once all has been said."""
+        keys = LinkKeys(self._secret, self._transcript.digest, dialled=dialled)
+        self.session.keys = keys
+        return keys
+
+    def _hello(self) -> link_pb2.Hello:
+        local = self._local
+        return link_pb2.Hello(
+            cluster=local.cluster,
+            protocol_min=local.protocol_min,
+            protocol_max=local.protocol_max,
+            build=local.build,
+            features=local.features,
+            role=local.role,
+            process=local.process,
+            endpoint=local.endpoint,
+            epoch=local.epoch,
+            owner=local.owner,
+            nonce=self.session.nonce,
+            challenge=self.session.challenge,
+            now_us=_now_us(),
+            ephemeral=self._ephemeral.public,
+            membership=self._credentials.membership,
+            ring=self._credentials.members.ring.sealed,
+            revoked_revision=self._credentials.revoked.revision,
+        )
+
+    def _said(self, item: link_pb2.Item) -> bytes:
+        frame = first_frame(item)
+        self._transcript.add(frame)
+        return frame
+
+    def _prove(self, hello: link_pb2.Hello, stage: str) -> None:
+        hello.proof = self._credentials.identity.sign(self._transcript.with_claim(stage, _claim(hello)))
+
+    def _check_proof(self, hello: link_pb2.Hello, stage: str) -> None:
+        if not verify(self._public, self._transcript.with_claim(stage, _claim(hello)), hello.proof):
+            raise LinkRefused("the peer has not proved that it holds the key of its membership")
+
+    def _meet(self, hello: link_pb2.Hello) -> PeerInfo:
+        """What the peer says of itself, compared with what the site says of it."""
+        peer, membership = examine(hello, self._local, self._credentials)
+        try:
+            self._secret = self._ephemeral.exchange(hello.ephemeral)
+        except BadExchange as error:
+            raise LinkRefused(str(error)) from None
+        session = self.session
+        session.challenge, session.membership = hello.nonce, hello.membership
+        session.revoked_revision = hello.revoked_revision
+        self._public = membership.public
+        self._peer = peer
+        return peer
 
 
-def examine(
-    hello: link_pb2.Hello, local: LocalPeer, keyring: Keyring, session: Session, stage: str
-) -> PeerInfo:
-    """Who the peer is. Raises `LinkRefused` with the reason it may be told."""
+def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -> tuple[PeerInfo, Membership]:
+    """Who the peer says it is and what the site says of that. Raises `LinkRefused` with the reason it may be told."""
     if hello.cluster != local.cluster:
         raise LinkRefused(f"wrong cluster: this is {local.cluster!r}, the peer belongs to {hello.cluster!r}")
     protocol = min(hello.protocol_max, local.protocol_max)
     if protocol < max(hello.protocol_min, local.protocol_min):
         raise LinkRefused(
             f"no common protocol: this side speaks {local.protocol_min} to {local.protocol_max}, "
-            f"the peer {hello.protocol_min} to {hello.protocol_max}"
+            f"the peer {hello.protocol_min} to {hello.protocol_max}{_CONVERT if hello.protocol_max < PROTOCOL_MIN else ''}"
         )
-    try:
-        check_hello(keyring, hello, stage)
-    except BadSignature as error:
-        raise LinkRefused(f"wrong cluster key: {error}") from None
-    if stage != "dial" and hello.challenge != session.nonce:
-        raise LinkRefused("the proof was made for another link")
-    if len(hello.nonce) != NONCE_BYTES or not hello.process:
-        raise LinkRefused("the Hello lacks a nonce or a process identity")
+    sizes = len(hello.nonce), len(hello.ephemeral)
+    if sizes != (NONCE_BYTES, EPHEMERAL_BYTES) or not hello.process:
+        raise LinkRefused("the Hello lacks a nonce, a key or a process identity")
     if hello.process == local.process:
         raise LinkRefused("a process cannot have a link to itself")
-    return PeerInfo(
+    # Before the membership: a newer key may have sealed it. An older ring, or one of strangers, changes nothing.
+    with suppress(BadSeal):
+        credentials.learn_ring(hello.ring)
+    if not hello.membership:
+        raise LinkRefused(f"{hello.role or 'the peer'} has no membership: let it join (esctl join-token)")
+    try:
+        membership = credentials.members.check(hello.membership, _now_us())
+    except NotAMember as error:
+        raise LinkRefused(str(error)) from None
+    if membership.role != hello.role:
+        raise LinkRefused(f"the peer says it is a {hello.role[:32]!r}; its membership says {membership.role}")
+    name = hello.process.rsplit(".", 1)[0].removeprefix("esnoded.")
+    if name not in names_of(membership.names):
+        raise LinkRefused(f"the peer says it is {name[:64]!r}; its membership is for {membership.names}")
+    peer = PeerInfo(
         hello.cluster,
         hello.role,
         hello.process,
@@ -101,8 +225,11 @@ def examine(
         hello.epoch,
         hello.owner,
         hello.build,
-        hello.now_us - time.time_ns() // 1000 if hello.now_us else None,
+        hello.now_us - _now_us() if hello.now_us else None,
+        membership.names,
+        membership.serial,
     )
+    return peer, membership
 
 
 def busy_text(after_s: float) -> str:
@@ -122,6 +249,8 @@ def busy_after_s(refusal: str) -> float | None:
 
 def only_item(frame: bytes, kind: str) -> link_pb2.Item:
     """The first item of a frame, which must be of this kind. Raises `LinkRefused`."""
+    if len(frame) > HELLO_BYTES_MAX:
+        raise LinkRefused(f"the first frame has {len(frame)} bytes, a Hello at most {HELLO_BYTES_MAX}")
     try:
         items = link_pb2.Frame.FromString(frame).items
     except DecodeError:
@@ -134,3 +263,17 @@ def only_item(frame: bytes, kind: str) -> link_pb2.Item:
 def first_frame(item: link_pb2.Item) -> bytes:
     """A frame with one handshake item."""
     return link_pb2.Frame(items=[item]).SerializeToString()
+
+
+def _claim(hello: link_pb2.Hello) -> bytes:
+    """A Hello as its proof covers it: all but the proof. Fields are only appended, so one that this release does not know
+    stands at the end at both ends.
+    """
+    bare = link_pb2.Hello()
+    bare.CopyFrom(hello)
+    bare.ClearField("proof")
+    return bare.SerializeToString(deterministic=True)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

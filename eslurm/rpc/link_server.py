@@ -14,11 +14,14 @@ import grpc.aio
 
 from eslurm.ports.link import LinkBusy, LinkClosed, LinkRefused, LinkSink, PeerInfo
 from eslurm.rpc.counters import LinkCounters
-from eslurm.rpc.hello import LocalPeer, Session, busy_text, examine, first_frame, make_hello, only_item
+from eslurm.rpc.hello import Handshake, LocalPeer, busy_text, first_frame, only_item
+from eslurm.rpc.kinds import is_agent
 from eslurm.rpc.link import GrpcLink
 from eslurm.rpc.options import LinkSettings
-from eslurm.rpc.signing import Keyring
+from eslurm.rpc.sealed_stream import SealedStream
 from eslurm.rpc.streams import AcceptedStream, Stream, StreamLost
+from eslurm.security.channel import LinkKeys
+from eslurm.security.credentials import Credentials
 from eslurm.v1 import link_pb2
 
 log = logging.getLogger(__name__)
@@ -34,13 +37,13 @@ class LinkServer:
     def __init__(
         self,
         local: LocalPeer,
-        keyring: Keyring,
+        credentials: Credentials,
         sink: LinkSink,
         settings: LinkSettings | None = None,
         counters: LinkCounters | None = None,
     ) -> None:
         self._local = local
-        self._keyring = keyring
+        self._credentials = credentials
         self._sink = sink
         self._settings = settings or LinkSettings()
         self.counters = counters or LinkCounters()
@@ -118,9 +121,9 @@ class LinkServer:
             link.abort("the peer is gone")
 
     async def _shake_hands(self, stream: Stream) -> GrpcLink | None:
-        session = Session()
+        handshake = Handshake(self._local, self._credentials)
         try:
-            peer = await self._meet(stream, session)
+            peer = await self._meet(stream, handshake)
         except LinkBusy as busy:
             self.counters.links_put_off += 1
             await stream.write(_refusal(str(busy)))
@@ -131,41 +134,31 @@ class LinkServer:
             log.warning("link refused: %s", reason)
             await stream.write(_refusal(reason))
             return None
-        return GrpcLink(stream, peer, session, self._local, self._sink, self._settings, self.counters)
+        sealed = SealedStream(stream, handshake.finish(dialled=False).control, self.counters)
+        settings = self._settings
+        return GrpcLink(sealed, peer, handshake.session, self._local, self._sink, settings, self.counters)
 
-    async def _meet(self, stream: Stream, session: Session) -> PeerInfo:
+    async def _meet(self, stream: Stream, handshake: Handshake) -> PeerInfo:
         """Hello, HelloReply, confirmation."""
-        hello = only_item(await self._frame(stream), "hello").hello
+        frame = await self._frame(stream)
         if self._stopping:
             raise LinkRefused(self._stopping)
         if len(self._links) >= self._settings.links_max:
             raise LinkRefused(f"this process has {len(self._links)} links and takes no more")
-        peer = examine(hello, self._local, self._keyring, session, "dial")
-        self._admit(peer)
+        self._admit(handshake.on_open(frame))
         self._joining += 1
         try:
-            return await self._confirm(stream, session, hello, peer)
+            await stream.write(handshake.answer())
+            return handshake.on_confirmation(await self._frame(stream))
         finally:
             self._joining -= 1
-
-    async def _confirm(
-        self, stream: Stream, session: Session, hello: link_pb2.Hello, peer: PeerInfo
-    ) -> PeerInfo:
-        session.challenge = hello.nonce
-        answer = make_hello(self._local, self._keyring, session, "answer")
-        reply = link_pb2.HelloReply(hello=answer, protocol=peer.protocol)
-        await stream.write(first_frame(link_pb2.Item(hello_reply=reply)))
-        confirmation = only_item(await self._frame(stream), "hello").hello
-        if confirmation.nonce != hello.nonce or confirmation.process != hello.process:
-            raise LinkRefused("the confirmation is another peer's")
-        return examine(confirmation, self._local, self._keyring, session, "confirm")
 
     def _admit(self, peer: PeerInfo) -> None:
         """Raises `LinkBusy` for an agent that has to wait; each is told another time, so that all do not come at once."""
         agents_max = self._settings.agents_max
-        if not agents_max or peer.role != "agent":
+        if not agents_max or not is_agent(peer.role):
             return
-        agents = sum(link.peer.role == "agent" for link in self._links.values())
+        agents = sum(is_agent(link.peer.role) for link in self._links.values())
         if agents + self._joining < agents_max:
             return
         now_s = asyncio.get_running_loop().time()
@@ -184,8 +177,8 @@ class LinkServer:
         stream = AcceptedStream(context)
         try:
             async with asyncio.timeout(self._settings.hello_timeout_s):
-                link = self._owner_of(await self._frame(stream))
-            link.attach_bulk(stream)
+                link, keys = self._owner_of(await self._frame(stream))
+            link.attach_bulk(SealedStream(stream, keys.bulk, self.counters))
         except TimeoutError:
             await _turn_away(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time")
             return
@@ -195,13 +188,13 @@ class LinkServer:
             return
         await link.finished.wait()
 
-    def _owner_of(self, frame: bytes) -> GrpcLink:
+    def _owner_of(self, frame: bytes) -> tuple[GrpcLink, LinkKeys]:
         hello = only_item(frame, "hello").hello
         link = self._links.get((hello.process, hello.nonce, hello.challenge))
-        if link is None or link.closed.is_set():
+        keys = link.session.keys if link is not None and not link.closed.is_set() else None
+        if link is None or keys is None or not keys.is_bulk_proof(hello.proof):
             raise LinkRefused("there is no such control lane")
-        examine(hello, self._local, self._keyring, link.session, "bulk")
-        return link
+        return link, keys
 
 
 def _refusal(reason: str) -> bytes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
+import time
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -21,12 +23,17 @@ from eslurm.rpc.counters import LinkCounters
 from eslurm.rpc.debts import Debts
 from eslurm.rpc.dial import dial
 from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.kinds import STATEMENTS, Kinds, allowed, is_agent
 from eslurm.rpc.link import GrpcLink
 from eslurm.rpc.mismatch import Mismatch
 from eslurm.rpc.options import LinkSettings, TableSettings
-from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
+from eslurm.security.credentials import Credentials
+from eslurm.security.membership import NotAMember
+from eslurm.security.sealing import BadSeal
 from eslurm.v1 import link_pb2
+
+log = logging.getLogger(__name__)
 
 TRIM_INTERVAL_S = 0.02
 """How often a table that is above its budget looks for a link that has become idle."""
@@ -57,22 +64,25 @@ class LinkTable:
     def __init__(
         self,
         local: LocalPeer,
-        keyring: Keyring,
+        credentials: Credentials,
         sink: LinkSink,
         rng: Rng,
         settings: TableSettings | None = None,
         link_settings: LinkSettings | None = None,
         counters: LinkCounters | None = None,
         tls: Tls | None = None,
+        kinds: Kinds = allowed,
     ) -> None:
         self.counters = counters or LinkCounters()
         self._local = local
-        self._keyring = keyring
+        self._credentials = credentials
+        credentials.on_learnt = self._on_learnt
         self._sink = sink
         self._rng = rng
         self._settings = settings or TableSettings()
         self._link_settings = link_settings or LinkSettings()
         self._tls = tls
+        self._kinds = kinds
         self._mismatch = Mismatch(tls)
         # Several links to one process are rare (both sides dialled at once); the newest is the last.
         self._by_endpoint: dict[str, list[GrpcLink]] = {}
@@ -150,7 +160,7 @@ class LinkTable:
                 link = await dial(
                     endpoint,
                     self._local,
-                    self._keyring,
+                    self._credentials,
                     self,
                     self._link_settings,
                     self.counters,
@@ -259,8 +269,23 @@ class LinkTable:
     # ---- the sink of all links ----
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
-        """Pass on what arrived."""
-        self._sink.on_items(link, items)
+        """Pass on what the peer may say; what the site states is learnt here."""
+        kinds = self._kinds(link.peer.role, self._local.role)
+        others = []
+        for item in items:
+            kind = item.WhichOneof("kind") or ""
+            if kind not in kinds:
+                self.counters.items_not_allowed += 1
+                log.warning("%r sent a %s: the link ends", link, kind)
+                assert isinstance(link, GrpcLink)
+                link.abort(f"a {kind} is not for the role {link.peer.role} to send")
+                break
+            if kind in STATEMENTS:
+                self._learn(link, item)
+            else:
+                others.append(item)
+        if others:
+            self._sink.on_items(link, others)
 
     def on_up(self, link: Link) -> None:
         """Remember a new link. The newest link of a process is the one to use."""
@@ -275,9 +300,11 @@ class LinkTable:
         process = link.peer.process
         self._by_process.setdefault(process, []).append(link)
         link.debts = self._debts.setdefault(process, link.debts)
-        if not link.dialled and link.peer.role == "agent":
+        if not link.dialled and is_agent(link.peer.role):
             self._accepted[link] = None
             self._trim()
+        if link.session.revoked_revision < self._credentials.revoked.revision:
+            link.send_encoded(self._revoked_item())
         self._sink.on_up(link)
 
     def on_down(self, link: Link, reason: str) -> None:
@@ -296,6 +323,43 @@ class LinkTable:
         links = self._by_endpoint.setdefault(endpoint, [])
         if link not in links:
             links.append(link)
+
+    # ---- what the site states ----
+
+    def _learn(self, link: Link, item: link_pb2.Item) -> None:
+        """A statement of the site proves itself, whichever peer passes it on."""
+        kind = item.WhichOneof("kind")
+        try:
+            if kind == "key_ring":
+                self._credentials.learn_ring(item.key_ring.sealed)
+            else:
+                self._credentials.learn_revoked(item.revoked.sealed)
+        except BadSeal as error:
+            log.warning("%r sent a %s that cannot be trusted: %s", link, kind, error)
+
+    def _on_learnt(self) -> None:
+        """Newer keys or revocations: neighbours hear of them, and links of those who are no members any more end."""
+        try:
+            self._credentials.keep()
+        except OSError as error:
+            log.warning("the site's keys cannot be kept: %s", error)
+        ring = link_pb2.SealedStatement(sealed=self._credentials.members.ring.sealed)
+        encoded = [link_pb2.Item(key_ring=ring).SerializeToString()]
+        if self._credentials.revoked.revision:
+            encoded.append(self._revoked_item())
+        for link in [link for links in self._by_process.values() for link in links]:
+            try:
+                self._credentials.members.check(link.session.membership, time.time_ns() // 1000)
+            except NotAMember as error:
+                log.warning("%r ends: %s", link, error)
+                link.abort(str(error))
+                continue
+            for item in encoded:
+                link.send_encoded(item)
+
+    def _revoked_item(self) -> bytes:
+        revoked = link_pb2.SealedStatement(sealed=self._credentials.revoked.sealed)
+        return link_pb2.Item(revoked=revoked).SerializeToString()
 
     async def close(self, reason: str) -> None:
         """End all dialled links in good order; no dial succeeds afterwards. Accepted ones end with their server."""

@@ -1,18 +1,9 @@
-"""Shared keys of the cluster: signed commands and the proofs that open links.
-
-Invariant: each purpose (commands, links, tokens) signs with a key of its own derived from the shared one,
-so nothing signed for one purpose passes for another. All comparisons take constant time.
-"""
+"""The key of the cluster that signs tokens. All comparisons take constant time."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
-
-from google.protobuf.message import DecodeError
-
-from eslurm.v1 import link_pb2
+from collections.abc import Mapping
 
 _DIGEST = "sha256"
 
@@ -39,7 +30,7 @@ class Keyring:
         self._derived = {
             (key_id, purpose): hmac.digest(key, b"eslurm/v1/" + purpose, _DIGEST)
             for key_id, key in keys.items()
-            for purpose in (b"command", b"hello", b"token")
+            for purpose in (b"token",)
         }
 
     def mac(self, purpose: bytes, key_id: int, message: bytes) -> bytes:
@@ -53,50 +44,3 @@ class Keyring:
         """Raise `BadSignature` unless `mac` is what `mac()` gives."""
         if not hmac.compare_digest(self.mac(purpose, key_id, message), mac):
             raise BadSignature("the signature does not match")
-
-    def sign(self, body: bytes) -> bytes:
-        """The encoded `SignedCommand` around an encoded command."""
-        return link_pb2.SignedCommand(
-            key_id=self.signing_id, body=body, signature=self.mac(b"command", self.signing_id, body)
-        ).SerializeToString()
-
-    def verify(self, signed: bytes) -> bytes:
-        """The command inside an encoded `SignedCommand`. Raises `BadSignature`."""
-        try:
-            command = link_pb2.SignedCommand.FromString(signed)
-        except DecodeError:
-            raise BadSignature("not a signed command") from None
-        self.check(b"command", command.key_id, command.body, command.signature)
-        return command.body
-
-
-def _joined(parts: Iterable[bytes]) -> bytes:
-    # Lengths go in, so that no two different lists of fields have the same image.
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-
-
-def hello_message(hello: link_pb2.Hello, stage: str) -> bytes:
-    """What the proof of a Hello covers. `stage` (dial, answer, confirm, bulk) keeps one from passing for another."""
-    texts = (stage, hello.cluster, hello.role, hello.process, hello.endpoint, hello.owner, hello.build)
-    numbers = (hello.protocol_min, hello.protocol_max, hello.epoch)
-    features = hashlib.sha256(_joined(feature.encode() for feature in hello.features)).digest()
-    return _joined(
-        [
-            *(text.encode() for text in texts),
-            *(number.to_bytes(8, "big") for number in numbers),
-            features,
-            hello.nonce,
-            hello.challenge,
-        ]
-    )
-
-
-def prove_hello(keyring: Keyring, hello: link_pb2.Hello, stage: str) -> None:
-    """Fill in the proof of a Hello that is complete otherwise."""
-    hello.proof_key = keyring.signing_id
-    hello.proof = keyring.mac(b"hello", hello.proof_key, hello_message(hello, stage))
-
-
-def check_hello(keyring: Keyring, hello: link_pb2.Hello, stage: str) -> None:
-    """Raise `BadSignature` unless the Hello was made by a holder of a key, for this stage."""
-    keyring.check(b"hello", hello.proof_key, hello_message(hello, stage), hello.proof)

@@ -14,6 +14,7 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from eslurm.core.node.hostlist import unfold
 from eslurm.security.files import UnsafeFile, read_private, write_private
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.security.site_keys import Ring, SiteKeys
@@ -39,6 +40,12 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
     public: bytes
     since_us: int
     until_us: int = 0
+
+
+@lru_cache(_CHECKED_MAX)
+def names_of(hosts: str) -> frozenset[str]:
+    """The names in the host list of a membership that was checked."""
+    return frozenset(unfold(hosts))
 
 
 class NotAMember(Exception):
@@ -121,15 +128,15 @@ class Members:
         try:
             membership = self._open(sealed)
         except BadSeal as error:
-            raise NotAMember(f"its membership is not of this cluster: {error}") from None
+            raise NotAMember(f"the membership is not of this cluster: {error}") from None
         if membership.cluster != self._ring.cluster:
             raise NotAMember(
-                f"it is a member of cluster {membership.cluster!r}, not of {self._ring.cluster!r}"
+                f"the membership is of cluster {membership.cluster!r}, not of {self._ring.cluster!r}"
             )
         if membership.serial in self.revoked:
-            raise NotAMember(f"its membership {membership.serial.hex()} was revoked")
+            raise NotAMember(f"membership {membership.serial.hex()} was revoked")
         if membership.until_us and now_us >= membership.until_us:
-            raise NotAMember(f"its membership {membership.serial.hex()} has ended: let it join anew")
+            raise NotAMember(f"membership {membership.serial.hex()} has ended: let the host join anew")
         return membership
 
     def _opened(self, sealed: bytes) -> Membership:
@@ -137,12 +144,3 @@ class Members:
             return msgspec.msgpack.decode(self._ring.keys.open(Purpose.MEMBER, sealed), type=Membership)
         except msgspec.MsgspecError:
             raise BadSeal("not a membership") from None
-
-
-class Credentials:
-    """What one daemon proves itself with, and checks others by. `membership` is sealed; empty: it has not joined yet."""
-
-    def __init__(self, identity: Identity, membership: bytes, members: Members) -> None:
-        self.identity = identity
-        self.membership = membership
-        self.members = members

@@ -100,7 +100,9 @@ class SiteKeys:
         self.signing = SealingKey(signing[0].seed)
         publics = tuple(SealingKey(record.seed).public for record in records)
         statement = RingStatement(cluster, revision, publics)
-        self.ring = Ring(statement, self.signing.seal(Purpose.RING, msgspec.msgpack.encode(statement)))
+        # By the oldest: a host that missed a rotation trusts that one still.
+        oldest = SealingKey(records[0].seed)
+        self.ring = Ring(statement, oldest.seal(Purpose.RING, msgspec.msgpack.encode(statement)))
 
     def seal(self, purpose: Purpose, body: bytes) -> bytes:
         """A statement under the key that signs."""
@@ -121,7 +123,6 @@ class SiteKeys:
             raise SiteKeyError("no new key waits: make one first (eslurm keys rotate)")
         moves: dict[KeyState, KeyState] = {"next": "signing", "signing": "old", "old": "old"}
         moved = (msgspec.structs.replace(record, state=moves[record.state]) for record in self.records)
-        # The ring stays what it is: the same keys verify.
         return SiteKeys(self.cluster, self.revision + 1, tuple(moved))
 
     def without(self, identifier: bytes) -> SiteKeys:

@@ -17,7 +17,7 @@ class Frame(_message.Message):
     def __init__(self, traceparent: _Optional[str] = ..., book_revision: _Optional[int] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ("hello", "hello_reply", "broadcast", "broadcast_ack", "broadcast_reply", "report", "report_ack", "book_pull", "book", "blob_request", "blob_chunk", "door_call", "door_reply", "credit", "unsupported", "bye", "open_bulk", "satellite_ping", "satellite_status")
+    __slots__ = ("hello", "hello_reply", "broadcast", "broadcast_ack", "broadcast_reply", "report", "report_ack", "book_pull", "book", "blob_request", "blob_chunk", "door_call", "door_reply", "credit", "unsupported", "bye", "open_bulk", "satellite_ping", "satellite_status", "key_ring", "revoked", "join_request", "join_reply")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HELLO_REPLY_FIELD_NUMBER: _ClassVar[int]
     BROADCAST_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,10 @@ class Item(_message.Message):
     OPEN_BULK_FIELD_NUMBER: _ClassVar[int]
     SATELLITE_PING_FIELD_NUMBER: _ClassVar[int]
     SATELLITE_STATUS_FIELD_NUMBER: _ClassVar[int]
+    KEY_RING_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    JOIN_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    JOIN_REPLY_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     hello_reply: HelloReply
     broadcast: Broadcast
@@ -56,10 +60,14 @@ class Item(_message.Message):
     open_bulk: OpenBulk
     satellite_ping: SatellitePing
     satellite_status: SatelliteStatus
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_reply: _Optional[_Union[HelloReply, _Mapping]] = ..., broadcast: _Optional[_Union[Broadcast, _Mapping]] = ..., broadcast_ack: _Optional[_Union[BroadcastAck, _Mapping]] = ..., broadcast_reply: _Optional[_Union[BroadcastReply, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., book_pull: _Optional[_Union[BookPull, _Mapping]] = ..., book: _Optional[_Union[Book, _Mapping]] = ..., blob_request: _Optional[_Union[BlobRequest, _Mapping]] = ..., blob_chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., door_call: _Optional[_Union[DoorCall, _Mapping]] = ..., door_reply: _Optional[_Union[DoorReply, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., open_bulk: _Optional[_Union[OpenBulk, _Mapping]] = ..., satellite_ping: _Optional[_Union[SatellitePing, _Mapping]] = ..., satellite_status: _Optional[_Union[SatelliteStatus, _Mapping]] = ...) -> None: ...
+    key_ring: SealedStatement
+    revoked: SealedStatement
+    join_request: JoinRequest
+    join_reply: JoinReply
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_reply: _Optional[_Union[HelloReply, _Mapping]] = ..., broadcast: _Optional[_Union[Broadcast, _Mapping]] = ..., broadcast_ack: _Optional[_Union[BroadcastAck, _Mapping]] = ..., broadcast_reply: _Optional[_Union[BroadcastReply, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., book_pull: _Optional[_Union[BookPull, _Mapping]] = ..., book: _Optional[_Union[Book, _Mapping]] = ..., blob_request: _Optional[_Union[BlobRequest, _Mapping]] = ..., blob_chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., door_call: _Optional[_Union[DoorCall, _Mapping]] = ..., door_reply: _Optional[_Union[DoorReply, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., open_bulk: _Optional[_Union[OpenBulk, _Mapping]] = ..., satellite_ping: _Optional[_Union[SatellitePing, _Mapping]] = ..., satellite_status: _Optional[_Union[SatelliteStatus, _Mapping]] = ..., key_ring: _Optional[_Union[SealedStatement, _Mapping]] = ..., revoked: _Optional[_Union[SealedStatement, _Mapping]] = ..., join_request: _Optional[_Union[JoinRequest, _Mapping]] = ..., join_reply: _Optional[_Union[JoinReply, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("cluster", "protocol_min", "protocol_max", "build", "features", "role", "process", "endpoint", "epoch", "owner", "nonce", "proof", "proof_key", "challenge", "now_us")
+    __slots__ = ("cluster", "protocol_min", "protocol_max", "build", "features", "role", "process", "endpoint", "epoch", "owner", "nonce", "proof", "proof_key", "challenge", "now_us", "ephemeral", "membership", "ring", "revoked_revision")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MIN_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +83,10 @@ class Hello(_message.Message):
     PROOF_KEY_FIELD_NUMBER: _ClassVar[int]
     CHALLENGE_FIELD_NUMBER: _ClassVar[int]
     NOW_US_FIELD_NUMBER: _ClassVar[int]
+    EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    RING_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_REVISION_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     protocol_min: int
     protocol_max: int
@@ -90,7 +102,11 @@ class Hello(_message.Message):
     proof_key: int
     challenge: bytes
     now_us: int
-    def __init__(self, cluster: _Optional[str] = ..., protocol_min: _Optional[int] = ..., protocol_max: _Optional[int] = ..., build: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., process: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., nonce: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., proof_key: _Optional[int] = ..., challenge: _Optional[bytes] = ..., now_us: _Optional[int] = ...) -> None: ...
+    ephemeral: bytes
+    membership: bytes
+    ring: bytes
+    revoked_revision: int
+    def __init__(self, cluster: _Optional[str] = ..., protocol_min: _Optional[int] = ..., protocol_max: _Optional[int] = ..., build: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., process: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., nonce: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., proof_key: _Optional[int] = ..., challenge: _Optional[bytes] = ..., now_us: _Optional[int] = ..., ephemeral: _Optional[bytes] = ..., membership: _Optional[bytes] = ..., ring: _Optional[bytes] = ..., revoked_revision: _Optional[int] = ...) -> None: ...
 
 class HelloReply(_message.Message):
     __slots__ = ("hello", "refused", "protocol")
@@ -109,6 +125,46 @@ class NodeList(_message.Message):
     start: _containers.RepeatedScalarFieldContainer[int]
     length: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, start: _Optional[_Iterable[int]] = ..., length: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SealedStatement(_message.Message):
+    __slots__ = ("sealed",)
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    sealed: bytes
+    def __init__(self, sealed: _Optional[bytes] = ...) -> None: ...
+
+class Origin(_message.Message):
+    __slots__ = ("role", "names", "serial")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    names: str
+    serial: bytes
+    def __init__(self, role: _Optional[str] = ..., names: _Optional[str] = ..., serial: _Optional[bytes] = ...) -> None: ...
+
+class JoinRequest(_message.Message):
+    __slots__ = ("public", "role", "names", "token")
+    PUBLIC_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    public: bytes
+    role: str
+    names: str
+    token: bytes
+    def __init__(self, public: _Optional[bytes] = ..., role: _Optional[str] = ..., names: _Optional[str] = ..., token: _Optional[bytes] = ...) -> None: ...
+
+class JoinReply(_message.Message):
+    __slots__ = ("membership", "ring", "refused", "pending")
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    RING_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    membership: bytes
+    ring: bytes
+    refused: str
+    pending: bool
+    def __init__(self, membership: _Optional[bytes] = ..., ring: _Optional[bytes] = ..., refused: _Optional[str] = ..., pending: _Optional[bool] = ...) -> None: ...
 
 class SignedCommand(_message.Message):
     __slots__ = ("key_id", "body", "signature")
@@ -269,14 +325,16 @@ class SatelliteStatus(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., rss_bytes: _Optional[int] = ..., sockets: _Optional[int] = ..., lag_us: _Optional[int] = ..., queued: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("process", "seq", "body")
+    __slots__ = ("process", "seq", "body", "origin")
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     process: str
     seq: int
     body: bytes
-    def __init__(self, process: _Optional[str] = ..., seq: _Optional[int] = ..., body: _Optional[bytes] = ...) -> None: ...
+    origin: Origin
+    def __init__(self, process: _Optional[str] = ..., seq: _Optional[int] = ..., body: _Optional[bytes] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ...) -> None: ...
 
 class ReportAck(_message.Message):
     __slots__ = ("process", "seqs", "registrations", "revision")
@@ -340,7 +398,7 @@ class BlobChunk(_message.Message):
     def __init__(self, sha256: _Optional[bytes] = ..., offset: _Optional[int] = ..., total: _Optional[int] = ..., data: _Optional[bytes] = ..., missing: _Optional[bool] = ...) -> None: ...
 
 class DoorCall(_message.Message):
-    __slots__ = ("process", "call", "method", "request", "request_id", "deadline_us", "uid", "gid", "node", "retry", "more", "part")
+    __slots__ = ("process", "call", "method", "request", "request_id", "deadline_us", "uid", "gid", "node", "retry", "more", "part", "origin")
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
@@ -353,6 +411,7 @@ class DoorCall(_message.Message):
     RETRY_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     process: str
     call: int
     method: str
@@ -365,7 +424,8 @@ class DoorCall(_message.Message):
     retry: bool
     more: bool
     part: int
-    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., deadline_us: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., node: _Optional[int] = ..., retry: _Optional[bool] = ..., more: _Optional[bool] = ..., part: _Optional[int] = ...) -> None: ...
+    origin: Origin
+    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., deadline_us: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., node: _Optional[int] = ..., retry: _Optional[bool] = ..., more: _Optional[bool] = ..., part: _Optional[int] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ...) -> None: ...
 
 class DoorReply(_message.Message):
     __slots__ = ("process", "call", "status", "text", "reply", "retry_after_ms", "more")

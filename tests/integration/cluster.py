@@ -23,13 +23,13 @@ from typing import Any, TypeVar
 from eslurm.compat.hostlist import expand
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
-from eslurm.security.site_keys import SITE_PUB, new_site, write_site_keys
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.stepd import procfs
 from esnoded.stepd.place import Place
 from tests.integration.commands import Ran, become_user, environment, main_of, path_with_commands, preload
 from tests.integration.daemons import PATIENCE_S, ROOT, Daemon
 from tests.support.ports import free_port
+from tests.support.trust import Site
 from tests.unit.stepd.kit import end_process
 
 POLL_S = 0.02
@@ -85,9 +85,9 @@ class LiveCluster:
         self.node_names = [f"cn{number:04d}" for number in range(1, nodes + 1)]
         self.daemons: dict[str, Daemon] = {}
         self._client = Client([str(path) for path in self.sockets], PATIENCE_S)
-        self._key = self.write_key("cluster.key")
-        self.site_keys = new_site(CLUSTER, 1)
-        write_site_keys(directory, self.site_keys)
+        self.write_key("cluster.key")
+        self.site = Site(CLUSTER)
+        self.site.write_keys(directory)
         self.endpoints = [f"127.0.0.1:{free_port()}" for _ in self.controllers]
         self.endpoint = self.endpoints[0]
         self._satellites = [f"127.0.0.1:{free_port()}" for _ in range(satellites)]
@@ -99,8 +99,11 @@ class LiveCluster:
                 words += ["--name", name, "--listen", endpoint]
             self.add_daemon(daemon_of(name), *words)
         for at, endpoint in enumerate(self._satellites):
-            words = [*self._common(), "--listen", endpoint, "--controllers", ",".join(self.endpoints)]
-            self.add_daemon(f"sat{at}", "essatd", *words)
+            name = f"sat{at}"
+            state_dir = self.site.write_member(directory / name, "satellite", name)
+            words = ["--cluster", CLUSTER, "--name", name, "--state-dir", str(state_dir)]
+            words += ["--listen", endpoint, "--controllers", ",".join(self.endpoints)]
+            self.add_daemon(name, "essatd", *words)
         share = nodes // agents
         for at in range(agents):
             names = self.node_names[at * share : (at + 1) * share]
@@ -144,9 +147,6 @@ class LiveCluster:
         path.chmod(0o600)
         return path
 
-    def _common(self, cluster: str = CLUSTER, key: Path | None = None) -> list[str]:
-        return ["--cluster", cluster, "--key-file", str(key or self._key)]
-
     def add_daemon(self, name: str, *words: str) -> None:
         """A daemon's command line, with what all of them have; it is not started."""
         if self._is_watched:
@@ -157,13 +157,14 @@ class LiveCluster:
         )
 
     def add_agent(
-        self, name: str, nodes: str, *, cluster: str = CLUSTER, key: Path | None = None, cores: int = 4
+        self, name: str, nodes: str, *, cluster: str = CLUSTER, site: Site | None = None, cores: int = 4
     ) -> None:
-        """An agent's command line; it is not started."""
+        """An agent's command line, and its membership of `site` (else the cluster's); it is not started."""
+        (site or self.site).write_member(self.agent_dir(name), "agent", nodes)
         words = ["--nodes", nodes, "--satellites", ",".join(self._satellites)]
-        words += ["--controller", ",".join(self.endpoints), "--site-keys", str(self.directory / SITE_PUB)]
+        words += ["--controller", ",".join(self.endpoints)]
         words += ["--state-dir", str(self.agent_dir(name)), "--cores", str(cores), "--memory-mib", "4000"]
-        self.add_daemon(name, "esnoded", *self._common(cluster, key), *words)
+        self.add_daemon(name, "esnoded", "--cluster", cluster, *words)
 
     def agent_dir(self, name: str) -> Path:
         """An agent's state directory."""

@@ -16,9 +16,10 @@ import pytest
 from eslurm.rpc.methods import SUBMIT
 from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster, is_alive
+from tests.integration.cluster import CLUSTER, LiveCluster, is_alive
 from tests.integration.daemons import PATIENCE_S
 from tests.support.seeds import Seeds
+from tests.support.trust import Site
 from tests.unit.stepd.kit import end_process
 
 MARK = "echo $SLURM_JOB_ID.$SLURM_RESTART_COUNT >> ran; "
@@ -299,18 +300,22 @@ def test_a_second_agent_for_the_same_nodes_is_refused(broken: LiveCluster) -> No
 
 
 STRANGERS = {
-    "key": ({}, "cn0001", "wrong cluster key"),
-    "cluster": ({"cluster": "elsewhere"}, "cn0001", "elsewhere"),
-    "name": ({}, "nn0001", "is not in the configuration"),
+    "key": (Site(CLUSTER), CLUSTER, "cn0001", "the membership is not of this cluster: unknown key"),
+    "cluster": (
+        Site("elsewhere"),
+        "elsewhere",
+        "cn0001",
+        "wrong cluster: this is 'live', the peer belongs to 'elsewhere'",
+    ),
+    "name": (None, CLUSTER, "nn0001", "is not in the configuration"),
 }
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
 def test_strangers_do_not_join(broken: LiveCluster, stranger: str) -> None:
-    options, nodes, says = STRANGERS[stranger]
+    site, cluster, nodes, says = STRANGERS[stranger]
     name = f"odd-{stranger}"
-    key = broken.write_key("other.key") if stranger == "key" else None
-    broken.add_agent(name, nodes, key=key, **options)
+    broken.add_agent(name, nodes, cluster=cluster, site=site)
     broken.launch(name)
     try:
         broken.until(lambda: says in broken.daemons[name].log.read_text(), f"'{says}' is said")

@@ -32,12 +32,11 @@ from eslurm.ports.door import DoorRefused
 from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
-from eslurm.security.site_keys import SITE_PUB, write_ring
 from eslurm.v1.controller_pb2 import PingRequest
 from esnoded.stepd.place import Place
 from esnoded.stepd.wire import FrameBuffer
 from tests.support.loops import both_loops, run
-from tests.unit.agent.fake_controller import CLUSTER, KEY, SITE_KEYS, FakeController, payload
+from tests.unit.agent.fake_controller import CLUSTER, SITE, FakeController, payload
 from tests.unit.stepd.kit import end_process, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -53,27 +52,24 @@ class Site:
         self.work = directory / "work"
         self.work.mkdir()
         self.loop = loop
-        self._key = directory / "key"
-        self._key.write_bytes(KEY)
-        self._key.chmod(0o600)
-        write_ring(directory / SITE_PUB, SITE_KEYS.ring)
         self._children: list[subprocess.Popen[bytes]] = []
 
     def satellite(self, controller: str) -> tuple[subprocess.Popen[bytes], str]:
-        return self._start(["essatd", "--listen", "127.0.0.1:0", "--controllers", controller])
+        state = str(SITE.write_member(self.directory / f"sat{len(self._children)}", "satellite", "satellite"))
+        words = ["essatd", "--listen", "127.0.0.1:0", "--controllers", controller, "--state-dir", state]
+        return self._start(words)
 
     def agent(
         self, nodes: str, satellites: list[str], controller: str = "", name: str = "a"
     ) -> tuple[subprocess.Popen[bytes], str]:
-        state = str(self.directory / name)
+        state = str(SITE.write_member(self.directory / name, "agent", nodes))
         words = ["esnoded", "--nodes", nodes, "--satellites", ",".join(satellites), "--state-dir", state]
         words += ["--controller", controller, "--cores", "4", "--memory-mib", "1024"]
-        words += ["--site-keys", str(self.directory / SITE_PUB)]
         return self._start(words)
 
     def _start(self, words: list[str]) -> tuple[subprocess.Popen[bytes], str]:
         reader, writer = os.pipe()
-        words += ["--cluster", CLUSTER, "--key-file", str(self._key), "--ready-fd", str(writer)]
+        words += ["--cluster", CLUSTER, "--ready-fd", str(writer)]
         words += ["--loop", self.loop, "--log-level", "info"]
         path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons"))
         with open(self.directory / f"{words[0]}.log", "ab") as log:

@@ -18,15 +18,16 @@ from hypothesis import strategies as st
 
 from eslurm.rpc.codec import encode_frame
 from eslurm.rpc.dial import BULK_METHOD, CONTROL_METHOD
-from eslurm.rpc.hello import LocalPeer, Session, first_frame, make_hello, only_item
+from eslurm.rpc.hello import HELLO_BYTES_MAX, Handshake, LocalPeer, first_frame, only_item
 from eslurm.rpc.options import CONTROL_FRAME_BYTES_MAX, LinkSettings
+from eslurm.security.channel import LaneKeys
 from eslurm.v1 import link_pb2
 from tests.property.mutation import damaged
 from tests.support.loops import run
 from tests.support.quiet import quiet
 from tests.unit.rpc.kit import (
-    KEYRING,
     PATIENCE_S,
+    SITE,
     Process,
     answer,
     calls_ending,
@@ -84,15 +85,21 @@ async def speak(endpoint: str, method: str, frames: list[bytes]) -> tuple[grpc.S
         return await call.code(), heard
 
 
-def hello(stage: str, name: str = "evil", keyring: object = KEYRING, challenge: bytes = b"") -> bytes:
-    local = LocalPeer("test", "agent", name)
-    made = make_hello(local, keyring, Session(challenge=challenge), stage)  # type: ignore[arg-type]
-    return first_frame(link_pb2.Item(hello=made))
+EVIL = SITE.credentials("agent", "evil")
+
+
+def hello() -> bytes:
+    return Handshake(LocalPeer("test", "agent", "evil"), EVIL).open()
+
+
+def confirmation() -> bytes:
+    item = link_pb2.Hello(process="evil", nonce=b"n" * 16, challenge=b"c" * 16, proof=b"p" * 64)
+    return first_frame(link_pb2.Item(hello=item))
 
 
 FIRST = [
-    hello("dial"),
-    hello("confirm", challenge=b"c" * 16),
+    hello(),
+    confirmation(),
     encode_frame([report(1).SerializeToString()]),
     encode_frame([]),
     first_frame(link_pb2.Item(bye=link_pb2.Bye(reason="x"))),
@@ -129,37 +136,42 @@ def test_no_first_frames_become_a_link(talks: list[tuple[str, list[bytes]]]) -> 
 
 
 @asynccontextmanager
-async def joined(endpoint: str, name: str) -> AsyncIterator[grpc.aio.StreamStreamCall[bytes, bytes]]:
-    """A control lane of a peer that knows the key, and does with it what it likes."""
-    local, session = LocalPeer("test", "agent", name), Session()
+async def joined(endpoint: str) -> AsyncIterator[tuple[grpc.aio.StreamStreamCall[bytes, bytes], LaneKeys]]:
+    """A control lane of a member, and its keys: it does with them what it likes."""
+    handshake = Handshake(LocalPeer("test", "agent", "evil"), EVIL)
     async with grpc.aio.insecure_channel(endpoint) as channel, asyncio.timeout(PATIENCE_S):
         call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(CONTROL_METHOD)()
-        await call.write(first_frame(link_pb2.Item(hello=make_hello(local, KEYRING, session, "dial"))))
-        reply = only_item(await call.read(), "hello_reply").hello_reply
-        session.challenge = reply.hello.nonce
-        await call.write(first_frame(link_pb2.Item(hello=make_hello(local, KEYRING, session, "confirm"))))
-        yield call
+        await call.write(handshake.open())
+        answered = await call.read()
+        _peer, proof = handshake.on_answer(only_item(answered, "hello_reply").hello_reply, answered)
+        await call.write(proof)
+        yield call, handshake.finish(dialled=True).control
 
 
+SEALED = link_pb2.SealedStatement(sealed=SITE.keys.ring.sealed)
 ITEMS = [
     encode_frame([report(7).SerializeToString(), answer(1).SerializeToString()], "00-trace", 9),
     encode_frame([link_pb2.Item(credit=link_pb2.Credit(bytes=2**64 - 1)).SerializeToString()]),
     encode_frame([link_pb2.Item(open_bulk=link_pb2.OpenBulk()).SerializeToString()]),
     encode_frame([link_pb2.Item(unsupported=link_pb2.Unsupported(field=77)).SerializeToString()]),
     encode_frame([b"\xa2\x06\x00", b""]),
-    hello("dial"),
+    encode_frame([link_pb2.Item(key_ring=SEALED).SerializeToString()]),
+    encode_frame([link_pb2.Item(revoked=SEALED).SerializeToString()]),
+    hello(),
 ]
 
 
 @settings(max_examples=12)
-@given(st.lists(damaged(ITEMS) | st.binary(max_size=40), min_size=1, max_size=6))
-def test_no_frames_on_a_link_harm_others(frames: list[bytes]) -> None:
+@given(st.lists(damaged(ITEMS) | st.binary(max_size=40), min_size=1, max_size=6), st.integers(0, 6))
+def test_no_frames_on_a_link_harm_others(frames: list[bytes], encrypted: int) -> None:
+    """The first `encrypted` frames are under the link's keys; the others are what somebody on the path puts in."""
+
     async def scenario() -> None:
         async with pair(LinkSettings(bulk_open_timeout_s=0.5)) as (a, works):
-            async with joined(a.endpoint, "evil") as call:
+            async with joined(a.endpoint) as (call, keys):
                 with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
-                    for frame in frames:
-                        await call.write(frame)
+                    for at, frame in enumerate(frames):
+                        await call.write(keys.sealer.seal(frame) if at < encrypted else frame)
                 await works()
                 call.cancel()
             await until(lambda: any(link.peer.process == "evil" for link, _reason in a.sink.downs))
@@ -172,14 +184,29 @@ def test_no_frames_on_a_link_harm_others(frames: list[bytes]) -> None:
 def test_a_frame_that_cannot_be_decoded_ends_its_link_with_that_reason() -> None:
     async def scenario() -> None:
         async with pair() as (a, works):
-            async with joined(a.endpoint, "evil") as call:
-                await call.write(b"\x1a\xff\xff\xff\xff\xff")
+            async with joined(a.endpoint) as (call, keys):
+                await call.write(keys.sealer.seal(b"\x1a\xff\xff\xff\xff\xff"))
                 await until(lambda: bool(a.sink.downs))
                 link, reason = a.sink.downs[0]
                 assert (link.peer.process, reason) == ("evil", "a frame that cannot be decoded")
             await works()
 
     run(scenario())
+
+
+def test_a_first_frame_of_a_stranger_is_small() -> None:
+    async def scenario() -> None:
+        async with pair() as (a, works):
+            large = first_frame(link_pb2.Item(hello=link_pb2.Hello(cluster="x" * HELLO_BYTES_MAX)))
+            code, heard = await speak(a.endpoint, CONTROL_METHOD, [large])
+            assert code is grpc.StatusCode.OK
+            assert (
+                f"a Hello at most {HELLO_BYTES_MAX}" in only_item(heard[0], "hello_reply").hello_reply.refused
+            )
+            await works()
+
+    with quiet("eslurm.rpc.link_server"):
+        run(scenario())
 
 
 def test_a_frame_too_large_ends_its_stream_with_a_status() -> None:

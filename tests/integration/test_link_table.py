@@ -279,9 +279,8 @@ def test_other_roles_are_not_held_off_by_agents() -> None:
         async with (
             process("s", listens=True, link_settings=bounds) as s,
             process("a1") as a1,
-            process("sat") as sat,
+            process("sat", role="satellite") as sat,
         ):
-            sat.local.role = "satellite"
             await a1.table.get(s.endpoint)
             assert (await sat.table.get(s.endpoint)).peer.process == "s"
 

@@ -21,14 +21,16 @@ import pytest
 from eslurm.ports.link import Link, LinkClosed, LinkRefused, LinkUnreachable
 from eslurm.rpc.dial import BULK_METHOD, CONTROL_METHOD
 from eslurm.rpc.guard import Guard
-from eslurm.rpc.hello import LocalPeer, Session, first_frame, make_hello
+from eslurm.rpc.hello import Handshake, LocalPeer, first_frame
 from eslurm.rpc.options import LinkSettings, TableSettings
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
+from eslurm.security.credentials import Credentials
+from eslurm.security.membership import Identity
 from eslurm.v1 import link_pb2
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
-from tests.unit.rpc.kit import KEYRING, PATIENCE_S, linked, process, report, until
+from tests.support.trust import Site
+from tests.unit.rpc.kit import PATIENCE_S, SITE, linked, process, report, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,9 +90,12 @@ def test_an_item_may_be_reused_and_envelopes_carry_trace_and_revision() -> None:
     ("other", "reason"),
     [
         ({"cluster": "elsewhere"}, "wrong cluster: this is 'test'"),
-        ({"keyring": Keyring({1: b"another secret entirely"})}, "wrong cluster key"),
-        ({"keyring": Keyring({9: b"a shared secret of this cluster"})}, "unknown key 9"),
-        ({"protocol": (2, 3)}, "no common protocol: this side speaks 1 to 1, the peer 2 to 3"),
+        ({"credentials": Site().credentials("agent", "b")}, "not of this cluster: unknown key"),
+        ({"credentials": SITE.credentials("agent", "c")}, "says it is 'b'; its membership is for c"),
+        ({"credentials": SITE.credentials("login", "b")}, "says it is a 'agent'; its membership says login"),
+        ({"credentials": SITE.credentials("agent", "b", until_us=2)}, "has ended: let the host join anew"),
+        ({"protocol": (3, 4)}, "no common protocol: this side speaks 2 to 2, the peer 3 to 4"),
+        ({"protocol": (1, 1)}, "the peer 1 to 1; .* is converted by `eslurm convert`"),
         ({"name": "a"}, "a process cannot have a link to itself"),
     ],
 )
@@ -109,29 +114,28 @@ def test_a_peer_that_does_not_belong_is_refused_with_the_reason(
     run(scenario())
 
 
-def test_the_dialler_refuses_a_listener_without_the_key() -> None:
-    """Goal: the proof is mutual. Method: a listener that accepts everybody and has only a wrong key."""
+def test_the_dialler_refuses_a_listener_that_only_repeats_a_membership() -> None:
+    """Goal: the proof is mutual. Method: a listener with a member's membership, and without its key."""
 
     async def scenario() -> None:
-        wrong = Keyring({1: b"not the key of this cluster"})
+        member = SITE.credentials("controller", "evil")
+        thief = Credentials(Identity.generate(), member.membership, member.members)
 
         class Impostor(grpc.GenericRpcHandler):
             def service(self, _details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
                 return grpc.stream_stream_rpc_method_handler(self.control)
 
             async def control(self, _requests: object, context: grpc.aio.ServicerContext) -> None:
-                frame = link_pb2.Frame.FromString(await context.read())
-                session = Session(challenge=frame.items[0].hello.nonce)
-                hello = make_hello(LocalPeer("test", "controller", "evil"), wrong, session, "answer")
-                reply = link_pb2.HelloReply(hello=hello, protocol=1)
-                await context.write(first_frame(link_pb2.Item(hello_reply=reply)))
+                handshake = Handshake(LocalPeer("test", "controller", "evil"), thief)
+                handshake.on_open(await context.read())
+                await context.write(handshake.answer())
                 await context.read()
 
         server = RpcServer([Impostor()], Guard())
         endpoint = await server.listen("127.0.0.1:0")
         await server.start()
         async with process("b") as b:
-            with pytest.raises(LinkRefused, match="wrong cluster key"):
+            with pytest.raises(LinkRefused, match="has not proved that it holds the key"):
                 await b.table.get(endpoint)
             assert not b.sink.ups
         await server.stop(0.5)
@@ -198,7 +202,7 @@ def test_a_dialler_that_says_nothing_is_dropped() -> None:
 def test_a_bulk_lane_needs_a_control_lane_and_garbage_is_no_hello() -> None:
     async def scenario() -> None:
         async with process("a", listens=True) as a:
-            hello = make_hello(LocalPeer("test", "agent", "b"), KEYRING, Session(challenge=b"n" * 16), "bulk")
+            hello = link_pb2.Hello(process="b", nonce=b"m" * 16, challenge=b"n" * 16, proof=b"p" * 32)
             frame = first_frame(link_pb2.Item(hello=hello))
             for content in (frame, b"\xff\xff\xff", b""):
                 code = await raw_stream(a.endpoint, BULK_METHOD, content)
@@ -381,11 +385,14 @@ def test_bulk_that_waits_hears_when_the_link_ends() -> None:
 @contextmanager
 def peer_process(name: str, port: int, dials: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A listening process, which may also dial; yields it with its endpoint."""
+    seed = SITE.keys.signing.seed.hex()
     code = (
         "import asyncio, sys\n"
-        "from tests.unit.rpc.kit import process\n"
+        "from tests.support.trust import Site\n"
+        "from tests.unit.rpc import kit\n"
+        f"kit.SITE = Site(seed=bytes.fromhex({seed!r}))\n"
         "async def main():\n"
-        f"    async with process({name!r}, listens=True, at='127.0.0.1:{port}') as p:\n"
+        f"    async with kit.process({name!r}, listens=True, at='127.0.0.1:{port}') as p:\n"
         f"        if {dials!r}:\n"
         f"            await p.table.get({dials!r})\n"
         "        print(p.endpoint, flush=True)\n"

@@ -17,7 +17,7 @@ import pytest
 
 from eslurm.rpc.forward import CONTROL_CALL_BYTES_MAX
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster, daemon_of
+from tests.integration.cluster import CLUSTER, LiveCluster, daemon_of
 from tests.integration.commands import Ran, become_user, main_of, preload
 from tests.integration.conftest import made
 
@@ -48,7 +48,8 @@ class LoginCluster(LiveCluster):
                 str(self.doors[name]),
             ]
             words += ["--state-dir", str(self.agent_dir(name))]
-            self.add_daemon(name, "esnoded", *self._common(), *words)
+            self.site.write_member(self.agent_dir(name), "login", name)
+            self.add_daemon(name, "esnoded", "--cluster", CLUSTER, *words)
 
     def wait_nodes(self, wanted: Callable[[dict[str, object]], bool]) -> None:
         """As for all clusters, but for the login host that is never up."""

@@ -99,10 +99,7 @@ def log_of(daemon: Daemon) -> list[str]:
 
 def failed(directory: Path, kind: str, *more: str) -> str:
     """What a daemon says that cannot start."""
-    key = directory / "cluster.key"
-    key.write_text("0123456789abcdef" * 2)
-    key.chmod(0o600)
-    common = ["--cluster", "c", "--key-file", str(key), "--listen", "127.0.0.1:0"]
+    common = ["--cluster", "c", "--listen", "127.0.0.1:0"]
     path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons", "cli"))
     ran = subprocess.run(
         [sys.executable, "-P", "-m", kind, *common, *more],

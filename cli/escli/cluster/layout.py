@@ -18,7 +18,6 @@ from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.record import ClusterRecord, read_record, write_record
 from escli.door import SOCKET, state_dir
 from eslurm import __version__
-from eslurm.security.site_keys import SITE_PUB
 
 SOCKET_BYTES_MAX = 107
 """The longest path a Unix socket may have on Linux."""
@@ -27,7 +26,7 @@ MAIN = "main"
 LONGEST_SOCKET = "agent999/esstepd.socket"
 _LOCK_INTERVAL_S = 0.1
 _OWN_NAMES = re.compile(
-    r"cluster\.json(\.new)?|cluster\.key|site\.(key|pub)|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld(-c\d+)?\..*|agent\d+|sat\d+|esestd"
+    r"cluster\.json(\.new)?|cluster\.key|site\.(key|pub)|(identity|membership)(-c\d+)?(\.key)?|revoked|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld(-c\d+)?\..*|agent\d+|sat\d+|esestd"
 )
 
 
@@ -39,7 +38,6 @@ class Layout:
         self.record_file = directory / "cluster.json"
         self.config_file = directory / "eslurm.toml"
         self.key_file = directory / "cluster.key"
-        self.site_pub = directory / SITE_PUB
         self.lock_file = directory / "lock"
         self.supervisor_lock_file = directory / "supervisor.lock"
         self.socket = directory / SOCKET

@@ -61,7 +61,7 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
     satellites = [satellite.listen for satellite in config.satellite]
     arguments: tuple[str, ...]
     common = (
-        *("--cluster", config.cluster.name, "--key-file", str(_key_file(layout, config))),
+        *("--cluster", config.cluster.name),
         *_tls_words(layout, config),
     )
     planned = _controllers(layout, config, record)
@@ -82,7 +82,6 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
         cores, memory_mib = _size_of(config, agent)
         arguments = (
             *common,
-            *("--site-keys", str(layout.site_pub)),
             *("--nodes", agent.nodes, "--satellites", ",".join(satellites)),
             *("--controller", controllers, "--controller-socket", sockets),
             *("--listen", agent.listen, "--state-dir", str(home)),
@@ -124,10 +123,6 @@ def standbys_of(known: Sequence[StandbyRecord], controllers: int) -> tuple[Stand
     kept = known[: controllers - 1]
     fresh = range(len(kept) + 2, controllers + 1)
     return (*kept, *(StandbyRecord(f"c{number}", "") for number in fresh))
-
-
-def _key_file(layout: Layout, config: Config) -> Path:
-    return layout.directory / config.cluster.key_file
 
 
 def _tls_words(layout: Layout, config: Config) -> Iterator[str]:

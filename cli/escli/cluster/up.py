@@ -14,6 +14,7 @@ import msgspec
 
 from escli import exits
 from escli.cluster import controller, ports, settings
+from escli.cluster.enrol import enrol
 from escli.cluster.errors import ClusterError, Interrupted, unusable
 from escli.cluster.interrupts import Interrupts
 from escli.cluster.layout import MAIN, Layout, check, controller_daemon, locked, make
@@ -84,6 +85,7 @@ def bring_up(
         if not missing:
             return Running(layout, record, config, (), _is_edited(layout, record))
         _check_ports(missing)
+        enrol(layout, config, record)
         patience_s = timeout_s or max(TIMEOUT_S, settings.count_nodes(config) / NODES_PER_S)
         record = _start(layout, record, missing, programs, interrupts, tell, patience_s)
     started = tuple(daemon.name for daemon in missing if record.find(daemon.name) is not None)

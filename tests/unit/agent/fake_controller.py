@@ -35,14 +35,13 @@ from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import new_site
 from eslurm.v1 import link_pb2
+from tests.support.trust import Site
 
 CLUSTER = "test"
-KEY = b"0123456789abcdef0123456789abcdef"
-SITE_KEYS = new_site(CLUSTER, 1)
+SITE = Site(CLUSTER)
 OWNER = "main"
 PATIENCE_S = 50.0
 SATELLITE_FIRST = 1 << 30
@@ -102,12 +101,12 @@ class FakeController:
         self._counter = 0
         self._book_revision = 0
         self._news = asyncio.Event()
-        keyring = Keyring({1: KEY})
+        credentials = SITE.credentials("controller", "esctld")
         process = f"esctld.{secrets.token_hex(4)}"
         self._local = LocalPeer(CLUSTER, "controller", process, owner=OWNER, epoch=epoch)
-        self._site_keys = SITE_KEYS
-        self.table = LinkTable(self._local, keyring, self, random.Random(1))
-        self._server = LinkServer(self._local, keyring, self.table)
+        self._site_keys = SITE.keys
+        self.table = LinkTable(self._local, credentials, self, random.Random(1))
+        self._server = LinkServer(self._local, credentials, self.table)
         self._book = AddressBook()
         self._satellites: dict[int, Link] = {}
         self._driver = RootDriver(self.table, self._find)

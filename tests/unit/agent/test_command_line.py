@@ -42,10 +42,7 @@ USAGE = 2
 def test_what_does_not_go_together(
     words: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    key = tmp_path / "key"
-    key.write_text("a secret that is long enough for every purpose")
-    key.chmod(0o600)
-    common = ["--cluster", "c", "--key-file", str(key), "--state-dir", str(tmp_path / "state")]
+    common = ["--cluster", "c", "--state-dir", str(tmp_path / "state")]
     with pytest.raises(SystemExit) as end:
         main([*common, *words.split()])
     assert end.value.code == code

@@ -87,7 +87,6 @@ def test_command_lines() -> None:
     words = dict(zip(first.arguments[:-1:2], first.arguments[1::2], strict=True))
     assert words == {
         "--cluster": "c",
-        "--key-file": "/tmp/es-plan/cluster.key",
         "--name": "s0",
         "--listen": "127.0.0.1:5001",
         "--controllers": "127.0.0.1:5000",
@@ -113,7 +112,7 @@ def test_satellites_and_agents_are_told_of_tls() -> None:
     )
     told += ("--tls-require-client-certificate", "--tls-name", "eslurm.test")
     for daemon in (first, agent):
-        assert daemon.arguments[4 : 4 + len(told)] == told
+        assert daemon.arguments[2 : 2 + len(told)] == told
     # It reads the configuration itself.
     assert not [word for word in controller.arguments if word.startswith("--tls")]
 

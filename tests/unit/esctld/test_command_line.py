@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from esctld.__main__ import main
 from esctld.daemon import ControllerOptions
 from eslurm.config import parse_config
-from eslurm.security.site_keys import new_site
+from tests.support.trust import Site
 
 CONFIG = b"""
 [cluster]
@@ -37,9 +37,10 @@ def test_a_name_that_cannot_be_part_of_a_file_name_is_refused(name: str, tmp_pat
 
 
 @pytest.mark.parametrize(("name", "socket"), [("main", "esctld.sock"), ("c2", "esctld-c2.sock")])
-def test_each_controller_has_its_own_socket(name: str, socket: str) -> None:
+def test_each_controller_has_its_own_socket(name: str, socket: str, tmp_path: Path) -> None:
+    site, member = Site("c").controller(tmp_path, name)
     options = ControllerOptions(
-        parse_config(CONFIG, "test"), Path("/eslurm.toml"), Path("/state"), b"key", new_site("c", 1), name
+        parse_config(CONFIG, "test"), Path("/eslurm.toml"), Path("/state"), b"key", site, member, name
     )
     assert options.socket == Path("/state") / socket
     assert options.lease_us == 1_500_000

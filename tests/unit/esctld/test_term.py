@@ -31,13 +31,13 @@ from eslurm.ports.store import AccountingPage, AccountingQuery, Claim, Leader
 from eslurm.rpc import methods
 from eslurm.rpc.gate import Gate
 from eslurm.rpc.principals import Principals
-from eslurm.security.site_keys import new_site
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
+from tests.support.trust import Site
 from tests.unit.esctld.leading import CLUSTER, OWNER, LeadingController
 from tests.unit.esctld.test_dispatcher import submission
 from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID
@@ -68,8 +68,9 @@ class Term:
     def __init__(self, image: StoreImage, config: Config, directory: Path, *, must_fit: bool = True) -> None:
         self.image = image
         self.store = MemoryStore(image, CLUSTER)
+        site, member = Site(CLUSTER).controller(directory, "c1")
         self._options = ControllerOptions(
-            config, directory / "eslurm.toml", directory, b"k" * 32, new_site(CLUSTER, 1), "c1"
+            config, directory / "eslurm.toml", directory, b"k" * 32, site, member, "c1"
         )
         self._must_fit = must_fit
         self._serving: asyncio.Future[Gate] = asyncio.get_running_loop().create_future()

@@ -26,9 +26,7 @@ from essatd import daemon
 from essatd.daemon import Satellite, SatelliteOptions
 from tests.support.loops import run
 from tests.support.ports import free_port
-from tests.unit.rpc.kit import KEYRING, PATIENCE_S, Process, Recorder, process, until
-
-KEY = b"a shared secret of this cluster"
+from tests.unit.rpc.kit import PATIENCE_S, SITE, Process, Recorder, process, until
 
 
 @asynccontextmanager
@@ -36,8 +34,9 @@ async def controller(name: str, endpoint: str, epoch: int) -> AsyncIterator[Proc
     """A process that takes links as a controller does, from its very first one on."""
     local = LocalPeer("test", "controller", name, endpoint, owner="main", epoch=epoch)
     sink = Recorder()
-    table = LinkTable(local, KEYRING, sink, random.Random(7))
-    server = LinkServer(local, KEYRING, table)
+    credentials = SITE.credentials("controller", name.rsplit(".", 1)[0])
+    table = LinkTable(local, credentials, sink, random.Random(7))
+    server = LinkServer(local, credentials, table)
     rpc = RpcServer([server.handler()], Guard())
     await rpc.listen(endpoint)
     await rpc.start()
@@ -52,7 +51,8 @@ async def controller(name: str, endpoint: str, epoch: int) -> AsyncIterator[Proc
 @asynccontextmanager
 async def satellite(*controllers: str) -> AsyncIterator[str]:
     """A running satellite; its endpoint."""
-    one = Satellite(SatelliteOptions("test", "sat1", "127.0.0.1:0", controllers, KEY))
+    credentials = SITE.credentials("satellite", "sat1")
+    one = Satellite(SatelliteOptions("test", "sat1", "127.0.0.1:0", controllers, credentials))
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(one.run(ready))
     try:

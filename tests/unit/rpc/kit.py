@@ -15,6 +15,7 @@ from eslurm.ports.door import Caller
 from eslurm.ports.link import Link, LinkUnreachable
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.kinds import ALL
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.methods import Method
@@ -22,12 +23,17 @@ from eslurm.rpc.options import LinkSettings, TableSettings
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
+from eslurm.security.credentials import Credentials
+from eslurm.security.membership import Role
 from eslurm.v1 import controller_pb2, link_pb2
+from tests.support.trust import Site
 
 PATIENCE_S = 50.0
 PATIENT = LinkSettings(connect_timeout_s=PATIENCE_S, hello_timeout_s=PATIENCE_S)
 """Of a process that nothing on a busy machine takes too long for."""
+SITE = Site()
 KEYRING = Keyring({1: b"a shared secret of this cluster"})
+"""Of tokens."""
 ALICE = Principal("alice", 4001, 4001, (4001,), "socket")
 REQUEST_ID = bytes(range(1, 17))
 
@@ -122,22 +128,27 @@ async def process(
     name: str,
     *,
     listens: bool = False,
-    keyring: Keyring = KEYRING,
+    role: Role = "agent",
+    credentials: Credentials | None = None,
     cluster: str = "test",
-    protocol: tuple[int, int] = (1, 1),
+    protocol: tuple[int, int] = (2, 2),
     at: str = "127.0.0.1:0",
     link_settings: LinkSettings = PATIENT,
     table_settings: TableSettings | None = None,
     connections_max: int = 0,
     tls: Tls | None = None,
 ) -> AsyncIterator[Process]:
-    """A process of the cluster, stopped in good order at the end."""
-    local = LocalPeer(cluster, "agent", name, protocol_min=protocol[0], protocol_max=protocol[1])
+    """A process of the cluster, stopped in good order at the end. It says and hears any kind of item."""
+    credentials = credentials or SITE.credentials(role, name)
+    local = LocalPeer(cluster, role, name, protocol_min=protocol[0], protocol_max=protocol[1])
     sink = Recorder()
     table = LinkTable(
-        local, keyring, sink, random.Random(7), table_settings, link_settings=link_settings, tls=tls
+        *(local, credentials, sink, random.Random(7), table_settings),
+        link_settings=link_settings,
+        tls=tls,
+        kinds=lambda _sender, _receiver: ALL,
     )
-    server = LinkServer(local, keyring, table, link_settings, table.counters)
+    server = LinkServer(local, credentials, table, link_settings, table.counters)
     rpc = RpcServer([server.handler()], Guard(), connections_max=connections_max) if listens else None
     _open.add(name)
     if rpc is not None:

@@ -167,7 +167,7 @@ def test_a_membership_is_valid_for_its_cluster_until_it_ends_or_is_revoked() -> 
         members.check(sealed, 50)
     with pytest.raises(NotAMember, match="not of this cluster"):
         Members(new_site("c1", 1).ring).check(sealed, 50)
-    with pytest.raises(NotAMember, match="member of cluster 'c2'"):
+    with pytest.raises(NotAMember, match="of cluster 'c2'"):
         members.check(issue(keys, msgspec.structs.replace(membership, cluster="c2")), 50)
     with pytest.raises(NotAMember, match="not a membership"):
         members.check(keys.seal(Purpose.MEMBER, b"\xc1"), 50)

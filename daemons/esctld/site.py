@@ -1,0 +1,114 @@
+"""The site's private keys as a controller uses them, and the controller's own membership.
+
+Invariant: what is signed is signed with the key that the file names now; a file that cannot be used any more is told of,
+and the keys read last stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from eslurm.security.credentials import read_credentials
+from eslurm.security.enrolment import is_current, new_membership
+from eslurm.security.files import write_public
+from eslurm.security.membership import IDENTITY, MEMBERSHIP
+from eslurm.security.sealing import Purpose
+from eslurm.security.site_keys import SITE_KEY, Ring, SiteKeyError, SiteKeys, read_site_keys
+from eslurm.telemetry.clocks import wall_us
+
+log = logging.getLogger("esctld.site")
+
+LOOK_S = 1.0
+"""How often the keys' file is looked at."""
+
+
+class SiteSigner:
+    """The keys in a controller's directory. Raises `SiteKeyError` at first."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read_ns = self._changed_ns()
+        self.keys: SiteKeys = read_site_keys(directory)
+
+    @property
+    def cluster(self) -> str:
+        """Whose keys they are."""
+        return self.keys.cluster
+
+    @property
+    def ring(self) -> Ring:
+        """Their public halves."""
+        return self.keys.ring
+
+    def seal(self, purpose: Purpose, body: bytes) -> bytes:
+        """A statement under the key that signs now."""
+        return self.keys.seal(purpose, body)
+
+    def look(self) -> bool:
+        """Read the file again if it has changed; whether there are other keys now."""
+        changed_ns = self._changed_ns()
+        if changed_ns == self._read_ns:
+            return False
+        self._read_ns = changed_ns
+        try:
+            keys = read_site_keys(self._directory)
+        except SiteKeyError as error:
+            log.error("the former keys stay in use: %s", error)
+            return False
+        if keys.cluster != self.keys.cluster or keys.revision <= self.keys.revision:
+            return False
+        self.keys = keys
+        log.info("site keys of revision %d, key %s signs", keys.revision, keys.signing.id.hex())
+        return True
+
+    def _changed_ns(self) -> int:
+        try:
+            return (self._directory / SITE_KEY).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+class Member:
+    """This controller as a member: it issues its own membership. Raises `CannotJoin`, OSError.
+
+    Controllers may share a directory: the files of the first one have the plain names.
+    """
+
+    def __init__(self, state_dir: Path, name: str, site: SiteSigner, *, is_first: bool) -> None:
+        ending = "" if is_first else f"-{name}"
+        stem, dot, kind = IDENTITY.partition(".")
+        self._name = name
+        self._site = site
+        self._path = state_dir / f"{MEMBERSHIP}{ending}"
+        identity = state_dir / f"{stem}{ending}{dot}{kind}"
+        self.credentials = read_credentials(state_dir, identity=identity, membership=self._path)
+        self.credentials.learn_ring(site.ring.sealed)
+        self._renew()
+
+    def look(self) -> None:
+        """Use the site's keys as they are now. Raises OSError."""
+        if self._site.look():
+            # First: what the others hear next is sealed with the new key.
+            self._renew()
+            self.credentials.learn_ring(self._site.ring.sealed)
+
+    async def run(self) -> None:
+        """Follow the keys' file until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                self.look()
+            except OSError as error:
+                log.error("the membership of this controller cannot be kept: %s", error)
+
+    def _renew(self) -> None:
+        """A membership under the key that signs now, unless there is one."""
+        keys, now_us = self._site.keys, wall_us()
+        if is_current(keys, self.credentials, "controller", self._name, now_us):
+            return
+        public = self.credentials.identity.public
+        self.credentials.membership = new_membership(keys, public, "controller", self._name, now_us)
+        write_public(self._path, self.credentials.membership)
+        log.info("a membership was issued for this controller")

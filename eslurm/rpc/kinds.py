@@ -1,0 +1,51 @@
+"""Who may say what over a link: the kinds of items by the roles of sender and receiver.
+
+Invariant: what is not in the table ends the link. What the link itself consumes (credits, byes) and statements of the site,
+which prove themselves, come from every member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from eslurm.v1 import link_pb2
+
+Kinds = Callable[[str, str], frozenset[str]]
+"""The kinds that a link carries from a role to a role."""
+STATEMENTS = frozenset({"key_ring", "revoked"})
+"""Statements of the site, which a link table learns by itself."""
+ALL = frozenset(link_pb2.Item.DESCRIPTOR.fields_by_name)
+"""For processes that are no daemons: tests and benchmarks."""
+_EVERYBODY = STATEMENTS | {"unsupported"}
+_ANSWERS = frozenset({"broadcast_ack", "broadcast_reply"})
+_TREE = frozenset({"broadcast", "book", "book_pull", "blob_request", "blob_chunk"})
+_UP = frozenset({"report", "door_call", "book_pull", "blob_request"}) | _ANSWERS
+_DOWN = frozenset({"broadcast", "book", "blob_chunk", "report_ack", "door_reply"})
+
+_TABLE: dict[tuple[str, str], frozenset[str]] = {
+    ("controller", "controller"): frozenset({"door_call", "door_reply"}),
+    ("controller", "satellite"): _DOWN | {"satellite_ping"},
+    ("controller", "agent"): _DOWN,
+    ("satellite", "controller"): _UP | {"satellite_status"},
+    ("satellite", "agent"): _DOWN | _ANSWERS,
+    ("agent", "controller"): _UP,
+    ("agent", "satellite"): _UP,
+    ("agent", "agent"): _TREE | _ANSWERS,
+}
+"""By (sender, receiver). A login host speaks as an agent, of itself alone."""
+
+
+@cache
+def allowed(sender: str, receiver: str) -> frozenset[str]:
+    """The kinds that a link between these roles carries in this direction."""
+    return _TABLE.get((_place(sender), _place(receiver)), frozenset()) | _EVERYBODY
+
+
+def is_agent(role: str) -> bool:
+    """Whether a process of this role is an agent, of nodes or of a login host."""
+    return role in ("agent", "login")
+
+
+def _place(role: str) -> str:
+    return "agent" if role == "login" else role

@@ -1,0 +1,135 @@
+"""What one daemon proves itself with and checks others by, and where it keeps both.
+
+`identity.key`, `membership`, `site.pub` and `revoked` lie in the daemon's state directory. Invariant: what is learnt from
+the network (the site's keys, revocations) is kept only after a key known before has vouched for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from eslurm.security.files import UnsafeFile, read_trusted, write_public
+from eslurm.security.membership import (
+    IDENTITY,
+    MEMBERSHIP,
+    Identity,
+    Members,
+    Membership,
+    NotAMember,
+    Role,
+    find_identity,
+    names_of,
+)
+from eslurm.security.revocation import REVOKED, Revoked
+from eslurm.security.sealing import BadSeal
+from eslurm.security.site_keys import SITE_PUB, Ring, SiteKeyError, read_ring, write_ring
+
+
+class CannotJoin(Exception):
+    """The files of a daemon do not make it a member; the text names the file, what is wrong and the way out."""
+
+
+class Credentials:
+    """`membership` is sealed; empty: the daemon has not joined yet. `directory`: where what is learnt is kept.
+
+    `on_learnt` is called when the site's keys or revocations have changed.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        membership: bytes,
+        members: Members,
+        revoked: Revoked | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self.identity = identity
+        self.membership = membership
+        self.members = members
+        self.revoked = revoked or Revoked()
+        self.on_learnt: Callable[[], None] = lambda: None
+        self._directory = directory
+        members.revoked = self.revoked.serials
+
+    def learn_ring(self, sealed: bytes) -> bool:
+        """Trust the site's newer keys from now on; False when they are no news. Raises `BadSeal`."""
+        ring = self.members.ring.successor(sealed)
+        if ring is None:
+            return False
+        self.members.ring = ring
+        self.on_learnt()
+        return True
+
+    def learn_revoked(self, sealed: bytes) -> bool:
+        """Refuse more memberships from now on; False when they are no news. Raises `BadSeal`."""
+        revoked = self.revoked.successor(self.members.ring, sealed)
+        if revoked is None:
+            return False
+        self.revoked = revoked
+        self.members.revoked = revoked.serials
+        self.on_learnt()
+        return True
+
+    def keep(self) -> None:
+        """Write what was learnt. Raises OSError."""
+        if self._directory is not None:
+            write_ring(self._directory / SITE_PUB, self.members.ring)
+            if self.revoked.sealed:
+                write_public(self._directory / REVOKED, self.revoked.sealed)
+
+
+def check_own(credentials: Credentials, role: Role, names: frozenset[str], now_us: int) -> Membership:
+    """What this daemon's membership says, when it allows what the daemon is started as. Raises `NotAMember`."""
+    membership = credentials.members.check(credentials.membership, now_us)
+    if membership.public != credentials.identity.public:
+        raise NotAMember("the membership is for another identity key")
+    if membership.role != role:
+        raise NotAMember(f"the membership is for the role {membership.role}, not {role}")
+    strangers = sorted(names - names_of(membership.names))
+    if strangers:
+        raise NotAMember(f"the membership is for {membership.names}, not for {strangers[0]}")
+    return membership
+
+
+def read_credentials(
+    state_dir: Path,
+    site_keys: Path | None = None,
+    identity: Path | None = None,
+    membership: Path | None = None,
+) -> Credentials:
+    """The credentials in a daemon's state directory, or in files named one by one. Raises `CannotJoin`."""
+    identity = identity or state_dir / IDENTITY
+    membership = membership or state_dir / MEMBERSHIP
+    try:
+        ring = _newest_ring(site_keys or state_dir / SITE_PUB, state_dir / SITE_PUB)
+        found = find_identity(identity)
+        sealed = read_trusted(membership) if membership.exists() else b""
+    except (SiteKeyError, UnsafeFile) as error:
+        raise CannotJoin(str(error)) from None
+    except OSError as error:
+        raise CannotJoin(f"{identity} cannot be made: {error.strerror}") from None
+    return Credentials(found, sealed, Members(ring), _kept_revoked(state_dir / REVOKED, ring), state_dir)
+
+
+def _newest_ring(anchor: Path, learnt: Path) -> Ring:
+    """The ring that was given, or the newer one that was learnt since."""
+    ring = read_ring(anchor)
+    if learnt == anchor or not learnt.exists():
+        return ring
+    kept = read_ring(learnt)
+    try:
+        return ring.successor(kept.sealed) or ring
+    except BadSeal:
+        # The site began anew: what was learnt before is of no use.
+        return ring
+
+
+def _kept_revoked(path: Path, ring: Ring) -> Revoked:
+    if not path.exists():
+        return Revoked()
+    try:
+        return Revoked().successor(ring, read_trusted(path)) or Revoked()
+    except BadSeal:
+        # Sealed by a key that is retired by now: the controllers send the list anew.
+        return Revoked()

@@ -1,0 +1,54 @@
+"""Making a daemon a member where the site's private keys are at hand: on a controller's host.
+
+Invariant: an identity that is there stays, and a membership that holds is not issued anew.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from eslurm.security.credentials import Credentials, check_own
+from eslurm.security.files import read_trusted, write_public
+from eslurm.security.membership import (
+    IDENTITY,
+    MEMBERSHIP,
+    Members,
+    Membership,
+    NotAMember,
+    Role,
+    find_identity,
+    issue,
+    names_of,
+)
+from eslurm.security.site_keys import SITE_PUB, SiteKeys, write_ring
+
+SERIAL_BYTES = 16
+
+
+def new_membership(
+    keys: SiteKeys, public: bytes, role: Role, names: str, now_us: int, until_us: int = 0
+) -> bytes:
+    """A sealed membership for the holder of a key."""
+    serial = secrets.token_bytes(SERIAL_BYTES)
+    return issue(keys, Membership(keys.cluster, serial, role, names, public, now_us, until_us))
+
+
+def is_current(keys: SiteKeys, credentials: Credentials, role: Role, names: str, now_us: int) -> bool:
+    """Whether the membership is under the key that signs now and for this role and exactly these names."""
+    if credentials.membership[: len(keys.signing.id)] != keys.signing.id:
+        return False
+    try:
+        return check_own(credentials, role, names_of(names), now_us).names == names
+    except NotAMember:
+        return False
+
+
+def enrol(keys: SiteKeys, directory: Path, role: Role, names: str, now_us: int, until_us: int = 0) -> None:
+    """What a daemon reads at its start, in its directory, which exists. Raises `UnsafeFile`, OSError."""
+    identity = find_identity(directory / IDENTITY)
+    path = directory / MEMBERSHIP
+    sealed = read_trusted(path) if path.exists() else b""
+    if not is_current(keys, Credentials(identity, sealed, Members(keys.ring)), role, names, now_us):
+        write_public(path, new_membership(keys, identity.public, role, names, now_us, until_us))
+    write_ring(directory / SITE_PUB, keys.ring)
