@@ -24,6 +24,7 @@ from eslurm.compat.errors import OptionError, escaped, whole_number
 from eslurm.compat.jobrefs import parse_job_id
 from eslurm.compat.request_checks import checked_arguments, checked_line
 from eslurm.core.request_limits import NAME_CHARS_MAX
+from eslurm.core.values import COOKIE_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ _CALL_MARGIN_S = 10.0
 _CONNECT_GRACE_S = 30.0
 _JOIN_S = 2.0
 _SETTLE_S = 10.0
-_COOKIE_BYTES = 32
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _LOOPBACK = "127.0.0.1"
 
@@ -62,7 +62,7 @@ def _run(given: Words) -> int:
         raise OptionError("COMMAND", "", "is missing", "use e.g. esrun hostname")
     shape = step_shape(given, os.environ)
     label_width = len(str(shape["tasks"] - 1)) if given.has("label") else 0
-    cookie = os.urandom(_COOKIE_BYTES)
+    cookie = os.urandom(COOKIE_BYTES)
     writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, label_width=label_width)
     with open_door(given, COMMAND) as door:
         _check_here(door)
@@ -76,7 +76,7 @@ def _run(given: Words) -> int:
 
 
 def _check_here(door: Door) -> None:
-    """The tasks' output comes to this process, unencrypted, over the network of the nodes."""
+    """The tasks' output comes to this process over the network of the nodes."""
     if door.is_remote:
         raise CommandFailed(
             exits.USAGE,

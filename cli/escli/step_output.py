@@ -1,17 +1,15 @@
 """The receiving end of a step's output: one connection from each node's supervisor, shown line by line.
 
-The frames are those of `eslurm.ports.step_runner`. Invariants: nothing is shown of a connection that has not
-proven itself with the step's cookie; a line of one task is never torn by another task's; what is held of an
-unfinished line is bounded.
+The messages are those of `eslurm.ports.step_runner`, in the frames of `eslurm.security.step_stream`. Invariants: nothing is
+shown that is not under the step's cookie; connections that have not proven themselves are bounded in number and time; a
+line of one task is never torn by another task's; what is held of an unfinished line is bounded.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Mapping
 from typing import BinaryIO
@@ -19,9 +17,11 @@ from typing import BinaryIO
 import msgspec
 
 from eslurm.ports.step_runner import OutputFrame, OutputHello
+from eslurm.security.step_stream import BadStream, StreamOpener
 
-_HEADER = struct.Struct(">I")
-_FRAME_BYTES_MAX = 16 * 1024 * 1024
+_UNPROVEN_MAX = 256
+"""Connections that have not shown the cookie yet, besides one of each node: any process that reaches the port may make
+some."""
 _LINE_BYTES_MAX = 64 * 1024
 _READ_BYTES = 256 * 1024
 _HELLO_TIMEOUT_S = 10.0
@@ -78,9 +78,9 @@ class LineWriter:
 class _Connection:
     """One supervisor's connection; `node` is its name once it has proven itself."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, cookie: bytes) -> None:
         self.socket = connection
-        self.buffer = bytearray()
+        self.stream = StreamOpener(cookie)
         self.node = ""
         self.opened_s = time.monotonic()
 
@@ -149,7 +149,7 @@ class StepOutput:
             return  # It went away again, or this process is out of descriptors: the next one may do better.
         accepted.setblocking(False)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = _Connection(accepted)
+        connection = _Connection(accepted, self._cookie)
         self._connections[accepted.fileno()] = connection
         self._selector.register(accepted, selectors.EVENT_READ, lambda: self._read(connection))
 
@@ -165,33 +165,17 @@ class StepOutput:
         if not data:
             self._ended(connection)
             return
-        connection.buffer += data
         try:
-            self._frames(connection)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _BadConnectionError):
+            for body in connection.stream.feed(data):
+                if connection.node:
+                    self._frame(connection.node, _decode_frame(body))
+                else:
+                    self._hello(connection, _decode_hello(body))
+        except (BadStream, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _BadConnectionError):
             self._ended(connection)
 
-    def _frames(self, connection: _Connection) -> None:
-        buffer = connection.buffer
-        start = 0
-        while len(buffer) - start >= _HEADER.size:
-            (length,) = _HEADER.unpack_from(buffer, start)
-            if length > (_FRAME_BYTES_MAX if connection.node else _LINE_BYTES_MAX):
-                raise _BadConnectionError
-            end = start + _HEADER.size + length
-            if len(buffer) < end:
-                break
-            body = bytes(buffer[start + _HEADER.size : end])
-            start = end
-            if connection.node:
-                self._frame(connection.node, _decode_frame(body))
-            else:
-                self._hello(connection, _decode_hello(body))
-        del buffer[:start]
-
     def _hello(self, connection: _Connection, hello: OutputHello) -> None:
-        is_known = hello.node_name in self._unreported and hello.node_name not in self.connected
-        if not hmac.compare_digest(hello.cookie, self._cookie) or not is_known:
+        if hello.node_name not in self._unreported or hello.node_name in self.connected:
             raise _BadConnectionError
         connection.node = hello.node_name
 
@@ -219,8 +203,10 @@ class StepOutput:
 
     def _drop_silent(self) -> None:
         oldest_s = time.monotonic() - _HELLO_TIMEOUT_S
-        for connection in list(self._connections.values()):
-            if not connection.node and connection.opened_s < oldest_s:
+        unproven = [connection for connection in self._connections.values() if not connection.node]
+        too_many = len(unproven) - _UNPROVEN_MAX - len(self._unreported)
+        for at, connection in enumerate(unproven):
+            if at < too_many or connection.opened_s < oldest_s:
                 self._forget(connection)
 
 

@@ -12,6 +12,8 @@ ID_MAX = 2**32 - 2
 """The highest uid or gid: to the kernel the next number means "leave it as it is"."""
 UMASK_MAX = 0o777
 EXIT_CODE_MAX = 255
+COOKIE_BYTES = 32
+"""Of a step: what its command and its supervisors know, and no other process."""
 
 
 def signal_problem(number: int) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eslurm.core.values import id_problem, signal_problem, text_problem, umask_problem
+from eslurm.core.values import COOKIE_BYTES, id_problem, signal_problem, text_problem, umask_problem
 from eslurm.ports.step_runner import OutputEndpoint, ResourceLimit, StepSpec, StepWarning
 
 TASKS_MAX = 4_096
 GROUPS_MAX = 65_536
 LIMITS_MAX = 64
-COOKIE_BYTES = 32
 DURATION_US_MAX = 2**53
 """285 years: sums of such durations and a present time fit into 64 bits."""
 _NUMBER_MAX = 2**53

@@ -59,8 +59,8 @@ class ResourceLimit(msgspec.Struct, frozen=True, array_like=True):
 class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
     """Where the output of an interactive step is streamed to.
 
-    `host` is a numeric address, or the path of a Unix socket when it begins with `/` (then `port`
-    is 0). `cookie` proves to the listener that the connection belongs to its step.
+    `host` is a numeric address, never a name or a path. From `cookie`, 32 bytes that only this step's command and its
+    supervisors know, comes the key that the stream is sealed with (`security.step_stream`).
     """
 
     host: str
@@ -69,9 +69,8 @@ class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutputHello(msgspec.Struct, frozen=True, array_like=True):
-    """First frame on an output connection: who speaks. A frame is a 4-byte big-endian length and msgpack."""
+    """First frame on an output connection: who speaks. Frames are msgpack, sealed with the cookie."""
 
-    cookie: bytes
     key: StepKey
     node_name: str
     tasks: int

@@ -21,10 +21,10 @@ from eslurm.ports.step_runner import (
     StepRunnerError,
     StepStarted,
 )
+from eslurm.security.step_stream import StreamOpener
 from esnoded.stepd import procfs
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.place import Place
-from esnoded.stepd.wire import FrameBuffer
 from tests.integration.stepd_kit import USERS, as_root, outcome_of, play
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
@@ -269,6 +269,9 @@ def test_a_step_may_be_ended_while_it_is_being_started(site: Site) -> None:
 # --- output to a waiting command -------------------------------------------------------------------------
 
 
+COOKIE = bytes(range(32))
+
+
 class Reader:
     """The listener of an interactive command; `impatient`, it hangs up after the first output."""
 
@@ -279,9 +282,9 @@ class Reader:
         self._impatient = impatient
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        buffer = FrameBuffer()
+        stream = StreamOpener(COOKIE)
         while not (self._impatient and self.frames) and (data := await reader.read(65536)):
-            for body in buffer.feed(data):
+            for body in stream.feed(data):
                 if not self.hellos:
                     self.hellos.append(msgspec.msgpack.decode(body, type=OutputHello))
                 else:
@@ -291,9 +294,6 @@ class Reader:
 
     def text(self, task: int, stream: int) -> bytes:
         return b"".join(frame.data for frame in self.frames if (frame.task, frame.stream) == (task, stream))
-
-
-COOKIE = bytes(range(32))
 
 
 async def listen(reader: Reader) -> tuple[asyncio.Server, OutputEndpoint]:
@@ -316,7 +316,7 @@ def test_output_is_streamed_to_a_waiting_command(site: Site, uid: int) -> None:
             await client.launch(spec)
             assert (await outcomes.of(spec.key)).exit_code == 1
             await reader.closed.wait()
-        assert reader.hellos == [OutputHello(COOKIE, spec.key, "cn1", 2)]
+        assert reader.hellos == [OutputHello(spec.key, "cn1", 2)]
         for task in (6, 7):
             assert reader.text(task, 1) == f"out {task}\n".encode() + bytes(3_000_000)
             assert reader.text(task, 2) == b"err\n"

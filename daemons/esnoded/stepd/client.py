@@ -29,6 +29,7 @@ from esnoded.stepd import wire
 from esnoded.stepd.launcher import SupervisorUnavailable, ensure_supervisor
 from esnoded.stepd.place import Place
 
+SEALS_OUTPUT = 2
 _REQUESTS_MAX = 8192
 _WELCOME_TIMEOUT_S = 10.0
 _BACKOFF_MIN_S = 0.02
@@ -102,6 +103,11 @@ class SupervisorClient:
     async def launch(self, spec: StepSpec) -> StepState:
         """See `StepRunner.launch`."""
         _check(spec_problem(spec))
+        if spec.endpoint is not None and self.welcome is not None and self.welcome.version < SEALS_OUTPUT:
+            raise StepRunnerError(
+                f"the step supervisor of this node (pid {self.welcome.pid}) is of a former version, which cannot seal the "
+                "output of steps: end it when it runs no job, and a new one starts by itself"
+            )
         state: StepState = await self._ask(lambda number: wire.Launch(number, spec))
         return state
 

@@ -1,4 +1,4 @@
-"""The output of one interactive step: its tasks' pipes, merged into one connection to the command that waits.
+"""The output of one interactive step: its tasks' pipes, merged into one sealed connection to the command that waits.
 
 Invariants: what is held for a slow reader is bounded (the pipes are then left unread, and the tasks wait
 as they would for a slow terminal); a broken connection never blocks or kills a task through its
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import selectors
 import socket
 from collections.abc import Callable
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello
+from eslurm.security.step_stream import StreamSealer
 from eslurm.telemetry.clocks import boot_us
+from esnoded.stepd.connect import CONNECT_S, Connector, connect_directly
+from esnoded.stepd.spawn import Launchpad
 from esnoded.stepd.timers import Timers
-from esnoded.stepd.wire import encode_frame
 
 if TYPE_CHECKING:
     # They know of links.
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
 _READ_BYTES = 64 * 1024
 _QUEUE_BYTES_MAX = 1024 * 1024
 _LINGER_US = 10_000_000
+_CONNECT_US = round((CONNECT_S + 1) * 1_000_000)
+_FDS_RESERVED = 64
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class _Pipe(msgspec.Struct, eq=False):
@@ -48,6 +55,7 @@ class OutputLink:
         selector: selectors.BaseSelector,
         timers: Timers,
         guard: Guard,
+        pad: Launchpad,
         step: Step,
         endpoint: OutputEndpoint,
         on_broken: Callable[[str], None],
@@ -64,34 +72,47 @@ class OutputLink:
         self._pipes: dict[int, _Pipe] = {}
         self._paused = False
         self._finished = False
-        self._queue = bytearray(
-            encode_frame(OutputHello(endpoint.cookie, spec.key, spec.node_name, spec.tasks))
-        )
+        self._fds_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FDS_RESERVED
+        self._sealer = StreamSealer(endpoint.cookie)
+        self._queue = bytearray(self._sealer.opening)
+        self._queue += self._sealed(OutputHello(spec.key, spec.node_name, spec.tasks))
+        self._connector: Connector | None = None
         self._socket: socket.socket | None = None
-        self._connect(endpoint)
+        self._is_connected = False
+        self._connect(pad, endpoint)
 
-    def _connect(self, endpoint: OutputEndpoint) -> None:
-        address: str | tuple[str, int]
-        if endpoint.host.startswith("/"):
-            family, address = socket.AF_UNIX, endpoint.host
-        else:
-            family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-            address = (endpoint.host, endpoint.port)
-        connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self._socket = connection
+    def _connect(self, pad: Launchpad, endpoint: OutputEndpoint) -> None:
         try:
-            # A host name would be looked up here, in the way of every other step.
-            if family != socket.AF_UNIX:
-                socket.inet_pton(family, endpoint.host)
-            code = connection.connect_ex(address)
+            if self._step.spec.uid == pad.uid:
+                self._use(connect_directly(endpoint))
+            else:
+                self._connector = Connector(pad, self._step.spec, endpoint)
+                ready = self._guard.wrap(self._step, self._on_connector)
+                self._selector.register(self._connector, selectors.EVENT_READ, ready)
         except OSError as error:
-            code = error.errno or errno.EINVAL
-        if code in (0, errno.EINPROGRESS):
-            self._selector.register(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
+            why = error.strerror or str(error)
+            self._at(0, lambda: self._break(why))
         else:
-            connection.close()
-            self._socket = None
-            self._at(0, lambda: self._break(os.strerror(code)))
+            self._at(boot_us() + _CONNECT_US, self._on_deadline)
+
+    def _use(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._selector.register(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
+
+    def _on_connector(self, _mask: int) -> None:
+        if self._connector is None:
+            return
+        try:
+            connection = self._connector.take()
+        except OSError as error:
+            self._break(error.strerror or str(error))
+            return
+        self._drop_connector()
+        self._use(connection)
+
+    def _on_deadline(self) -> None:
+        if not self._is_connected and (self._socket is not None or self._connector is not None):
+            self._break(f"no connection within {_CONNECT_US / 1e6:g} s")
 
     def open_pipes(self, local: int) -> tuple[int, int]:
         """The write ends for stdout and stderr of the task with this local rank; the caller closes them after
@@ -101,6 +122,10 @@ class OutputLink:
             for stream in (1, 2):
                 read_fd, write_fd = os.pipe()
                 writers.append(write_fd)
+                if max(read_fd, write_fd) >= self._fds_max:
+                    # What is left is for the supervisor: without descriptors it could end no step.
+                    os.close(read_fd)
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
                 os.set_blocking(read_fd, False)
                 pipe = _Pipe(read_fd, self._first_task + local, stream)
                 self._pipes[read_fd] = pipe
@@ -130,6 +155,9 @@ class OutputLink:
     def _at(self, due_us: int, callback: Callable[[], None]) -> None:
         self._timers.at(due_us, self._guard.wrap(self._step, callback))
 
+    def _sealed(self, message: OutputHello | OutputFrame) -> bytes:
+        return self._sealer.seal(_encode(message))
+
     def _watch(self, pipe: _Pipe) -> None:
         on_pipe = self._guard.wrap(self._step, self._on_pipe)
         self._selector.register(pipe.fd, selectors.EVENT_READ, lambda _mask: on_pipe(pipe))
@@ -151,10 +179,11 @@ class OutputLink:
         self._close_when_done()
 
     def _send(self, frame: OutputFrame) -> None:
-        if self._socket is None:
+        if self._socket is None and self._connector is None:
             return
-        self._queue += encode_frame(frame)
-        self._selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
+        self._queue += self._sealed(frame)
+        if self._socket is not None:
+            self._selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
         if len(self._queue) > _QUEUE_BYTES_MAX and not self._paused:
             self._paused = True
             for fd in self._pipes:
@@ -169,6 +198,7 @@ class OutputLink:
                 return
             if mask & selectors.EVENT_WRITE:
                 sent = self._socket.send(self._queue)
+                self._is_connected = True
                 del self._queue[:sent]
         except (BlockingIOError, InterruptedError):
             return
@@ -198,7 +228,14 @@ class OutputLink:
         if self._finished and not self._pipes and not self._queue:
             self._close()
 
+    def _drop_connector(self) -> None:
+        if self._connector is not None:
+            self._selector.unregister(self._connector)
+            self._connector.close()
+            self._connector = None
+
     def _close_socket(self) -> None:
+        self._drop_connector()
         if self._socket is not None:
             self._selector.unregister(self._socket)
             self._socket.close()

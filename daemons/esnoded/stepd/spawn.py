@@ -17,7 +17,7 @@ import errno
 import os
 import resource
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import msgspec
@@ -141,19 +141,41 @@ def _fork(
     pad: Launchpad, spec: StepSpec, env: Mapping[str, str], first: bool, pipes: tuple[int, int] | None
 ) -> Spawned:
     read_fd, write_fd = os.pipe()
+    try:
+        pid = fork(lambda: _become_task(pad, spec, env, first, pipes, write_fd))
+    except OSError as error:
+        os.close(read_fd)
+        raise SpawnError(_FAILED, f"cannot create a process: {error.strerror}") from None
+    finally:
+        os.close(write_fd)
+    return Spawned(pid, read_fd)
+
+
+def fork(life: Callable[[], object]) -> int:
+    """Fork a child whose whole life is `life`, and return its pid. It never returns into the supervisor's loop.
+
+    Raises OSError. Signals are blocked in the child until `reset_signals`.
+    """
     # Until it has handlers of its own, a signal to the child would arrive through the supervisor's wake-up pipe.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
     try:
         pid = os.fork()
         if pid == 0:
-            _become_task(pad, spec, env, first, pipes, write_fd)
-    except OSError as error:
-        os.close(read_fd)
-        raise SpawnError(_FAILED, f"cannot create a process: {error.strerror}") from None
+            try:
+                life()
+            finally:
+                os._exit(_FAILED)
+        return pid
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
-        os.close(write_fd)
-    return Spawned(pid, read_fd)
+
+
+def reset_signals() -> None:
+    """In a child: signals do what they do in any program."""
+    signal.set_wakeup_fd(-1)
+    for signum in (*IGNORED_BY_PYTHON, *HANDLED_SIGNALS):
+        signal.signal(signum, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _become_task(
@@ -168,13 +190,10 @@ def _become_task(
     code = _FAILED
     try:
         try:
-            signal.set_wakeup_fd(-1)
-            for signum in (*IGNORED_BY_PYTHON, *HANDLED_SIGNALS):
-                signal.signal(signum, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            reset_signals()
             os.setsid()
             _set_limits(spec.limits)
-            _set_ids(pad, spec)
+            set_ids(pad, spec)
             os.umask(spec.umask)
             _enter_directory(spec.cwd)
             streams = _open_streams(pad.null_fd, spec, first, pipes, [])
@@ -207,7 +226,8 @@ def _set_limits(limits: tuple[ResourceLimit, ...]) -> None:
             ) from None
 
 
-def _set_ids(pad: Launchpad, spec: StepSpec) -> None:
+def set_ids(pad: Launchpad, spec: StepSpec) -> None:
+    """In a child: become the step's user, for good. Raises `SpawnError`."""
     if pad.uid != 0:
         return
     try:

@@ -296,6 +296,7 @@ class StepTable:
                 self._selector,
                 self._timers,
                 self._guard,
+                self._pad,
                 step,
                 spec.endpoint,
                 lambda why: self._on_output_lost(step, why),

@@ -13,7 +13,8 @@ import msgspec
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""Since 2 the output of steps is sealed, and every value is checked before it acts."""
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct(">I")
 

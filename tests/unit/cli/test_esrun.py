@@ -22,13 +22,9 @@ from escli.step_output import LineWriter, StepOutput
 from eslurm.compat.environment import decode_environment
 from eslurm.ports.door import Status
 from eslurm.ports.step_runner import OutputFrame, OutputHello, StepKey
+from eslurm.security.step_stream import StreamSealer
 from eslurm.v1 import controller_pb2 as pb
 from tests.unit.cli.fake_door import FakeDoor, Refuse
-
-
-def frame(message: Any) -> bytes:
-    body = msgspec.msgpack.encode(message)
-    return struct.pack(">I", len(body)) + body
 
 
 class Supervisor:
@@ -37,10 +33,12 @@ class Supervisor:
     def __init__(self, endpoint: str, cookie: bytes, node_name: str, tasks: int) -> None:
         host, _, port = endpoint.rpartition(":")
         self.socket = socket.create_connection((host, int(port)))
-        self.send(OutputHello(cookie, StepKey(17, 1, 0, 1), node_name, tasks))
+        self._sealer = StreamSealer(cookie)
+        self.socket.sendall(self._sealer.opening)
+        self.send(OutputHello(StepKey(17, 1, 0, 1), node_name, tasks))
 
     def send(self, message: Any) -> None:
-        self.socket.sendall(frame(message))
+        self.socket.sendall(self._sealer.seal(msgspec.msgpack.encode(message)))
 
     def ends(self, *statuses: tuple[int, int]) -> None:
         for task, status in statuses:
@@ -173,7 +171,7 @@ def test_a_node_that_never_connects(
 
 def test_strangers_are_not_shown(state_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def play(request: pb.CreateStepRequest) -> None:
-        for cookie, node in ((b"wrong", "cn1"), (request.cookie, "cn9")):
+        for cookie, node in ((bytes(32), "cn1"), (request.cookie, "cn9")):
             stranger = Supervisor(request.endpoint, cookie, node, 1)
             assert stranger.socket.recv(1) == b""
             stranger.socket.close()
@@ -286,6 +284,6 @@ def test_a_line_without_end_is_not_held_for_ever(sinks: tuple[io.BytesIO, io.Byt
 
 
 def test_an_ipv6_endpoint(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
-    output = StepOutput("::1", b"c", LineWriter(*sinks))
+    output = StepOutput("::1", bytes(32), LineWriter(*sinks))
     assert output.endpoint.startswith("[::1]:")
     output.close()

@@ -1,0 +1,117 @@
+"""A step's output on its way to the command that waits: frames that only the holders of the step's cookie can write or read.
+
+A connection begins with one clear frame: a magic word and a random salt. From cookie and salt both ends derive the key of
+this connection (HKDF-SHA256); every later frame is AES-256-GCM under it, its nonce a counter and its length under the tag.
+So a frame that is changed, repeated, left out or moved is noticed, and the first frame that opens proves the cookie.
+A frame is a 4-byte big-endian length and that many bytes. Output flows one way: what the reader has to say is that it
+closes the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from eslurm.core.values import COOKIE_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+FRAME_BYTES_MAX = 256 * 1024
+FIRST_BYTES_MAX = 4 * 1024
+"""Of a frame before one has proven the cookie."""
+_MAGIC = b"eslurm-step-1\0"
+_SALT_BYTES = 32
+_TAG_BYTES = 16
+_HEADER = struct.Struct(">I")
+_NONCE = struct.Struct(">4xQ")
+_INFO = b"eslurm step stream 1: supervisor to listener"
+
+
+class BadStream(Exception):
+    """Bytes that are no such stream, or not under this cookie; the connection is of no further use."""
+
+
+class StreamSealer:
+    """The writing end of one connection."""
+
+    def __init__(self, cookie: bytes) -> None:
+        salt = os.urandom(_SALT_BYTES)
+        self._cipher = _cipher(cookie, salt)
+        self._count = 0
+        self.opening = _HEADER.pack(len(_MAGIC) + _SALT_BYTES) + _MAGIC + salt
+        """The first bytes to send."""
+
+    def seal(self, body: bytes) -> bytes:
+        """The next frame. Raises ValueError for a body that no frame holds."""
+        size = len(body) + _TAG_BYTES
+        if size > FRAME_BYTES_MAX:
+            raise ValueError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}")
+        header = _HEADER.pack(size)
+        sealed = self._cipher.encrypt(_NONCE.pack(self._count), body, header)
+        self._count += 1
+        return header + sealed
+
+
+class StreamOpener:
+    """The reading end of one connection. Holds at most one frame and what arrived behind it."""
+
+    def __init__(self, cookie: bytes) -> None:
+        self._cookie = cookie
+        self._cipher: AESGCM | None = None
+        self._count = 0
+        self._buffer = bytearray()
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the peer has shown that it holds the cookie."""
+        return self._count > 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The bodies completed by `data`, in order. Raises `BadStream`; nothing that comes later is of any use then."""
+        buffer = self._buffer
+        buffer += data
+        bodies: list[bytes] = []
+        start = 0
+        while len(buffer) - start >= _HEADER.size:
+            (size,) = _HEADER.unpack_from(buffer, start)
+            if size > (FRAME_BYTES_MAX if self.is_proven else FIRST_BYTES_MAX):
+                raise BadStream(f"a frame of {size} bytes")
+            end = start + _HEADER.size + size
+            if len(buffer) < end:
+                break
+            body = self._open(
+                bytes(buffer[start : start + _HEADER.size]), bytes(buffer[start + _HEADER.size : end])
+            )
+            start = end
+            if body is not None:
+                bodies.append(body)
+        del buffer[:start]
+        return bodies
+
+    def _open(self, header: bytes, frame: bytes) -> bytes | None:
+        if self._cipher is None:
+            if len(frame) != len(_MAGIC) + _SALT_BYTES or not frame.startswith(_MAGIC):
+                raise BadStream("no opening of a step's stream")
+            self._cipher = _cipher(self._cookie, frame[len(_MAGIC) :])
+            return None
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            body = self._cipher.decrypt(_NONCE.pack(self._count), frame, header)
+        except (InvalidTag, ValueError):
+            raise BadStream("a frame that is not under the step's cookie") from None
+        self._count += 1
+        return body
+
+
+def _cipher(cookie: bytes, salt: bytes) -> AESGCM:
+    if len(cookie) != COOKIE_BYTES:
+        raise ValueError(f"a cookie of {len(cookie)} bytes instead of {COOKIE_BYTES}")
+    # Not at the top: a supervisor that streams nothing would be half as large again, and commands start in milliseconds.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return AESGCM(HKDF(SHA256(), 32, salt, _INFO).derive(cookie))
