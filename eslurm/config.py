@@ -7,6 +7,7 @@ Unknown keys are errors: a misspelt limit that silently does nothing is worse th
 
 from __future__ import annotations
 
+import ipaddress
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,6 +91,9 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
     """Calls with which one user may wait for the end of jobs at a time. Operators are exempt."""
     calls_user_max: Whole = 2048
     """Calls of one user that may be under way at a time. Operators are exempt."""
+    step_networks: list[str] = msgspec.field(default_factory=list)
+    """Networks, as 10.2.0.0/16, in which esrun may listen for output besides at the addresses that its host and its job's
+    nodes are known by: for hosts of several addresses."""
     log_kept_days: NotNegative = 30.0
     """Days for which the log of facts is kept for `esctl log export`; what was before is kept as a state. 0: for ever."""
 
@@ -407,6 +411,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
             f"kill_grace_s ({policy.orphan_timeout_s + policy.kill_grace_s:g}), or a job could run twice"
         )
     _check_zone(policy.zone, origin)
+    _check_networks(config.controller.step_networks, origin)
     _check_relay(config, {node.name for node in nodes}, origin)
     _check_private(config.privacy.private, origin)
     administrators = config.cluster.administrators
@@ -460,6 +465,16 @@ def _check_zone(zone: str, origin: str) -> None:
         raise ConfigError(
             f"{origin}: policy.zone: '{zone}' is no time zone: write e.g. Europe/Berlin or UTC"
         ) from None
+
+
+def _check_networks(networks: list[str], origin: str) -> None:
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise ConfigError(
+                f"{origin}: controller.step_networks: '{network}' is no network ({error}): write e.g. 10.2.0.0/16"
+            ) from None
 
 
 def _check_private(private: list[str], origin: str) -> None:

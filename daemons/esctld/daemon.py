@@ -279,6 +279,7 @@ class Controller:
             self._blobs.cache,
             self._leadership,
             OWNER,
+            options.config.controller.step_networks,
         )
         service.offer("Shares", Shares(state, self._planner.ranking, self._dispatcher.now_us).call)
         policies = Policies(self._dispatcher, calendar_zone)

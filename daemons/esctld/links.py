@@ -250,10 +250,16 @@ class ControllerLinks:
             known = refusal_of(error)
             self._refuse(link, call, known.status, known.text)
             return
-        reply = await answer_door_call(call, principal, self._answerer, via)
+        reply = await answer_door_call(call, principal, self._answerer, via, self._host(link, call))
         is_login = via == "login"
         in_parts = via == "socket" or (is_login and link.peer.role == "agent")
         await send_reply(link, reply, in_parts=in_parts, is_login=is_login)
+
+    def _host(self, link: Link, call: link_pb2.DoorCall) -> str:
+        """The host of that door, as its daemon says where it listens; empty if it has not said."""
+        node = self._state.nodes.get(call.node)
+        endpoint = link.peer.endpoint if link.peer.role == "controller" else node.endpoint if node else ""
+        return endpoint.rpartition(":")[0].removeprefix("[").removesuffix("]")
 
     def _way(self, link: Link, call: link_pb2.DoorCall) -> str:
         """Whose door it was: see `ports.door.Caller.via`."""

@@ -36,13 +36,12 @@ from eslurm.core.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
-from eslurm.core.values import EXIT_CODE_MAX, signal_problem, umask_problem
+from eslurm.core.values import COOKIE_BYTES, EXIT_CODE_MAX, signal_problem, umask_problem
+from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.v1 import controller_pb2 as pb
 
 ITEMS_MAX = 2**31 - 1
-ENDPOINT_CHARS_MAX = 256
-COOKIE_BYTES_MAX = 64
 
 T = TypeVar("T")
 
@@ -98,6 +97,15 @@ def _environment_bytes(environment: bytes) -> bytes:
             "are possible: export fewer variables"
         )
     return environment
+
+
+def _endpoint(text: str) -> str:
+    """ADDRESS:PORT as the kernel writes the address."""
+    try:
+        host, port = parse_endpoint(text)
+    except ValueError as error:
+        raise _refuse(f"endpoint: {error}") from None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _signal(option: str, number: int) -> int:
@@ -457,8 +465,8 @@ def update_satellites(
 def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollector) -> CreateStep:
     if not request.argv:
         raise _refuse("command: it is empty: say what to run")
-    if len(request.cookie) > COOKIE_BYTES_MAX:
-        raise _refuse(f"cookie: {len(request.cookie)} bytes are more than {COOKIE_BYTES_MAX}: use esrun")
+    if len(request.cookie) != COOKIE_BYTES:
+        raise _refuse(f"cookie: {len(request.cookie)} bytes instead of {COOKIE_BYTES}: use esrun")
     return CreateStep(
         by=by,
         job_id=request.job_id,
@@ -467,7 +475,7 @@ def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollect
         argv=_arguments(request.argv),
         environment_hash=blobs.put(_environment_bytes(request.environment)),
         work_dir=_work_dir(request.work_dir),
-        endpoint=_line("endpoint", request.endpoint, ENDPOINT_CHARS_MAX),
+        endpoint=_endpoint(request.endpoint),
         cookie=request.cookie,
         cpus_per_task=request.cpus_per_task or 1,
         name=_line("--job-name", request.name),

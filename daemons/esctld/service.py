@@ -11,7 +11,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from esctld.dispatcher import Dispatcher, InboxFull, NotNow, Unsettled
 from esctld.leadership import Leadership
 from esctld.planner import Planner
 from esctld.request_ids import StoredAnswer, bound_id, is_own
+from esctld.step_endpoints import StepEndpoints
 from esctld.trees import TreeQueries
 from esctld.views import Queries
 from esctld.why import Inquiries
@@ -81,6 +82,7 @@ class ControllerService:
         blobs: BlobCache,
         leadership: Leadership,
         owner: str,
+        step_networks: Sequence[str] = (),
     ) -> None:
         self._dispatcher = dispatcher
         self._inquiries = Inquiries(dispatcher, planner)
@@ -90,6 +92,7 @@ class ControllerService:
         self._blobs = blobs
         self._leadership = leadership
         self._owner = owner
+        self._endpoints = StepEndpoints(dispatcher.state, step_networks)
         self._started_us = wall_us()
         self._waiting = 0
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
@@ -243,6 +246,7 @@ class ControllerService:
     async def _create_step(self, request: pb.CreateStepRequest, caller: Caller) -> pb.CreateStepReply:
         blobs = requests.BlobCollector()
         message = requests.create_step(request, caller.principal, blobs)
+        await self._endpoints.check(message, caller)
         answer = await self._decide(message, caller, blobs.rows)
         assert isinstance(answer, StepCreated)
         return pb.CreateStepReply(

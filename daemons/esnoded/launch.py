@@ -12,6 +12,7 @@ from eslurm.compat.environment import StepEnvironment, batch_environment, decode
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.agent.actions import RunBatch, RunTasks, StepId
 from eslurm.core.wire import JobLaunch
+from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepSpec, StepWarning
 from esnoded.scripts import Scripts
 
@@ -134,9 +135,5 @@ def _clean(value: str) -> str:
 
 
 def _endpoint(text: str, cookie: bytes) -> OutputEndpoint:
-    if text.startswith("/"):
-        return OutputEndpoint(text, 0, cookie)
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise ValueError(f"the step's endpoint {text!r} is not host:port")
-    return OutputEndpoint(host.removeprefix("[").removesuffix("]"), int(port), cookie)
+    host, port = parse_endpoint(text)
+    return OutputEndpoint(host, port, cookie)

@@ -46,7 +46,8 @@ def status_of(number: int) -> Status:
 class Caller(NamedTuple):
     """Who asks, and how. `deadline_us` is what is left at arrival; `via` is socket, agent, login or token.
 
-    `request_id` is empty or 16 bytes. `retry` says that an earlier try of the same call may have arrived.
+    `request_id` is empty or 16 bytes. `retry` says that an earlier try of the same call may have arrived. `host` is the
+    host whose door took the call, as its daemon says where it listens; empty: the controller's, or a remote client's.
     """
 
     principal: Principal
@@ -54,6 +55,7 @@ class Caller(NamedTuple):
     retry: bool
     deadline_us: int | None
     via: str
+    host: str = ""
 
 
 class DoorError(Exception):

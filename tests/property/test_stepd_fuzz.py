@@ -110,10 +110,13 @@ class RawAgent:
     def end(self, key: StepKey) -> None:
         """Kill a step and wait for its outcome, then forget it."""
         self.ask(lambda number: wire.Terminate(number, key, StepEndCause.SIGNALLED, 0))
-        while key not in self.ended:
-            self._next()
+        self.wait_ended(key)
         self.ended.discard(key)
         self.ask(lambda number: wire.Acknowledge(number, (key,)))
+
+    def wait_ended(self, key: StepKey) -> None:
+        while key not in self.ended:
+            self._next()
 
     def close(self) -> None:
         self._socket.close()

@@ -250,7 +250,13 @@ def test_an_array_is_counted_before_it_is_listed() -> None:
 
 def test_a_step_is_bounded_as_a_job() -> None:
     def step(**fields: object) -> CreateStep:
-        given: dict[str, object] = {"argv": ["true"], "work_dir": "/tmp", "cookie": bytes(32), **fields}
+        given: dict[str, object] = {
+            "argv": ["true"],
+            "work_dir": "/tmp",
+            "cookie": bytes(32),
+            "endpoint": "10.1.0.5:4711",
+            **fields,
+        }
         return requests.create_step(pb.CreateStepRequest(**given), ALICE, BlobCollector())  # type: ignore[arg-type]
 
     for fields, said in (
@@ -259,11 +265,21 @@ def test_a_step_is_bounded_as_a_job() -> None:
         ({"work_dir": "/\0"}, "contains a NUL"),
         ({"name": "\x1b]0;"}, "holds control characters"),
         ({"cookie": bytes(65)}, "cookie: 65 bytes"),
-        ({"endpoint": "x" * 300}, "is longer than 256 characters"),
+        ({"cookie": b""}, "cookie: 0 bytes instead of 32"),
+        (
+            {"endpoint": "/run/dbus/system_bus_socket"},
+            "endpoint: '/run/dbus/system_bus_socket' is not ADDRESS:PORT",
+        ),
+        ({"endpoint": "/run/s:1"}, "endpoint: '/run/s' is not a numeric address"),
+        ({"endpoint": "localhost:5"}, "endpoint: 'localhost' is not a numeric address"),
+        ({"endpoint": "10.1.0.5:99999"}, "port 99999 is not within"),
+        ({"endpoint": "10.1.0.5\0:5"}, "is not a numeric address"),
+        ({"endpoint": "x" * 300}, "is not ADDRESS:PORT"),
     ):
         with pytest.raises(Refused, match=said):
             step(**fields)
     assert step(argv=["a", "b"]).argv == ("a", "b")
+    assert step(endpoint="[FD00:0::5]:4711").endpoint == "[fd00::5]:4711"
 
 
 def test_commands_and_doors_refuse_by_the_same_rule_in_the_same_words() -> None:
