@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from eslurm.core.agent.records import Booted, Buried, EpochSeen, Identity, Numbe
 from eslurm.core.failure.health import HealthReports
 from eslurm.core.tree.results import Outcome, Results, Row, Status
 from eslurm.ports.step_runner import OutputHello, StepEndCause, StepEnded, StepKey
+from eslurm.security.step_stream import StreamSealer
 from esnoded.spool import Spool, SpoolError
 from esnoded.stepd import wire
 from esnoded.stepd.journal import Acknowledged, Finished, Intent, Journal, Opened, read_contents
@@ -193,20 +195,29 @@ def test_frames_are_cut_the_same_however_the_bytes_arrive(data: bytes, size: int
 
 # ---- the output of steps: a port that anybody can reach ----
 
-HELLO = msgspec.msgpack.encode(OutputHello(b"cookie", KEY, "cn1", 1))
+HELLO = msgspec.msgpack.encode(OutputHello(KEY, "cn1", 1))
+COOKIE = b"c" * 32
 
 
-def framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
+def stream(body: bytes, cookie: bytes = COOKIE) -> bytes:
+    """A connection that says this first; always the same bytes."""
+    with mock.patch("os.urandom", bytes):
+        sealer = StreamSealer(cookie)
+    return sealer.opening + sealer.seal(body)
 
 
-@given(damaged([framed(HELLO), framed(HELLO) * 2]) | st.binary(max_size=60))
-@example(framed(HELLO.replace(b"\xa3cn1", b"\xa3\xff\xff\xff")))
-@example(framed(b"\x94" + b"\x91" * 5_000))
+STRANGE = stream(HELLO, b"d" * 32)
+
+
+@given(damaged([STRANGE, STRANGE * 2]) | st.binary(max_size=60))
+@example(stream(HELLO.replace(b"\xa3cn1", b"\xa3\xff\xff\xff")))
+@example(stream(HELLO.replace(b"\xa3cn1", b"\xa3cn9")))
+@example(stream(b"\x94" + b"\x91" * 3_000))
+@example(stream(b""))
 @example(b"\xff\xff\xff\xff")
 def test_strangers_at_the_output_port_are_shown_the_door(data: bytes) -> None:
     out = io.BytesIO()
-    with closing(StepOutput("127.0.0.1", b"secret", LineWriter(out, out))) as output:
+    with closing(StepOutput("127.0.0.1", COOKIE, LineWriter(out, out))) as output:
         output.expect({"cn1": 1})
         host, port = output.endpoint.rsplit(":", 1)
         with socket.create_connection((host, int(port))) as stranger:
