@@ -22,11 +22,13 @@ from eslurm.config_nodes import login_of, nodes_of, resources_of, rules_of, swit
 from eslurm.config_policies import policy_names
 from eslurm.core.config import ClusterConfig, Partition, PriorityWeights
 from eslurm.core.privacy import KINDS as PRIVATE_KINDS
+from eslurm.security.files import UnsafeFile, read_trusted
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 Name = Annotated[str, Meta(pattern=NAME)]
 # Bounds that no site reaches: what is beyond them cannot be kept in the store or counted in microseconds.
 NUMBER_MAX = 2**31 - 1
+FILE_BYTES_MAX = 64 << 20
 SECONDS_MAX = 1e9
 Positive = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
 NotNegative = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
@@ -359,10 +361,15 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     estimator: EstimatorSection = msgspec.field(default_factory=EstimatorSection)
 
 
-def read_config(path: Path) -> Config:
-    """The file's contents, checked. Raises `ConfigError`."""
+def read_config(path: Path, *, is_obeyed: bool = False) -> Config:
+    """The file's contents, checked. Raises `ConfigError`.
+
+    With `is_obeyed` a file that another user could change is refused: daemons do what it says.
+    """
     try:
-        raw = path.read_bytes()
+        raw = read_trusted(path, FILE_BYTES_MAX) if is_obeyed else path.read_bytes()
+    except UnsafeFile as error:
+        raise ConfigError(str(error)) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     return parse_config(raw, str(path))

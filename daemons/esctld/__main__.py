@@ -18,6 +18,7 @@ from eslurm.telemetry.process import (
     announce,
     listening,
     logging_to_stderr,
+    own_directory,
     read_key,
     run_daemon,
     stop_on_signals,
@@ -103,10 +104,10 @@ def main(
     if not NAME.fullmatch(name):
         _cannot_start(f"--name: '{name}' is no name: use up to 32 letters, digits, '-' and '_'")
     try:
-        config = read_config(config_file)
+        config = read_config(config_file, is_obeyed=True)
     except ConfigError as error:
         _cannot_start(str(error))
-    state_dir = state_dir.resolve()
+    state_dir = own_directory(state_dir)
     key = read_key(state_dir / config.cluster.key_file)
     try:
         files = tls_files(SimpleNamespace(**tls_given), config.tls, state_dir)

@@ -125,7 +125,7 @@ class ControllerOptions(msgspec.Struct, frozen=True):
         configuration than no controller.
         """
         try:
-            return msgspec.structs.replace(self, config=read_config(self.config_file))
+            return msgspec.structs.replace(self, config=read_config(self.config_file, is_obeyed=True))
         except ConfigError as error:
             log.error("the former configuration stays in force: %s", error)
             return self

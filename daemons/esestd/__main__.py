@@ -18,6 +18,7 @@ from eslurm.telemetry.process import (
     announce,
     listening,
     logging_to_stderr,
+    own_directory,
     read_key,
     run_daemon,
     stop_on_signals,
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
         from eslurm.estimator.files import ModelError, other_settings, read_kept
 
     try:
-        config = read_config(arguments.config)
+        config = read_config(arguments.config, is_obeyed=True)
         warm = read_kept(arguments.warm_start, config.estimator.name) if arguments.warm_start else None
     except (ConfigError, ModelError) as error:
         _cannot_start(str(error))
@@ -52,7 +53,7 @@ def main(argv: list[str] | None = None) -> None:
     others = other_settings(warm, settings) if warm is not None else ""
     if warm is not None and others:
         log.warning("--warm-start: %s was learnt with other settings (%s)", warm.path, others)
-    state_dir = arguments.state_dir.resolve()
+    state_dir = own_directory(arguments.state_dir)
     sockets = tuple(path for path in arguments.controller_socket.split(":") if path)
     try:
         files = None if sockets else tls_files(arguments, config.tls, state_dir, listens=False)

@@ -17,6 +17,7 @@ from eslurm.telemetry.process import (
     add_process_options,
     announce,
     logging_to_stderr,
+    own_directory,
     run_daemon,
     stop_on_signals,
 )
@@ -40,10 +41,9 @@ def main(argv: list[str] | None = None) -> None:
         files = tls_files(arguments)
     except ValueError as error:
         _give_up(str(error))
-    state_dir: Path = arguments.state_dir
+    # Others may pass to their scripts and the door, and list nothing.
+    state_dir = own_directory(arguments.state_dir, STATE_DIR_MODE)
     try:
-        # Others may pass to their scripts and the door, and list nothing.
-        state_dir.mkdir(mode=STATE_DIR_MODE, parents=True, exist_ok=True)
         if not arguments.each and not arguments.login:
             ensure_supervisor(state_dir)
     except (OSError, SupervisorUnavailable) as error:
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
         satellites=tuple(endpoint for endpoint in arguments.satellites.split(",") if endpoint),
         controllers=tuple(endpoint for endpoint in arguments.controller.split(",") if endpoint),
         credentials=credentials,
-        state_dir=state_dir.resolve(),
+        state_dir=state_dir,
         listen=arguments.listen,
         controller_socket=arguments.controller_socket,
         allow_chaos=arguments.allow_chaos,

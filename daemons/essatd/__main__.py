@@ -16,6 +16,7 @@ from eslurm.telemetry.process import (
     add_process_options,
     announce,
     logging_to_stderr,
+    own_directory,
     run_daemon,
     stop_on_signals,
 )
@@ -35,13 +36,13 @@ def main(argv: list[str] | None = None) -> None:
         from eslurm.telemetry.clocks import wall_us
         from essatd.daemon import Satellite, SatelliteOptions
 
-    chaos_path = arguments.state_dir / CHAOS if arguments.allow_chaos else None
+    state_dir = own_directory(arguments.state_dir)
+    chaos_path = state_dir / CHAOS if arguments.allow_chaos else None
     try:
-        arguments.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = tls_files(arguments)
         tls = Tls(files) if files is not None else None
         credentials = read_member(arguments, "satellite", (arguments.name,), wall_us())
-    except (OSError, ValueError, TlsError, CannotJoin) as error:
+    except (ValueError, TlsError, CannotJoin) as error:
         sys.stderr.write(f"essatd: {error}\n")
         raise SystemExit(EXIT_CANNOT_START) from None
 

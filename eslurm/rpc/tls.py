@@ -8,7 +8,6 @@ of gRPC ask too, at each handshake.
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from eslurm.rpc.tls_options import TlsFiles
+from eslurm.security.files import UnsafeFile, read_private
 
 log = logging.getLogger(__name__)
 
@@ -212,10 +212,12 @@ def _load(files: TlsFiles) -> Material:
 
 def _read(path: Path, what: str) -> bytes:
     try:
+        if what == "key":
+            return read_private(path, may_group_read=True)
         with open(path, "rb") as file:
-            if what == "key" and os.fstat(file.fileno()).st_mode & 0o007:
-                raise TlsError(f"TLS key {path} is open to others: chmod 600 it")
             return file.read(FILE_BYTES_MAX)
+    except UnsafeFile as error:
+        raise TlsError(f"TLS key {error}") from None
     except OSError as error:
         raise TlsError(f"TLS {what} {path} cannot be read: {error.strerror}") from None
 

@@ -1,4 +1,4 @@
-"""Files that hold keys: opened without following links, refused when others could read or replace them.
+"""Files that hold keys: refused when others could read or replace them, or anything on the way to them.
 
 Invariant: a secret is never readable by another user, not even for the moment between creation and chmod.
 """
@@ -10,21 +10,21 @@ import os
 import stat
 from pathlib import Path
 
+from eslurm.security.ownership import UnsafeFile as UnsafeFile
+from eslurm.security.ownership import settle
+
 FILE_BYTES_MAX = 1 << 20
 
 
-class UnsafeFile(Exception):
-    """The file cannot be used; the text names it, what is wrong and the way out."""
+def read_private(path: Path, *, may_group_read: bool = False) -> bytes:
+    """The content of a file that only its owner (this user, or root) may read, or its group. Raises `UnsafeFile`."""
+    forbidden = 0o027 if may_group_read else 0o077
+    return _read(path, forbidden, f"is open to others: chmod 600 {path}", FILE_BYTES_MAX)
 
 
-def read_private(path: Path) -> bytes:
-    """The content of a file that only its owner (this user, or root) may read. Raises `UnsafeFile`."""
-    return _read(path, 0o077, f"is open to others: chmod 600 {path}")
-
-
-def read_trusted(path: Path) -> bytes:
+def read_trusted(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
     """The content of a file that others may read but not change. Raises `UnsafeFile`."""
-    return _read(path, 0o022, f"can be changed by others: chmod go-w {path}")
+    return _read(path, 0o022, f"can be changed by others: chmod go-w {path}", bytes_max)
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -37,9 +37,9 @@ def write_public(path: Path, data: bytes) -> None:
     _write(path, data, 0o644)
 
 
-def _read(path: Path, forbidden: int, why: str) -> bytes:
+def _read(path: Path, forbidden: int, why: str, bytes_max: int) -> bytes:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(settle(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         text = "is a symbolic link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}"
         raise UnsafeFile(f"{path} {text}") from None
@@ -53,9 +53,9 @@ def _read(path: Path, forbidden: int, why: str) -> bytes:
             )
         if status.st_mode & forbidden:
             raise UnsafeFile(f"{path} {why}")
-        data = file.read(FILE_BYTES_MAX + 1)
-    if len(data) > FILE_BYTES_MAX:
-        raise UnsafeFile(f"{path} has more than {FILE_BYTES_MAX} bytes")
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise UnsafeFile(f"{path} has more than {bytes_max} bytes")
     return data
 
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eslurm.security.files import UnsafeFile, read_private
+from eslurm.security.ownership import make_own_directory
 from eslurm.telemetry import logs
 from eslurm.telemetry.exposition import address
 from eslurm.telemetry.memory import keep_small
@@ -53,19 +55,26 @@ def logging_to_stderr(level: str, form: str = "text") -> None:
 def read_key(path: Path) -> bytes:
     """The cluster's secret. Exits with one clear line when it is missing, too short or open to others."""
     try:
-        key = path.read_bytes().strip()
-        mode = path.stat().st_mode
-    except OSError as error:
-        sys.stderr.write(f"--key-file: {path} cannot be read: {error.strerror}\n")
+        key = read_private(path).strip()
+    except UnsafeFile as error:
+        sys.stderr.write(f"--key-file: {error}\n")
         raise SystemExit(EXIT_CANNOT_START) from None
-    if mode & 0o077:
-        sys.stderr.write(f"--key-file: {path} is open to others: chmod 600 it\n")
-        raise SystemExit(EXIT_CANNOT_START)
     if len(key) < KEY_BYTES_MIN:
         sys.stderr.write(f"--key-file: {path} holds {len(key)} bytes, at least {KEY_BYTES_MIN} are needed\n")
         raise SystemExit(EXIT_CANNOT_START)
     logs.hide(key)
     return key
+
+
+def own_directory(path: Path, mode: int = 0o700) -> Path:
+    """The value of --state-dir, made when it is missing. Exits with one clear line when another user could change it."""
+    try:
+        return Path(make_own_directory(path, mode))
+    except UnsafeFile as error:
+        sys.stderr.write(f"--state-dir: {error}\n")
+    except OSError as error:
+        sys.stderr.write(f"--state-dir: {path} cannot be used: {error.strerror}: name another one\n")
+    raise SystemExit(EXIT_CANNOT_START)
 
 
 def listening(text: str) -> str:

@@ -18,6 +18,7 @@ from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.record import ClusterRecord, read_record, write_record
 from escli.door import SOCKET, state_dir
 from eslurm import __version__
+from eslurm.security.ownership import UnsafeFile, check_own_directory, make_own_directory
 
 SOCKET_BYTES_MAX = 107
 """The longest path a Unix socket may have on Linux."""
@@ -99,22 +100,13 @@ def check(layout: Layout) -> ClusterRecord | None:
     """
     directory = layout.directory
     try:
-        status = os.stat(directory)
-    except FileNotFoundError:
-        return None
+        check_own_directory(directory)
+    except UnsafeFile as error:
+        raise unusable(f"--state-dir: {error}") from None
     except OSError as error:
         raise unusable(f"{directory}: cannot be used: {error.strerror}: name another --state-dir") from None
-    if not directory.is_dir():
-        raise unusable(f"{directory}: is not a directory: name another --state-dir")
-    if status.st_uid != os.getuid():
-        raise unusable(
-            f"{directory}: belongs to user id {status.st_uid}, you are {os.getuid()}: use a directory of your own "
-            "(--state-dir)"
-        )
-    if status.st_mode & 0o022:
-        raise unusable(
-            f"{directory}: others may write to it: chmod go-w {directory}, or name another --state-dir"
-        )
+    if not directory.exists():
+        return None
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         raise unusable(
             f"{directory}: you cannot write to it: chmod u+rwx {directory}, or name another --state-dir"
@@ -135,7 +127,9 @@ def check(layout: Layout) -> ClusterRecord | None:
 def make(layout: Layout) -> None:
     """Make the directory if need be, closed to others. Raises `ClusterError`."""
     try:
-        layout.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_directory(layout.directory, 0o700)
+    except UnsafeFile as error:
+        raise unusable(f"--state-dir: {error}") from None
     except OSError as error:
         raise unusable(
             f"{layout.directory}: cannot be made: {error.strerror}: name another --state-dir"

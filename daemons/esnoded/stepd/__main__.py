@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 
+from eslurm.security.ownership import UnsafeFile
 from eslurm.telemetry.clocks import wall_us
 from esnoded.stepd import procfs, roundup
 from esnoded.stepd.guard import complain
@@ -112,7 +113,11 @@ def main(arguments: list[str]) -> int:
         return 2
     place = Place(arguments[0])
     idle_exit_s = float(arguments[1]) if len(arguments) > 1 else _IDLE_EXIT_S
-    place.prepare()
+    try:
+        place.prepare()
+    except UnsafeFile as error:
+        os.write(2, f"{error}\n".encode())
+        return 1
     read_fd, write_fd = os.pipe()
     if os.fork() > 0:
         os.close(write_fd)

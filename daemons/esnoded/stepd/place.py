@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
+from eslurm.security.ownership import make_own_directory
 from esnoded.stepd import procfs
 
 _SOCKET_PATH_MAX = 100
@@ -42,8 +43,8 @@ class Place:
         self._instance = os.path.join(self.directory, "esstepd.instance")
 
     def prepare(self) -> None:
-        """Make the directory, closed to everybody else. Raises OSError."""
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        """Make the directory, closed to all others. Raises OSError, and UnsafeFile when another user could change it."""
+        make_own_directory(self.directory, 0o700)
 
     def instance(self) -> str:
         """The lasting name of this directory, drawn at its first use. Call it with the lock held."""

@@ -100,7 +100,7 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     files = place(tmp_path)
     (tmp_path / KEY).chmod(0o644)
-    with pytest.raises(TlsError, match=f"{KEY} is open to others: chmod 600 it"):
+    with pytest.raises(TlsError, match=f"{KEY} is open to others: chmod 600 "):
         read(files)
 
 
