@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from escli.cluster.plan import KINDS
+from eslurm.security.site_keys import new_site, write_ring
 from tests.security.conftest import STRANGER
 
 BIN = Path(sys.executable).parent
@@ -36,12 +37,11 @@ class Start:
         self.state = directory / "state"
         self.config = directory / "eslurm.toml"
         self.config.write_text(CONFIG)
-        self.key = directory / "cluster.key"
-        self.key.write_text("k" * 32)
-        self.key.chmod(0o600)
+        self.ring = directory / "site.pub"
+        write_ring(self.ring, new_site("live", 1).ring)
 
     def words(self, kind: str) -> list[str]:
-        common = ["--cluster", "live", "--key-file", str(self.key)]
+        common = ["--cluster", "live", "--site-keys", str(self.ring)]
         own = {
             "esctld": ["--config", str(self.config)],
             "essatd": [*common, "--listen", "127.0.0.1:0", "--controllers", "127.0.0.1:1", "--allow-chaos"],
@@ -149,16 +149,15 @@ def test_eslurm_up_refuses_it(way: Callable[[Start], str], start: Start) -> None
     assert not start.state.exists() or not list(start.state.iterdir())
 
 
-@pytest.mark.parametrize("kind", ["essatd", "esnoded"])
-def test_a_key_of_the_stranger_is_refused(kind: str, start: Start) -> None:
-    os.chown(start.key, STRANGER, STRANGER)
-    assert f"--key-file: {start.key} belongs to user id {STRANGER}" in start.refusal(kind)
-    os.chown(start.key, 0, 0)
-    start.key.chmod(0o640)
-    assert f"--key-file: {start.key} is open to others: chmod 600" in start.refusal(kind)
-    os.unlink(start.key)
-    os.mkfifo(start.key, 0o600)
-    assert f"--key-file: {start.key} is not a regular file" in start.refusal(kind)
+def test_keys_of_the_stranger_are_refused(start: Start) -> None:
+    os.chown(start.ring, STRANGER, STRANGER)
+    assert f"{start.ring} belongs to user id {STRANGER}" in start.refusal("essatd")
+    os.chown(start.ring, 0, STRANGER)
+    start.ring.chmod(0o664)
+    assert f"{start.ring} can be changed by others: chmod go-w" in start.refusal("essatd")
+    os.unlink(start.ring)
+    os.mkfifo(start.ring, 0o600)
+    assert f"{start.ring} is not a regular file" in start.refusal("essatd")
 
 
 @pytest.mark.parametrize("kind", ["esctld", "esestd"])
