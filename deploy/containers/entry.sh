@@ -5,7 +5,7 @@
 # root where root is not needed. What each container has to be told:
 #
 #   /etc/eslurm/eslurm.toml         esctld, esestd   the cluster's configuration
-#   /run/secrets/cluster_key        all but esestd   the key that all of them share
+#   /run/secrets/cluster_key        esctld           the key of tokens
 #   /run/secrets/postgres_password  esctld           the password of the role in controller.store_url
 #   ESLURM_CLUSTER                  essatd, esnoded  the cluster's name
 #   ESLURM_CONTROLLERS              essatd, esnoded  host:port,...
@@ -52,6 +52,15 @@ as_eslurm() {
     exec setpriv --reuid=eslurm --regid=eslurm --clear-groups --no-new-privs -- "$@"
 }
 
+# configuration: a copy of it, as its file may belong to any user of the host, and daemons refuse one of another user.
+configuration() {
+    [ -f "$CONFIG" ] || fail "$CONFIG is missing: mount the cluster's configuration there"
+    mkdir -p -m 700 "$PRIVATE"
+    rm -f "$PRIVATE/eslurm.toml"
+    cat "$CONFIG" >"$PRIVATE/eslurm.toml"
+    chown eslurm "$PRIVATE" "$PRIVATE/eslurm.toml"
+}
+
 # own DIRECTORY: a fresh volume belongs to root.
 own() {
     mkdir -p "$1"
@@ -61,11 +70,12 @@ own() {
 # A leader that was pushed out says so and ends; started again it stands by. Whatever else ends it, ends the container.
 controller() {
     secret postgres_password pgpass eslurm
+    configuration
     own "$DOORS"
     child=
     trap '[ -z "$child" ] || kill -TERM "$child"' TERM INT
     while :; do
-        (as_eslurm esctld --config "$CONFIG" --state-dir "$DOORS" --listen "$LINKS" --metrics-listen "$METRICS" "$@") &
+        (as_eslurm esctld --config "$PRIVATE/eslurm.toml" --state-dir "$DOORS" --listen "$LINKS" --metrics-listen "$METRICS" "$@") &
         child=$!
         code=0
         wait "$child" || code=$?
@@ -116,7 +126,7 @@ agent() {
     esac
     homes
     exec esnoded --cluster "$ESLURM_CLUSTER" --nodes "$nodes" --listen "$LINKS" --state-dir "$home" \
-        --satellites "$ESLURM_SATELLITES" --controller "$ESLURM_CONTROLLERS" --key-file "$PRIVATE/cluster.key" \
+        --satellites "$ESLURM_SATELLITES" --controller "$ESLURM_CONTROLLERS" \
         --cores "${ESLURM_NODE_SIZE% *}" --memory-mib "${ESLURM_NODE_SIZE#* }" --metrics-listen "$METRICS" "$@"
 }
 
@@ -138,18 +148,18 @@ esctld)
     controller "$@"
     ;;
 essatd)
-    secret cluster_key cluster.key eslurm
+    own "$STATE"
     as_eslurm essatd --cluster "$ESLURM_CLUSTER" --name "$(hostname)" --listen "$LINKS" \
-        --controllers "$ESLURM_CONTROLLERS" --key-file "$PRIVATE/cluster.key" --metrics-listen "$METRICS" "$@"
+        --controllers "$ESLURM_CONTROLLERS" --state-dir "$STATE" --metrics-listen "$METRICS" "$@"
     ;;
 esestd)
     # Through the controllers' sockets: a token would need TLS.
     own "$STATE"
-    as_eslurm esestd --config "$CONFIG" --state-dir "$STATE" --metrics-listen "$METRICS" \
+    configuration
+    as_eslurm esestd --config "$PRIVATE/eslurm.toml" --state-dir "$STATE" --metrics-listen "$METRICS" \
         --controller-socket "$DOORS/esctld.sock:$DOORS/esctld-c2.sock" "$@"
     ;;
 esnoded)
-    secret cluster_key cluster.key root
     agent "$@"
     ;;
 login)

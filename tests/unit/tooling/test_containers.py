@@ -6,8 +6,10 @@ import re
 import stat
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.compose import bad_input
 from tests.compose.engine import find_missing
@@ -96,3 +98,23 @@ def test_without_an_engine_what_is_missing_is_said(tmp_path: Path, monkeypatch: 
         '#!/bin/sh\n[ "$1" != compose ] || { echo "unknown command: docker compose"; exit 1; }\n'
     )
     assert "Compose plugin is missing" in find_missing()
+
+
+def service(name: str) -> dict[str, Any]:
+    """A service of the compose file, its anchors resolved."""
+    found: dict[str, Any] = yaml.safe_load(COMPOSE)["services"][name]
+    return found
+
+
+@pytest.mark.parametrize("name", ["agents", "node1", "node2", "login"])
+def test_no_secret_is_mounted_where_users_are(name: str) -> None:
+    assert not service(name).get("secrets")
+
+
+@pytest.mark.parametrize("name", re.findall(r"^  (\w+):(?: &node)?\n    <<:", COMPOSE, re.MULTILINE))
+def test_a_container_keeps_the_capabilities_that_it_needs(name: str) -> None:
+    found = service(name)
+    assert found["cap_drop"] == ["ALL"]
+    assert set(found["cap_add"]) <= {"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
+    assert found["security_opt"] == ["no-new-privileges:true"]
+    assert found.get("read_only") is (None if name in ("agents", "node1", "node2", "login") else True)

@@ -1,0 +1,66 @@
+"""The units for systemd: one for each daemon, with options that it has, and with no more rights than it needs."""
+
+from __future__ import annotations
+
+import configparser
+import shlex
+from pathlib import Path
+
+import pytest
+
+from esctld.__main__ import main as controller
+from esestd.__main__ import _parser as estimator
+from esnoded.__main__ import _parser as agent
+from essatd.__main__ import _parser as satellite
+
+UNITS = sorted((Path(__file__).parents[3] / "deploy" / "systemd").glob("*.service"))
+CLOSED = {
+    "NoNewPrivileges": "yes",
+    "CapabilityBoundingSet": "",
+    "ProtectSystem": "strict",
+    "ProtectHome": "yes",
+    "PrivateTmp": "yes",
+    "RestrictSUIDSGID": "yes",
+}
+
+
+def service(path: Path) -> dict[str, str]:
+    """The section [Service]; of a key that comes twice, the last value."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(path)
+    return dict(unit["Service"])
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_its_daemon_has_the_options(path: Path) -> None:
+    env, program, *words = shlex.split(service(path)["ExecStart"])
+    assert env == "/usr/bin/env"
+    if program == "esctld":
+        controller.make_context(program, words)
+    else:
+        {"essatd": satellite, "esnoded": agent, "esestd": estimator}[program]().parse_args(words)
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_only_what_starts_jobs_is_root(path: Path) -> None:
+    keys = service(path)
+    if path.stem == "esnoded":
+        assert keys["User"] == "root" and keys["KillMode"] == "process"
+        rights = set(keys["CapabilityBoundingSet"].split())
+        assert not rights & {
+            "CAP_SYS_ADMIN",
+            "CAP_SYS_MODULE",
+            "CAP_SYS_RAWIO",
+            "CAP_NET_ADMIN",
+            "CAP_SETPCAP",
+        }
+        assert keys["StateDirectory"] == "esnoded", "a directory of another user is refused"
+    else:
+        assert keys["User"] == "eslurm"
+        assert keys.items() >= CLOSED.items()
+
+
+def test_every_daemon_has_one() -> None:
+    started = {shlex.split(service(path)["ExecStart"])[1] for path in UNITS}
+    assert started == {"esctld", "essatd", "esnoded", "esestd"}
