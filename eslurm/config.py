@@ -107,6 +107,20 @@ class PrivacySection(msgspec.Struct, forbid_unknown_fields=True):
     """What a user sees nothing of but what is the user's own: jobs, usage, users, reservations, configuration."""
 
 
+class AuditSection(msgspec.Struct, forbid_unknown_fields=True):
+    """The audit log: one JSON line for each change and each refusal, written by the leading controller."""
+
+    file: str = "audit.log"
+    """Its file, relative to the state directory (mode 0600); of a controller with a name audit-NAME.log. Empty: none."""
+    size_mib: Annotated[int, Meta(ge=1, le=100_000)] = 32
+    """Size in MiB after which a new file is begun."""
+    keep: Annotated[int, Meta(ge=0, le=1000)] = 15
+    """Old files that are kept, as audit.log.1 and so on."""
+    lines_user_per_s: NotNegative = 20.0
+    """Lines a second that one user may leave, ten seconds' worth at once; the rest is counted. Operators are exempt. 0: no
+    limit."""
+
+
 class TlsSection(msgspec.Struct, forbid_unknown_fields=True):
     """TLS on all links and at the remote door: for `esctld` and `esestd`, which may be told others by their --tls-*
     options; satellites and agents have only those. All daemons of a cluster have it or none. Files are relative to the
@@ -347,6 +361,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     cluster: ClusterSection
     controller: ControllerSection = msgspec.field(default_factory=ControllerSection)
     privacy: PrivacySection = msgspec.field(default_factory=PrivacySection)
+    audit: AuditSection = msgspec.field(default_factory=AuditSection)
     tls: TlsSection = msgspec.field(default_factory=TlsSection)
     satellite: list[SatelliteSection] = msgspec.field(default_factory=list)
     nodes: list[NodesSection] = msgspec.field(default_factory=list)

@@ -6,6 +6,7 @@ import os
 import time
 
 from escli import (
+    audit,
     broadcasts,
     changes,
     controllers,
@@ -192,6 +193,7 @@ ACTIONS: Mapping[str, Action] = {
     "broadcast": broadcasts.broadcast,
     "tree": tree_report.tree,
     "log": log_export.control,
+    "audit": audit.audit,
     "shares": shares.shares,
     "priority": shares.priority,
     "doctor": doctor.check,

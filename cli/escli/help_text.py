@@ -111,6 +111,7 @@ COMMANDS: dict[str, About] = {
             ("esctl shares account=physics", "fair share: who is due what, has used what, and comes when"),
             ("esctl priority 17 18", "how the priorities of waiting jobs came about (no job: all)"),
             ("esctl log export --since now-2hours", "what happened, as a file for `eslurm replay`"),
+            ("esctl audit --refused --since now-1day", "who tried what, and was refused (administrators)"),
             ("esctl why 17", "why a job does not run yet, as `eswhy 17`"),
             (
                 "esctl plan until=now+1day",

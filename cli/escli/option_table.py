@@ -126,13 +126,15 @@ ROWS: tuple[Option, ...] = (
     Option("esacct", "helpformat", "", "", "list the names of all columns", group=_SHAPE),
     Option("esacct", "parsable2", "P", "", "columns separated by |", group=_SHAPE),
     # ---- esctl ----
+    Option("esctl", "user", "u", "USER", "with `audit`: calls of one user, by name or uid", group=_CHOICE),
+    Option("esctl", "refused", "", "", "with `audit`: refusals only", group=_CHOICE),
     Option("esctl", "tree", "", "", "with `broadcast`: show its tree", group=_SHAPE),
     Option(
         "esctl",
         "since",
         "",
         "WHEN",
-        "with `log export`: facts from then on, what was before as a base (all)",
+        "with `log export`: facts from then on, what was before as a base (all); with `audit`: lines",
         group=_CHOICE,
         example="--since now-2hours",
     ),

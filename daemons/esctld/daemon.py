@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from esctld import housekeeping
+from esctld.audit import Audits, open_audit
 from esctld.cargo import BlobCargo
 from esctld.census import Census
 from esctld.clock import Clock
@@ -55,6 +56,7 @@ from eslurm.ports.link import Link
 from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from eslurm.relay.book import AddressBook
+from eslurm.rpc.audit import CallAudit
 from eslurm.rpc.gate import Gate
 from eslurm.rpc.grpc_door import door_handler
 from eslurm.rpc.guard import Guard
@@ -113,9 +115,14 @@ class ControllerOptions(msgspec.Struct, frozen=True):
         return self.metrics_listen or self.config.controller.metrics_listen
 
     @property
+    def is_only(self) -> bool:
+        """Whether it has the name that the only controller of a cluster has."""
+        return self.name == OWNER
+
+    @property
     def socket(self) -> Path:
         """The door for commands on this host: each controller has its own."""
-        name = "esctld.sock" if self.name == OWNER else f"esctld-{self.name}.sock"
+        name = "esctld.sock" if self.is_only else f"esctld-{self.name}.sock"
         return self.state_dir / name
 
     def read_again(self) -> ControllerOptions:
@@ -168,8 +175,14 @@ class Controller:
 
     async def run(self, serving: Callable[[Gate], None]) -> None:
         """Serve until stopped or told to hand over; `serving` is called once calls are answered."""
-        self._build(self._lead.state, self._lead.epoch)
         async with contextlib.AsyncExitStack() as stack:
+            self._audit_log = open_audit(self._options, self.metrics)
+            if self._audit_log is not None:
+                # Last of all: what ends meanwhile leaves its line.
+                stack.push_async_callback(asyncio.to_thread, self._audit_log.close)
+            self._audit = CallAudit(self._audit_log, self._options.config.audit.lines_user_per_s)
+            stack.callback(self._audit.close)
+            self._build(self._lead.state, self._lead.epoch)
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
             election = Election(self._lead.name, self._lead.endpoint, self._options.lease_us)
             lease = asyncio.create_task(Lease(self._store, election).run(), name="lease")
@@ -286,6 +299,7 @@ class Controller:
         service.offer("Policies", policies.show)
         service.offer_change("ChangePolicies", policies.read)
         service.offer("ExportLog", Logbook(self._store, OWNER, cluster).export)
+        service.offer("Audit", Audits(self._audit_log, self._lead.name).call)
         self._doctor = Doctor(state, self._dispatcher.view, self._store, self._surroundings(satellites))
         service.offer("Doctor", self._doctor.call)
         history_jobs = options.config.estimator.history_jobs
@@ -304,11 +318,11 @@ class Controller:
         self.status = LeaderStatus(
             state, self._dispatcher, herald, self._census, self._table, self._driver.counters
         )
-        self._gate = Gate(CountedCalls(service, self.metrics), partial(level_of, state), limits)
-        self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate)
+        self._gate = Gate(CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit)
+        self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate, self._audit)
         self._rpc = RpcServer(
             [self._link_server.handler(), door_handler(self._gate)],
-            Guard(TokenAuthenticator(keyring, cluster, wall_us)),
+            Guard(TokenAuthenticator(keyring, cluster, wall_us), self._audit.on_refused),
         )
 
     def _surroundings(self, satellites: LinkedSatellites) -> Surroundings:

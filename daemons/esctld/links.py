@@ -27,6 +27,7 @@ from eslurm.relay.blobs import BlobExchange
 from eslurm.relay.book import AddressBook
 from eslurm.relay.driver import RelayDriver
 from eslurm.relay.envelopes import EnvelopeError
+from eslurm.rpc.audit import CallAudit
 from eslurm.rpc.codec import CodecError, report_ack_to_pb, report_from_pb
 from eslurm.rpc.forward import CallParts, answer_door_call, send_reply
 from eslurm.rpc.gate import root_text
@@ -81,9 +82,15 @@ class ControllerLinks:
         self._calls_from: Counter[int] = Counter()
 
     def attach(
-        self, driver: RelayDriver, dispatcher: Dispatcher, blobs: BlobExchange, answerer: Answerer
+        self,
+        driver: RelayDriver,
+        dispatcher: Dispatcher,
+        blobs: BlobExchange,
+        answerer: Answerer,
+        audit: CallAudit | None = None,
     ) -> None:
         """Whom items are for."""
+        self._audit = audit or CallAudit()
         self._driver = driver
         self._dispatcher = dispatcher
         self._blobs = blobs
@@ -240,6 +247,9 @@ class ControllerLinks:
                 self._name(call.node),
                 refusal,
             )
+            self._audit.on_refused(
+                call.method, self._name(call.node), Status.PERMISSION_DENIED, refusal, call.uid, via
+            )
             self._refuse(link, call, Status.PERMISSION_DENIED, refusal)
             return
         if via != "socket":
@@ -248,9 +258,13 @@ class ControllerLinks:
             principal = await self._principals.resolve_relayed(call.uid, call.gid)
         except Exception as error:
             known = refusal_of(error)
+            self._audit.on_refused(
+                call.method, self._from(link, call), known.status, known.text, call.uid, via
+            )
             self._refuse(link, call, known.status, known.text)
             return
-        reply = await answer_door_call(call, principal, self._answerer, via, self._host(link, call))
+        host, peer = self._host(link, call), self._from(link, call)
+        reply = await answer_door_call(call, principal, self._answerer, via, host=host, peer=peer)
         is_login = via == "login"
         in_parts = via == "socket" or (is_login and link.peer.role == "agent")
         await send_reply(link, reply, in_parts=in_parts, is_login=is_login)
@@ -260,6 +274,10 @@ class ControllerLinks:
         node = self._state.nodes.get(call.node)
         endpoint = link.peer.endpoint if link.peer.role == "controller" else node.endpoint if node else ""
         return endpoint.rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+    def _from(self, link: Link, call: link_pb2.DoorCall) -> str:
+        """Whose door it was, for people."""
+        return f"controller {link.peer.process}" if link.peer.role == "controller" else self._name(call.node)
 
     def _way(self, link: Link, call: link_pb2.DoorCall) -> str:
         """Whose door it was: see `ports.door.Caller.via`."""

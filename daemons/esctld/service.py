@@ -45,7 +45,6 @@ from eslurm.core.privacy import CONFIGURATION, JOBS, Sight
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.records import decode_job
 from eslurm.core.request_limits import REFERENCES_MAX
-from eslurm.core.rights import may_manage
 from eslurm.core.step.model import StepState
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import BlobRow, Store, StoreUnavailable
@@ -363,18 +362,17 @@ class ControllerService:
         return await account(self._store, self._owner, request, self._sight(caller))
 
     async def _wait_step(self, request: pb.WaitStepRequest, caller: Caller) -> pb.StepReply:
-        job = self._dispatcher.view.jobs.get(request.job_id)
-        if job is not None and not may_manage(self._dispatcher.state, caller.principal, job):
-            raise Refused(RefusalCode.DENIED, f"job {request.job_id} belongs to {job.spec.user.name}")
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
         while True:
             view = self._dispatcher.view
             step, job = view.steps.get((request.job_id, request.step)), view.jobs.get(request.job_id)
-            if step is None or job is None or not self._sight(caller).job(job):
+            is_seen = job is not None and self._sight(caller).job(job)
+            if job is not None and is_seen:
+                check_managed(self._dispatcher.state, caller.principal, job, str(job.job_id))
+            if step is None or not is_seen:
                 raise DoorError(
                     Status.NOT_FOUND, f"step {request.job_id}.{request.step} does not exist (any more)"
                 )
-            check_managed(self._dispatcher.state, caller.principal, job, str(job.job_id))
             if step.state is not StepState.LAUNCHING:
                 failed = [
                     pb.Problem(what=self._dispatcher.state.nodes[node].name, code="failed", text=text)

@@ -48,6 +48,8 @@ class Caller(NamedTuple):
 
     `request_id` is empty or 16 bytes. `retry` says that an earlier try of the same call may have arrived. `host` is the
     host whose door took the call, as its daemon says where it listens; empty: the controller's, or a remote client's.
+    `token` is the id of the token that says who it is; empty on other ways in. `peer` is where the call came from, for
+    people: an address, a node; empty: this host.
     """
 
     principal: Principal
@@ -56,6 +58,8 @@ class Caller(NamedTuple):
     deadline_us: int | None
     via: str
     host: str = ""
+    token: str = ""
+    peer: str = ""
 
 
 class DoorError(Exception):

@@ -204,12 +204,17 @@ class CallParts:
 
 
 async def answer_door_call(
-    call: link_pb2.DoorCall, principal: Principal, answerer: Answerer, via: str = "agent", host: str = ""
+    call: link_pb2.DoorCall,
+    principal: Principal,
+    answerer: Answerer,
+    via: str = "agent",
+    host: str = "",
+    peer: str = "",
 ) -> link_pb2.DoorReply:
     """The leader's side: answer a forwarded call for the principal its uid stands for.
 
     `via` is "agent" or "login", or "socket" for a standby's door, which is as good as the leader's own; `host` is
-    where that door is.
+    where that door is, and `peer` what people call it.
     """
     if principal.via != via:
         # With it go all rights but a user's: whatever is decided later must know.
@@ -218,7 +223,9 @@ async def answer_door_call(
     if method is None:
         answered = Answered(Status.UNIMPLEMENTED, f"this controller knows no method {call.method}", b"")
     else:
-        caller = Caller(principal, call.request_id, call.retry, call.deadline_us or None, via, host)
+        caller = Caller(
+            principal, call.request_id, call.retry, call.deadline_us or None, via, host, peer=peer
+        )
         try:
             async with asyncio.timeout(call.deadline_us / 1e6 if call.deadline_us else None):
                 answered = await answerer.answer(method, call.request, caller)

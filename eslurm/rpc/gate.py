@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from eslurm.core.job.model import ATTESTED, Principal
 from eslurm.core.rights import Level
 from eslurm.ports.door import Answered, Caller, DoorError, DoorService, Status
+from eslurm.rpc.audit import CallAudit
 from eslurm.rpc.framing import REQUEST_ID_BYTES
 from eslurm.rpc.limits import LimitSettings, RequestLimits, Ticket, charging
 from eslurm.rpc.metered import Metered
@@ -69,6 +70,17 @@ def check_caller(method: Method[Any, Any], caller: Caller, level: Level) -> None
         )
 
 
+class _Seen:
+    """What one call's audit line is made of, as far as the call came."""
+
+    __slots__ = ("level", "reply", "request")
+
+    def __init__(self) -> None:
+        self.level = Level.USER
+        self.request: Any = None
+        self.reply: Any = None
+
+
 class Gate:
     """The `Answerer` of the controller. Without `limits` there are none."""
 
@@ -77,10 +89,12 @@ class Gate:
         service: DoorService,
         level_of: Callable[[Principal], Level],
         limits: RequestLimits | None = None,
+        audit: CallAudit | None = None,
     ) -> None:
         self._service = service
         self._level_of = level_of
         self._limits = limits or RequestLimits(LimitSettings())
+        self._audit = audit or CallAudit()
         self._stopping = ""
         self._idle = asyncio.Event()
         self._idle.set()
@@ -90,40 +104,44 @@ class Gate:
         """See `ports.door.Answerer`. `payload` is the encoded request."""
         self.in_flight += 1
         self._idle.clear()
+        seen = _Seen()
+        answered: Answered | None = None
         try:
-            return Answered(Status.OK, "", await self._reply(method, payload, caller))
+            answered = Answered(Status.OK, "", await self._reply(method, payload, caller, seen))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             # Leaked out of something the service waited for: without a status the caller would hang.
-            return Answered(Status.UNAVAILABLE, "the call was interrupted inside; try again", b"")
+            answered = Answered(Status.UNAVAILABLE, "the call was interrupted inside; try again", b"")
         except Exception as error:
             refusal = refusal_of(error)
-            return Answered(refusal.status, refusal.text, b"", refusal.retry_after_s)
+            answered = Answered(refusal.status, refusal.text, b"", refusal.retry_after_s)
         finally:
+            self._audit.on_answered(method, caller, seen.level, seen.request, payload, seen.reply, answered)
             self.in_flight -= 1
             if not self.in_flight:
                 self._idle.set()
+        return answered
 
-    async def _reply(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> bytes:
+    async def _reply(self, method: Method[Any, Any], payload: bytes, caller: Caller, seen: _Seen) -> bytes:
         if self._stopping:
             raise DoorError(Status.UNAVAILABLE, self._stopping)
-        level = self._level_of(caller.principal)
+        level = seen.level = self._level_of(caller.principal)
         check_caller(method, caller, level)
         operator = caller.via not in ATTESTED and level >= Level.OPERATOR
         ticket = self._limits.admit(method, caller, operator=operator)
         try:
-            work = self._serve(method, payload, caller, trusted=operator)
+            work = self._serve(method, payload, caller, seen, trusted=operator)
             return await (_metered(work, ticket) if ticket.metered else work)
         finally:
             ticket.leave()
 
     async def _serve(
-        self, method: Method[Any, Any], payload: bytes, caller: Caller, *, trusted: bool
+        self, method: Method[Any, Any], payload: bytes, caller: Caller, seen: _Seen, *, trusted: bool
     ) -> bytes:
-        request = _decoded(method, payload, trusted=trusted)
-        reply = await self._service.call(method, request, caller)
+        request = seen.request = _decoded(method, payload, trusted=trusted)
+        reply = seen.reply = await self._service.call(method, request, caller)
         return reply if isinstance(reply, bytes) else bytes(reply.SerializeToString())
 
     def stop_admitting(self, text: str) -> None:

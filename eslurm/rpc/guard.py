@@ -63,8 +63,14 @@ class _CallerGone(asyncio.CancelledError):
 class Guard(grpc.aio.ServerInterceptor):
     """Without an `authenticator` no unary call is admitted: the server carries links only."""
 
-    def __init__(self, authenticator: Authenticator | None = None) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator | None = None,
+        on_refused: Callable[[str, str, Status, str], None] = lambda *_what: None,
+    ) -> None:
+        """`on_refused` is told of calls whose caller is not known: method, peer, status, reason."""
         self._authenticator = authenticator
+        self._on_refused = on_refused
         # Wrapped once per method: the table is fixed, and wrapping anew costs each call as much as checking it.
         self._wrapped: dict[str, Any] = {}
         # Every handler under way: gRPC itself waits for none of them to clean up.
@@ -93,7 +99,7 @@ class Guard(grpc.aio.ServerInterceptor):
             return grpc.stream_stream_rpc_method_handler(self._tracked(_mapped(handler.stream_stream)))
         if path in BY_PATH and handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
-                self._tracked(self._guarded(handler.unary_unary)),
+                self._tracked(self._guarded(BY_PATH[path].name, handler.unary_unary)),
                 handler.request_deserializer,
                 handler.response_serializer,
             )
@@ -111,13 +117,14 @@ class Guard(grpc.aio.ServerInterceptor):
 
         return tracked
 
-    def _guarded(self, behaviour: _Behaviour) -> Any:
+    def _guarded(self, name: str, behaviour: _Behaviour) -> Any:
         mapped = _mapped(behaviour)
 
         async def guarded(request: Any, context: _Context) -> Any:
             try:
                 caller = self._caller_of(context)
             except DoorError as refusal:
+                self._on_refused(name, context.peer(), refusal.status, refusal.text)
                 await abort(context, refusal)
             token = _caller.set(caller)
             try:
@@ -138,7 +145,9 @@ class Guard(grpc.aio.ServerInterceptor):
         principal = self._authenticator.principal(metadata, context.peer(), encrypted=encrypted)
         request_id = metadata.get(REQUEST_ID_KEY, b"")
         retry = metadata.get(RETRY_KEY) == "1"
-        return Caller(principal, bytes(request_id), retry, int(remaining_s * 1e6), "token")
+        return Caller(
+            principal, bytes(request_id), retry, int(remaining_s * 1e6), "token", peer=context.peer()
+        )
 
 
 async def _send_away(_request: Any, context: _Context) -> Any:

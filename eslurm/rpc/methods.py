@@ -85,6 +85,7 @@ SHARES = Method("Shares", 28, pb.SharesRequest, pb.SharesReply, False, "anyone")
 SUSPEND = Method("Suspend", 29, pb.SuspendRequest, pb.ChangeReply, True, "operator")
 JOB_FEED = Method("JobFeed", 30, pb.JobFeedRequest, pb.JobFeedReply, False, "operator")
 SET_FORECASTS = Method("SetForecasts", 31, pb.SetForecastsRequest, pb.ChangeReply, True, "operator")
+AUDIT = Method("Audit", 32, pb.AuditRequest, pb.AuditReply, False, "administrator")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -118,6 +119,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     SUSPEND,
     JOB_FEED,
     SET_FORECASTS,
+    AUDIT,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

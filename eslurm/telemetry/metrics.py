@@ -47,6 +47,11 @@ class ControllerMetrics:
             "host's, or with a token.",
             ["door"],
         )
+        self.audit_written = self._counter("eslurm_audit_lines_written", "Lines written to the audit log.")
+        self.audit_lost = self._counter(
+            "eslurm_audit_lines_lost",
+            "Lines of the audit log that could not be written or found no room to wait.",
+        )
         self.refused_limits = self._counter(
             "eslurm_requests_refused_limits",
             "Requests refused because of a limit on users or on all, by limit.",

@@ -1445,3 +1445,23 @@ class SetForecastsRequest(_message.Message):
     forecasts: _containers.RepeatedCompositeFieldContainer[JobForecast]
     model: str
     def __init__(self, forecasts: _Optional[_Iterable[_Union[JobForecast, _Mapping]]] = ..., model: _Optional[str] = ...) -> None: ...
+
+class AuditRequest(_message.Message):
+    __slots__ = ("since_us", "user", "refused", "limit")
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    since_us: int
+    user: str
+    refused: bool
+    limit: int
+    def __init__(self, since_us: _Optional[int] = ..., user: _Optional[str] = ..., refused: _Optional[bool] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class AuditReply(_message.Message):
+    __slots__ = ("lines", "controller")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    controller: str
+    def __init__(self, lines: _Optional[_Iterable[str]] = ..., controller: _Optional[str] = ...) -> None: ...

@@ -189,6 +189,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.SetForecastsRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.Audit = channel.unary_unary(
+                '/eslurm.v1.Controller/Audit',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.AuditRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.AuditReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -380,6 +385,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Audit(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -537,6 +548,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.SetForecasts,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.SetForecastsRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'Audit': grpc.unary_unary_rpc_method_handler(
+                    servicer.Audit,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.AuditRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.AuditReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1376,6 +1392,33 @@ class Controller:
             '/eslurm.v1.Controller/SetForecasts',
             eslurm_dot_v1_dot_controller__pb2.SetForecastsRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Audit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Audit',
+            eslurm_dot_v1_dot_controller__pb2.AuditRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.AuditReply.FromString,
             options,
             channel_credentials,
             insecure,

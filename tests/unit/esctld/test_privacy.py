@@ -219,7 +219,7 @@ def step_in(job_id: int) -> pb.CreateStepRequest:
         argv=["true"],
         work_dir="/tmp",
         endpoint="127.0.0.1:9",
-        cookie=b"c" * 16,
+        cookie=b"c" * 32,
     )
 
 
