@@ -73,7 +73,10 @@ class _Claims:
         for_rule = kind in WAITS_FOR_RULE and not job.reservation
         # A promise past a blocked job ahead would be broken as soon as that job's turn comes.
         before = self.nodes if for_nodes else self.nodes | self.ruled
-        is_first = (for_nodes or for_rule) and not before & members and not cycle.is_saturated
+        # Room that is being made for one job may be a place for the other only until then.
+        is_passing = kind is WhyKind.PRIORITY and bool(cycle.schedule.claimants or cycle.schedule.returns)
+        is_blocked = (for_nodes or for_rule) and not is_passing
+        is_first = is_blocked and not before & members and not cycle.is_saturated
         is_promised = (is_first or cycle.was_promised(job)) and cycle.promise(job)
         if for_nodes and (is_promised or self.nodes & members):
             self.nodes |= members
