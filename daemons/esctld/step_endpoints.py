@@ -40,7 +40,8 @@ class StepEndpoints:
     async def check(self, message: CreateStep, caller: Caller) -> None:
         """Raises `Refused`. What else is wrong with the step is for the core to say."""
         job = self._state.find_job(message.job_id)
-        if job is None or job.attempt is None:
+        if job is None or job.attempt is None or job.spec.user.uid != message.by.uid:
+            # Also: where a job runs is its user's business.
             return
         address, _ = parse_endpoint(message.endpoint)
         if ipaddress.ip_address(address).is_loopback:

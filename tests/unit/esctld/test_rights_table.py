@@ -1,0 +1,304 @@
+"""Who may call what, through which door: every method, every identity, every door, against the running controller.
+
+`NEEDED` is the table: what each method asks of its caller. `is_allowed` says what that means for an identity at a door, and
+each call is made through the real door: a Unix socket, the ends of links, the gRPC server, or the gate that all share.
+A method without a row fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.message import Message
+from msgspec.structs import replace
+
+from eslurm.core.job.model import Principal
+from eslurm.ports.door import Answered, Caller, DoorRefused, Status, status_of
+from eslurm.rpc import methods
+from eslurm.rpc.methods import METHODS, Method
+from eslurm.rpc.principals import Principals
+from eslurm.rpc.unix_client import Client
+from eslurm.rpc.unix_door import UnixDoor
+from eslurm.store.image import StoreImage
+from eslurm.v1 import controller_pb2 as pb
+from eslurm.v1 import link_pb2
+from tests.support.loops import run
+from tests.unit.esctld.leading import CLUSTER
+from tests.unit.esctld.test_links import FakeLink
+from tests.unit.esctld.test_privacy import ADA, BEN, CARL, OPERATOR, ROOT, Site, private, step_in
+from tests.unit.rpc.kit import PATIENCE_S, until
+
+ADMIN = Principal("admin", 5009, 5009, (5009,))
+IDENTITIES: Final = {
+    "user": BEN,
+    "owner": ADA,
+    "coordinator": CARL,
+    "operator": OPERATOR,
+    "administrator": ADMIN,
+    "root": ROOT,
+}
+"""`owner` is the user of the job that calls are about, `coordinator` coordinates its account."""
+DOORS: Final = (
+    "socket",
+    "token",
+    "standby",
+    "login host",
+    "node with a job of the caller",
+    "node without one",
+)
+
+ANYONE: Final = frozenset(IDENTITIES)
+NEEDED: Final[dict[str, frozenset[str]]] = {
+    "anyone": ANYONE,
+    "owner": frozenset({"owner"}),
+    "managed": frozenset({"owner", "coordinator", "operator", "administrator", "root"}),
+    "coordinator": frozenset({"coordinator", "operator", "administrator", "root"}),
+    "operator": frozenset({"operator", "administrator", "root"}),
+    "administrator": frozenset({"administrator", "root"}),
+}
+RIGHTS: Final[dict[str, str]] = {
+    "Ping": "anyone",
+    "Submit": "anyone",
+    "Cancel": "managed",
+    "Hold": "managed",
+    "Requeue": "managed",
+    "UpdateJob": "managed",
+    "UpdateNodes": "operator",
+    "Jobs": "anyone",
+    "Nodes": "anyone",
+    "Satellites": "anyone",
+    "Accounting": "anyone",
+    "WaitJobs": "anyone",
+    "Config": "anyone",
+    "CreateStep": "owner",
+    "WaitStep": "managed",
+    "FinishStep": "owner",
+    "UpdateSatellites": "operator",
+    "Broadcasts": "anyone",
+    "TreeReport": "anyone",
+    "Controllers": "anyone",
+    "Takeover": "administrator",
+    "ExportLog": "administrator",
+    "Doctor": "operator",
+    "Policies": "anyone",
+    "ChangePolicies": "coordinator",
+    "Why": "anyone",
+    "Plan": "anyone",
+    "Shares": "anyone",
+    "Suspend": "operator",
+    "JobFeed": "operator",
+    "SetForecasts": "operator",
+    "Audit": "administrator",
+}
+"""The table: method -> what it asks of its caller."""
+
+
+def is_allowed(method: str, identity: str, door: str) -> bool:
+    """What the table means: rights over others come through no node and no login host, and root not at all."""
+    if door == "node without one":
+        return False
+    needed = NEEDED[RIGHTS[method]]
+    if door in ("socket", "token", "standby"):
+        return identity in needed
+    return identity != "root" and (needed == ANYONE or (identity == "owner" and "owner" in needed))
+
+
+def request_of(method: str, site: Site) -> Message:
+    """A call that is of the owner's jobs where it is of any, and changes nothing that later calls look at."""
+    waiting = pb.JobRef(job_id=site.waiting_job)
+    change = pb.PolicyChange(action="modify", kind="user", name="ada")
+    change.settings.add(key="accounts+", value="optics")
+    made: dict[str, Message] = {
+        "Submit": pb.SubmitRequest(jobs=[pb.JobRequest(script=b"#!/bin/sh\n", work_dir="/tmp", held=True)]),
+        "Cancel": pb.CancelRequest(jobs=[pb.JobRef(job_id=site.ada_job)], signal=18),
+        "Hold": pb.HoldRequest(jobs=[waiting]),
+        "Requeue": pb.RequeueRequest(jobs=[waiting]),
+        "UpdateJob": pb.UpdateJobRequest(job=waiting, comment="looked at"),
+        "Suspend": pb.SuspendRequest(jobs=[waiting]),
+        "CreateStep": step_in(site.ada_job),
+        "WaitStep": pb.WaitStepRequest(job_id=site.ada_job, step=0, timeout_s=1),
+        "FinishStep": pb.FinishStepRequest(job_id=site.ada_job, step=0),
+        "Takeover": pb.TakeoverRequest(to="nowhere"),
+        "ChangePolicies": pb.ChangePoliciesRequest(changes=[change]),
+        "Why": pb.WhyRequest(job=waiting),
+        "UpdateNodes": pb.UpdateNodesRequest(action="resume"),
+        "UpdateSatellites": pb.UpdateSatellitesRequest(action="resume"),
+    }
+    return made.get(method) or methods.BY_NAME[method].request()
+
+
+def verdict(method: Method[Any, Any], answered: Answered) -> bool:
+    """Whether a call was let through: whatever it said then, it was not that the caller may not."""
+    if answered.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):
+        return False
+    if answered.status is Status.OK and method.reply is pb.ChangeReply:
+        return not any(one.code == "denied" for one in pb.ChangeReply.FromString(answered.reply).problems)
+    return True
+
+
+class Table(Site):
+    """The cluster that calls are made of."""
+
+    waiting_job = 0
+    is_known_job = True
+    _numbers = 0
+
+    async def prepare(self) -> None:
+        await self.fill()
+        self.waiting_job = await self.submit(ADA, "xylophone", "optics")
+        await self.read(ADA, methods.CREATE_STEP, step_in(self.ada_job))
+        await self.read(ADA, methods.FINISH_STEP, pb.FinishStepRequest(job_id=self.ada_job, step=0))
+        links: Any = self.controller._links
+        links._principals = self
+        links._has_job = lambda _uid, _number: self.is_known_job
+
+    async def resolve_relayed(self, uid: int, gid: int) -> Principal:
+        """The name service: of those who are known here."""
+        [found] = [one for one in IDENTITIES.values() if one.uid == uid]
+        return found
+
+    def number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    async def by_gate(self, method: Method[Any, Any], who: Principal, via: str) -> Answered:
+        caller = Caller(replace(who, via=via), self.number().to_bytes(16, "big"), False, 60_000_000, via)
+        return await self.ask(method, request_of(method.name, self), caller)
+
+    async def by_link(self, method: Method[Any, Any], who: Principal, link: Any, node: int) -> Answered:
+        number = self.number()
+        call = link_pb2.DoorCall(
+            process=link.peer.process,
+            call=number,
+            method=method.name,
+            request=request_of(method.name, self).SerializeToString(),
+            request_id=number.to_bytes(16, "big"),
+            deadline_us=60_000_000,
+            uid=who.uid,
+            gid=0,
+            node=node,
+        )
+        link.sent.clear()
+        self.controller._links.on_items(link, [link_pb2.Item(door_call=call)])
+        await until(lambda: bool(link.sent))
+        [reply] = link.sent
+        return Answered(status_of(reply.status), reply.text, reply.reply)
+
+
+@asynccontextmanager
+async def table(directory: Path) -> AsyncIterator[Table]:
+    config = private()
+    config.cluster.administrators = [0, ADMIN.uid]
+    config.login.nodes = "login1"
+    term = Table(StoreImage(CLUSTER), config, directory)
+    async with term.serving():
+        await term.prepare()
+        yield term
+
+
+def every_call() -> Iterator[tuple[Method[Any, Any], str]]:
+    for method in METHODS:
+        for identity in IDENTITIES:
+            yield method, identity
+
+
+def test_every_method_has_its_row() -> None:
+    assert set(RIGHTS) == {one.name for one in METHODS}
+    assert set(RIGHTS.values()) <= set(NEEDED)
+
+
+def test_what_a_method_asks_for_at_the_door_is_what_the_table_says() -> None:
+    at_the_door = {"anyone": "anyone", "owner": "owner", "managed": "owner"}
+    for method in METHODS:
+        right = RIGHTS[method.name]
+        assert method.right == at_the_door.get(right, right), method.name
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_method_for_every_identity(tmp_path: Path, door: str) -> None:
+    async def main() -> None:
+        async with table(tmp_path) as term:
+            link: Any = FakeLink("controller" if door == "standby" else "agent")
+            if door == "standby":
+                term.controller._links.on_up(link)
+            login = next(iter(term.state.login))
+            term.is_known_job = door != "node without one"
+            wrong: list[str] = []
+            for method, identity in every_call():
+                who = IDENTITIES[identity]
+                match door:
+                    case "socket" | "token":
+                        answered = await term.by_gate(method, who, door)
+                    case "standby":
+                        answered = await term.by_link(method, who, link, 0)
+                    case _:
+                        node = login if door == "login host" else term.state.numbers["cn1"]
+                        answered = await term.by_link(method, who, link, node)
+                if verdict(method, answered) != is_allowed(method.name, identity, door):
+                    wrong.append(f"{method.name} of {identity}: {answered.status.name} {answered.text}")
+            if door == "standby":
+                term.controller._links.on_down(link, "the test is over")
+            assert not wrong, "\n".join(wrong)
+
+    run(main())
+
+
+def test_the_same_through_the_controller_s_own_socket(tmp_path: Path, state_dir: Path) -> None:
+    """The kernel says one uid: who that is, the name service says."""
+
+    async def main() -> None:
+        async with table(tmp_path) as term:
+            wrong: list[str] = []
+            for identity, who in IDENTITIES.items():
+                lookup: Callable[[int, int], Principal] = lambda _uid, _gid, who=who: who  # type: ignore[misc] # noqa: E731
+                principals = Principals(lookup=lookup)
+                door = UnixDoor(state_dir / f"{identity}.sock", await term._serving, principals)
+                await door.start()
+                try:
+                    for method in METHODS:
+                        answered = await asyncio.to_thread(through, door.path, method, term)
+                        if verdict(method, answered) != is_allowed(method.name, identity, "socket"):
+                            wrong.append(
+                                f"{method.name} of {identity}: {answered.status.name} {answered.text}"
+                            )
+                finally:
+                    await door.stop()
+                    principals.close()
+            assert not wrong, "\n".join(wrong)
+
+    run(main())
+
+
+def through(path: Path, method: Method[Any, Any], term: Table) -> Answered:
+    request_id = term.number().to_bytes(16, "big") if method.mutating else None
+    with Client(path) as client:
+        try:
+            reply = client.call(method, request_of(method.name, term), PATIENCE_S, request_id=request_id)
+        except DoorRefused as refused:
+            return Answered(refused.status, refused.text, b"")
+    return Answered(Status.OK, "", reply.SerializeToString())
+
+
+def test_a_stranger_without_a_token_gets_nothing_from_the_remote_door(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            table(tmp_path) as term,
+            grpc.aio.insecure_channel(term.controller._lead.endpoint) as channel,
+        ):
+            for method in METHODS:
+                call = channel.unary_unary(method.path)
+                for metadata in ((), (("authorization", "Bearer es1.bm90aGluZw"),)):
+                    with pytest.raises(grpc.aio.AioRpcError) as caught:
+                        await call(
+                            request_of(method.name, term).SerializeToString(), timeout=60, metadata=metadata
+                        )
+                    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED, method.name
+
+    run(main())
