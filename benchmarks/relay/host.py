@@ -25,7 +25,7 @@ from benchmarks.relay.ring import RING, Station
 from eslurm.core.tree.messages import Ack, RunLocal
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import OK
-from eslurm.ports.link import Link, PeerInfo
+from eslurm.ports.link import ANYBODY, Link, PeerInfo, Wanted
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import ack_item
 from eslurm.rpc.guard import Guard
@@ -266,11 +266,11 @@ class Host:
         if not self._station.on_ack(answer.broadcast_ack):
             self._driver.on_ack(self._own, answer.broadcast_ack)
 
-    def find(self, endpoint: str) -> Link | None:
+    def find(self, endpoint: str, wanted: Wanted = ANYBODY) -> Link | None:
         """See `ports.link.Links`."""
         return self._own if endpoint == self._endpoint else self._table.find(endpoint)
 
-    async def get(self, endpoint: str) -> Link:
+    async def get(self, endpoint: str, wanted: Wanted = ANYBODY) -> Link:
         """See `ports.link.Links`."""
         return self._own if endpoint == self._endpoint else await self._table.get(endpoint)
 

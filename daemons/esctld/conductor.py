@@ -25,7 +25,7 @@ from eslurm.core.satellite.roster import SatelliteStatus
 from eslurm.core.timers import next_timer_us
 from eslurm.core.tree.messages import DEFAULT_TUNING
 from eslurm.core.wire import Command
-from eslurm.ports.link import Links
+from eslurm.ports.link import Links, Wanted
 from eslurm.relay.book import AddressBook
 from eslurm.relay.driver import RelayDriver
 from eslurm.rpc.codec import encode_command
@@ -72,7 +72,12 @@ class Conductor:
         # The herald's times are the cluster's, because commands expire by them, but they never jump.
         origin_us = dispatcher.now_us() - int(asyncio.get_running_loop().time() * 1_000_000)
         self.driver = RelayDriver(
-            self.herald, links, self._find_endpoint, deliver=self._deliver, origin_us=origin_us
+            self.herald,
+            links,
+            self._find_endpoint,
+            deliver=self._deliver,
+            origin_us=origin_us,
+            wanted=self._wanted,
         )
         self._cargo.connect(self.driver.attach, self.driver.detach, self._send_all)
         return self.driver
@@ -114,6 +119,11 @@ class Conductor:
 
     def _find_endpoint(self, number: int) -> str | None:
         return self._satellites.endpoint(number) or self._book.find_endpoint(number)
+
+    def _wanted(self, number: int) -> Wanted:
+        if self._satellites.endpoint(number) is not None:
+            return Wanted("satellite")
+        return self._book.wanted(number)
 
     def _seal(self, command: Command) -> bytes:
         return self._site.seal(Purpose.COMMAND, encode_command(command))

@@ -250,7 +250,12 @@ class Controller:
         self._conductor = Conductor(
             state, book, self._local, self._planner, satellites, options.site, self._cargo
         )
-        self._links = ControllerLinks(state, book, satellites, standbys, self._principals, self._conductor)
+        members = options.member.credentials.members
+        self._links = ControllerLinks(
+            *(state, book, satellites, standbys, self._principals, self._conductor),
+            revoked=lambda: members.revoked,
+            count_foreign=self.metrics.foreign_words.inc,
+        )
         budget = socket_budget(SOCKETS_MAX)
         self._table = LinkTable(
             self._local,

@@ -17,7 +17,7 @@ from typing import Any
 from esctld.leadership import NAME_FEATURE
 from eslurm import __version__
 from eslurm.ports.door import Answered, Caller
-from eslurm.ports.link import Link, LinkError
+from eslurm.ports.link import Link, LinkError, Wanted
 from eslurm.ports.store import Leader
 from eslurm.rpc.forward import Forwarder
 from eslurm.rpc.hello import LocalPeer
@@ -98,7 +98,7 @@ class LeaderLink:
                 await self._moved.wait()
                 continue
             try:
-                link = await self._table.get(leader.endpoint)
+                link = await self._table.get(leader.endpoint, Wanted("controller"))
             except LinkError as error:
                 if str(error) != told:
                     told = str(error)

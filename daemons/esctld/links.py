@@ -8,19 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
+from weakref import WeakSet
 
 from esctld.dispatcher import Dispatcher
 from esctld.leadership import Standbys
+from esctld.origins import origin_of, why_not_call, why_not_process, why_not_report
 from esctld.satellites import LinkedSatellites, status_from_pb
 from eslurm.core.cluster import State
 from eslurm.core.messages import Reports
-from eslurm.core.node.hostlist import fold
+from eslurm.core.node.hostlist import fold, holds
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.satellite.roster import SatelliteStatus
-from eslurm.core.wire import Report, ReportAck
+from eslurm.core.wire import Registration, RegistrationReply, Report, ReportAck
 from eslurm.ports.door import Answerer, DoorError, Status
 from eslurm.ports.link import Link
 from eslurm.relay.blobs import BlobExchange
@@ -68,7 +70,13 @@ class ControllerLinks:
         standbys: Standbys,
         principals: Principals,
         caller: Caller,
+        revoked: Callable[[], Collection[bytes]],
+        count_foreign: Callable[[], None],
     ) -> None:
+        """`revoked` are the serials of revoked memberships; `count_foreign` counts what hosts say for others."""
+        self._revoked = revoked
+        self._count_foreign = count_foreign
+        self._told: WeakSet[Link] = WeakSet()
         self._state = state
         self._book = book
         self._satellites = satellites
@@ -148,7 +156,7 @@ class ControllerLinks:
     def _take(self, link: Link, item: link_pb2.Item) -> None:
         match item.WhichOneof("kind"):
             case "report":
-                self._on_report(link, report_from_pb(item.report))
+                self._on_report(link, item.report)
             case "broadcast_reply":
                 self._driver.on_reply(link, item.broadcast_reply)
             case "broadcast_ack":
@@ -167,7 +175,21 @@ class ControllerLinks:
 
     # ---- reports: one message per tick, however many came ----
 
-    def _on_report(self, link: Link, report: Report) -> None:
+    def _on_report(self, link: Link, message: link_pb2.Report) -> None:
+        origin = origin_of(link, message.origin)
+        why = why_not_process(link, origin, message.process, self._revoked())
+        if why:
+            self._drop(link, "report", why)
+            return
+        report = report_from_pb(message)
+        why = why_not_report(origin, report, self._state.nodes)
+        if why:
+            self._drop(link, "report", why)
+            if isinstance(report.body, Registration):
+                reply = RegistrationReply(report.body.name, refused=why)
+                ack = ReportAck(report.process, (report.seq,), (reply,))
+                link.send(link_pb2.Item(report_ack=report_ack_to_pb(ack)))
+            return
         # Agents send again what is not acknowledged: while the store is away once is enough.
         known = (report.process, report.seq) in self._unanswered
         self._unanswered[report.process, report.seq] = link
@@ -176,6 +198,13 @@ class ControllerLinks:
         if not self._reports:
             asyncio.get_running_loop().call_soon(self._post_reports)
         self._reports.append(report)
+
+    def _drop(self, link: Link, what: str, why: str) -> None:
+        """What a host says for others is counted; the first of each link is told of."""
+        self._count_foreign()
+        if link not in self._told:
+            self._told.add(link)
+            log.warning("a %s by %s was refused: %s", what, link.peer.process, why)
 
     def _post_reports(self) -> None:
         came, self._reports = self._reports, []
@@ -194,6 +223,11 @@ class ControllerLinks:
 
     def _call(self, link: Link, part: link_pb2.DoorCall) -> None:
         call: link_pb2.DoorCall | None = part
+        why = self._why_not(link, part)
+        if why:
+            self._drop(link, "call", why)
+            self._refuse(link, part, Status.PERMISSION_DENIED, why)
+            return
         try:
             parts = self._parts_of(link, part)
             if parts is not None:
@@ -220,6 +254,15 @@ class ControllerLinks:
             self._calls_from[number] += 1
             task.add_done_callback(lambda _done: self._on_answered(number))
 
+    def _why_not(self, link: Link, call: link_pb2.DoorCall) -> str:
+        """Why a call, or a part of one, is not of the place that it names; empty when it is."""
+        if link.peer.role == "controller":
+            return ""
+        origin = origin_of(link, call.origin)
+        return why_not_process(link, origin, call.process, self._revoked()) or why_not_call(
+            origin, self._state.nodes.get(call.node), login=call.node in self._state.login
+        )
+
     def _on_answered(self, number: int) -> None:
         self._calls_from[number] -= 1
         if not self._calls_from[number]:
@@ -229,7 +272,7 @@ class ControllerLinks:
         """Where a call's parts are joined. Raises `DoorError` when it may not come in parts."""
         parts = self._parts.get(link)
         if parts is None and (part.more or part.part):
-            if link.peer.role != "agent" or part.node not in self._state.login:
+            if link.peer.role != "login":
                 raise DoorError(
                     Status.PERMISSION_DENIED, "only login hosts may send what needs several parts"
                 )
@@ -238,7 +281,7 @@ class ControllerLinks:
 
     async def _answer(self, link: Link, call: link_pb2.DoorCall) -> None:
         via = self._way(link, call)
-        refusal = "" if via == "socket" else self._refusal(via, call)
+        refusal = "" if via == "socket" else self._refusal(via, call, origin_of(link, call.origin).names)
         if refusal:
             log.debug(
                 "%s of uid %d through %s was refused: %s",
@@ -266,7 +309,7 @@ class ControllerLinks:
         host, peer = self._host(link, call), self._from(link, call)
         reply = await answer_door_call(call, principal, self._answerer, via, host=host, peer=peer)
         is_login = via == "login"
-        in_parts = via == "socket" or (is_login and link.peer.role == "agent")
+        in_parts = via == "socket" or link.peer.role == "login"
         await send_reply(link, reply, in_parts=in_parts, is_login=is_login)
 
     def _host(self, link: Link, call: link_pb2.DoorCall) -> str:
@@ -285,20 +328,25 @@ class ControllerLinks:
             return "socket"
         return "login" if call.node in self._state.login else "agent"
 
-    def _refusal(self, via: str, call: link_pb2.DoorCall) -> str:
+    def _refusal(self, via: str, call: link_pb2.DoorCall, names: str) -> str:
         """Why this user may not call from there; empty when they may."""
         if call.uid == 0:
             return root_text(via)
-        if via == "login" or self._has_job(call.uid, call.node):
+        if via == "login" or self._has_job(call.uid, call.node, names):
             return ""
         return f"uid {call.uid} has no job on this node ({self._name(call.node)}): {self._elsewhere()}"
 
-    def _has_job(self, uid: int, number: int) -> bool:
-        """Whether a user holds an allocation on the node now; its agent process may serve several nodes."""
+    def _has_job(self, uid: int, number: int, names: str) -> bool:
+        """Whether a user holds an allocation on the node now; its agent process may serve several nodes, all in `names`."""
         node = self._state.nodes.get(number)
         if node is None:
             return False
-        same_host = [other.number for other in self._state.nodes.values() if other.endpoint == node.endpoint]
+        # Where it listens is the node's own word: alone it would open the door for users of other hosts.
+        same_host = [
+            other.number
+            for other in self._state.nodes.values()
+            if other.endpoint == node.endpoint and holds(names, other.name)
+        ]
         return any(
             self._state.get_job(job_id).spec.user.uid == uid
             for other in same_host

@@ -134,6 +134,7 @@ class NodeDaemon:
             self._find_endpoint,
             self._run_local,
             is_behind=lambda: self._pulled > self._book.revision,
+            wanted=self._book.wanted,
             on_healed=lambda _nodes: self._reports.release(),
         )
         self._reports = HeldReports(self._driver, self._number_of, self._send_report_now)

@@ -14,12 +14,14 @@ from contextlib import suppress
 from typing import Any
 
 from eslurm.ports.door import Answered, Answerer, Caller
-from eslurm.ports.link import Link, LinkBusy, LinkError, LinkRefused, Links, LinkSilent, is_idle_end
+from eslurm.ports.link import Link, LinkBusy, LinkError, LinkRefused, Links, LinkSilent, Wanted, is_idle_end
 from eslurm.rpc.links import Rng
 from eslurm.rpc.methods import Method
 
 log = logging.getLogger(__name__)
 
+SATELLITE = Wanted("satellite")
+CONTROLLER = Wanted("controller")
 RETRY_MIN_S = 0.1
 RETRY_MAX_S = 2.0
 SATELLITE_RETRY_S = 10.0
@@ -177,12 +179,12 @@ class Uplink:
     async def _ask_satellites(self) -> tuple[Link | None, float | None]:
         """A link to a satellite; or, when one lives but is busy, the time to wait."""
         for endpoint in self._satellites:
-            link = self._links.find(endpoint)
+            link = self._links.find(endpoint, SATELLITE)
             if link is not None:
                 return link, None
         shortest_s: float | None = None
         for _ in self._satellites:
-            link, busy_s = await self._dial(self._satellites[self._next])
+            link, busy_s = await self._dial(self._satellites[self._next], SATELLITE)
             if link is not None:
                 return link, None
             if busy_s is not None:
@@ -196,7 +198,7 @@ class Uplink:
         """As `_ask_satellites`. One that stands by does not listen, so whichever answers leads."""
         shortest_s: float | None = None
         for _ in self._controllers:
-            link, busy_s = await self._dial(self._controllers[self._next_controller])
+            link, busy_s = await self._dial(self._controllers[self._next_controller], CONTROLLER)
             if link is not None:
                 return link, None
             if busy_s is not None:
@@ -204,9 +206,9 @@ class Uplink:
             self._next_controller = (self._next_controller + 1) % len(self._controllers)
         return None, shortest_s
 
-    async def _dial(self, endpoint: str) -> tuple[Link | None, float | None]:
+    async def _dial(self, endpoint: str, wanted: Wanted) -> tuple[Link | None, float | None]:
         try:
-            link = await self._links.get(endpoint)
+            link = await self._links.get(endpoint, wanted)
         except (LinkBusy, LinkSilent) as busy:
             # Only a satellite that is busy itself says when to come back.
             return None, busy.retry_after_s or RETRY_MIN_S * (1.0 + self._rng.random())

@@ -22,7 +22,7 @@ from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.tree.messages import Tuning
 from eslurm.core.tree.relay import Relay
 from eslurm.ports.door import Status
-from eslurm.ports.link import Link, LinkError
+from eslurm.ports.link import Link, LinkError, Wanted
 from eslurm.relay.blobs import BlobExchange, LinkLoader
 from eslurm.relay.book import AddressBook
 from eslurm.relay.chaos_door import ChaosDoor
@@ -51,6 +51,7 @@ REDIAL_STANDBY_S = 1.0
 """The longest pause before another look for a controller: one that stands by does not listen until it leads."""
 REDIAL_MAX_S = 5.0
 SHORT_LINK_S = 1.0
+CONTROLLER = Wanted("controller")
 LEADER_WAIT_S = 5.0
 """How long what an agent asks for waits while no controller leads."""
 STOP_GRACE_S = 1.0
@@ -109,6 +110,7 @@ class Satellite:
             self._table,
             self._find_endpoint,
             is_behind=lambda: self._pulled > self._book.revision,
+            wanted=self._book.wanted,
         )
         self._gate = Gate(self._driver, self._take_all, self._on_healed)
         self._pulled = 0
@@ -185,7 +187,8 @@ class Satellite:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                link = await self._table.get(endpoint, REDIAL_STANDBY_S if self._leader else REDIAL_S)
+                patience_s = REDIAL_STANDBY_S if self._leader else REDIAL_S
+                link = await self._table.get(endpoint, CONTROLLER, patience_s)
             except LinkError as error:
                 is_led = self._leader is not None
                 if not told if is_led else str(error) != told:
@@ -312,9 +315,12 @@ class Satellite:
             self._driver.on_book()
 
     def _on_report(self, link: Link, report: link_pb2.Report) -> None:
-        if link.peer.role == "agent":
-            self._router.on_reports(link.peer.process, (report,), self._driver.now_us())
-            self._flush_soon()
+        if report.process != link.peer.process:
+            log.warning("%s sent a report of %s: dropped", link.peer.process, report.process[:64])
+            return
+        report.origin.CopyFrom(_origin(link))
+        self._router.on_reports(link.peer.process, (report,), self._driver.now_us())
+        self._flush_soon()
 
     def _flush_soon(self) -> None:
         """What comes within one tick of the loop goes up together."""
@@ -333,9 +339,11 @@ class Satellite:
 
     def _on_door_call(self, link: Link, item: link_pb2.Item) -> None:
         controller = self._controller()
-        if link.peer.role != "agent":
-            return
         call = item.door_call
+        if call.process != link.peer.process:
+            log.warning("%s sent a call of %s: dropped", link.peer.process, call.process[:64])
+            return
+        call.origin.CopyFrom(_origin(link))
         if controller is not None and controller.send(item):
             self._asked.add((call.process, call.call))
         else:
@@ -390,3 +398,8 @@ class Satellite:
         if leader is not None:
             log.info("controller %s leads, epoch %d", leader.peer.endpoint, leader.peer.epoch)
             self._flush_soon()
+
+
+def _origin(link: Link) -> link_pb2.Origin:
+    """Whose link it is, for the controller, whatever the peer says of itself."""
+    return link_pb2.Origin(role=link.peer.role, names=link.peer.names, serial=link.peer.serial)

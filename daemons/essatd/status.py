@@ -11,6 +11,7 @@ from eslurm import __version__
 from eslurm.core.tree.relay import Relay
 from eslurm.ports.link import Link
 from eslurm.relay.counters import RelayCounters
+from eslurm.rpc.kinds import is_agent
 from eslurm.rpc.links import LinkTable
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.exposition import Described, Family
@@ -57,7 +58,7 @@ class SatelliteStatus:
         leader = self._leader()
         yield LINKED.is_(leader is not None)
         yield EPOCH.is_(leader.peer.epoch if leader is not None else 0)
-        yield AGENTS.is_(sum(link.peer.role == "agent" for link in self._table.links))
+        yield AGENTS.is_(sum(is_agent(link.peer.role) for link in self._table.links))
         yield BOOK.is_(self._book_revision())
         yield from parts.relay_families(self._counters, self._relay)
         yield from parts.link_families(self._table.counters)

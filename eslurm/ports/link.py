@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from eslurm.core.node.hostlist import holds
 from eslurm.v1 import link_pb2
 
 IDLE = "idle"
@@ -37,6 +38,20 @@ class PeerInfo(msgspec.Struct, frozen=True):
     """The host list that its membership lets it speak for."""
     serial: bytes = b""
     """Of its membership."""
+
+
+class Wanted(NamedTuple):
+    """What a peer has to be a member as: anybody may say that it listens at an endpoint. Empty: whatever it is."""
+
+    role: str = ""
+    name: str = ""
+
+    def fits(self, peer: PeerInfo) -> bool:
+        """Whether this is such a peer."""
+        return self.role in ("", peer.role) and (not self.name or holds(peer.names, self.name))
+
+
+ANYBODY = Wanted()
 
 
 class LinkError(Exception):
@@ -137,13 +152,13 @@ class LinkSink(Protocol):
 class Links(Protocol):
     """All links of a process."""
 
-    async def get(self, endpoint: str) -> Link:
+    async def get(self, endpoint: str, wanted: Wanted = ANYBODY) -> Link:
         """The live link to the process that listens at `endpoint`, dialled if need be.
 
-        Raises `LinkUnreachable` or `LinkRefused`.
+        Raises `LinkUnreachable` or `LinkRefused`, also when the process there is not such a peer.
         """
         ...
 
-    def find(self, endpoint: str) -> Link | None:
-        """The live link to `endpoint`, if there is one now."""
+    def find(self, endpoint: str, wanted: Wanted = ANYBODY) -> Link | None:
+        """The live link to such a peer at `endpoint`, if there is one now."""
         ...

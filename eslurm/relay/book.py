@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from eslurm.ports.link import ANYBODY, Wanted
 from eslurm.v1 import link_pb2
 
 ENTRIES_PER_ITEM = 4_000
@@ -40,6 +41,11 @@ class AddressBook:
         """Where the node's process listens; None when the book does not have it."""
         entry = self._entries.get(number)
         return entry.endpoint or None if entry is not None else None
+
+    def wanted(self, number: int) -> Wanted:
+        """What the peer at a node's endpoint has to be a member as: the book says only where it is."""
+        entry = self._entries.get(number)
+        return Wanted(name=entry.name) if entry is not None else ANYBODY
 
     def put(self, revision: int, entries: Iterable[tuple[int, str, str, int]]) -> None:
         """Record changes as (number, name, endpoint, incarnation) under a new revision; for the controller."""

@@ -31,7 +31,7 @@ from eslurm.core.tree.messages import (
 )
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import Outcome
-from eslurm.ports.link import Link, LinkError, Links
+from eslurm.ports.link import ANYBODY, Link, LinkError, Links, Wanted
 from eslurm.relay.counters import RelayCounters
 from eslurm.relay.envelopes import ack_item, broadcast_item, read_ack, read_broadcast, read_reply, reply_item
 from eslurm.relay.switches import Mode, Switch, Switches
@@ -74,8 +74,9 @@ class Machine(Protocol):
 class RelayDriver:
     """`find_endpoint` is the address book. Give it items with `on_*`, links with `on_up` and `on_down`.
 
-    `is_behind` says that a newer book is on its way: a failed dial then waits for it. `deliver` takes what a
-    controller's machine has for its core. The machine's time begins at `origin_us`.
+    `wanted` is what the peer of a number has to be a member as; `is_behind` says that a newer book is on its way: a failed
+    dial then waits for it. `deliver` takes what a controller's machine has for its core. The machine's time begins at
+    `origin_us`.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class RelayDriver:
         is_behind: Callable[[], bool] | None = None,
         deliver: Callable[[Deliver], None] | None = None,
         origin_us: int = 0,
+        wanted: Callable[[int], Wanted] = lambda _number: ANYBODY,
     ) -> None:
         self._machine = machine
+        self._wanted = wanted
         self._links = links
         self._find_endpoint = find_endpoint
         self._deliver = deliver
@@ -212,7 +215,8 @@ class RelayDriver:
         if endpoint is None:
             self._park(send)
             return
-        link = self._links.find(endpoint)
+        wanted = self._wanted(send.to_node)
+        link = self._links.find(endpoint, wanted)
         if link is not None:
             self._hand_over(link, send)
             return
@@ -221,7 +225,7 @@ class RelayDriver:
             waiting.append(send)
             return
         self._undelivered[endpoint] = [send]
-        dial = self._loop.create_task(self._dial(endpoint), name=f"relay to {endpoint}")
+        dial = self._loop.create_task(self._dial(endpoint, wanted), name=f"relay to {endpoint}")
         self._dials.add(dial)
         dial.add_done_callback(self._dials.discard)
 
@@ -230,9 +234,9 @@ class RelayDriver:
         if len(self._unaddressed) < UNADDRESSED_MAX:
             self._unaddressed.append(send)
 
-    async def _dial(self, endpoint: str) -> None:
+    async def _dial(self, endpoint: str, wanted: Wanted) -> None:
         try:
-            link = await self._links.get(endpoint)
+            link = await self._links.get(endpoint, wanted)
         except LinkError as error:
             for send in self._undelivered.pop(endpoint):
                 self._on_undeliverable(send, endpoint, str(error))
@@ -241,7 +245,10 @@ class RelayDriver:
             self._undelivered.pop(endpoint, None)
             raise
         for send in self._undelivered.pop(endpoint):
-            self._hand_over(link, send)
+            if self._wanted(send.to_node).fits(link.peer):
+                self._hand_over(link, send)
+            else:
+                self._on_undeliverable(send, endpoint, f"{link.peer.names} is served there")
 
     def _on_undeliverable(self, send: SendBroadcast, endpoint: str, why: str) -> None:
         """Nobody listens there. The node may have moved: look again, now or when the book has come."""
@@ -337,8 +344,9 @@ class RelayServer(RelayDriver):
         run: Callable[[RunLocal], None] | None = None,
         is_behind: Callable[[], bool] | None = None,
         on_healed: Callable[[list[int]], None] | None = None,
+        wanted: Callable[[int], Wanted] = lambda _number: ANYBODY,
     ) -> None:
-        super().__init__(relay, links, find_endpoint, is_behind)
+        super().__init__(relay, links, find_endpoint, is_behind, wanted=wanted)
         self.relay = relay
         self.switches = Switches()
         self.is_cut = False

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
+from eslurm.core.node.hostlist import holds
 from eslurm.ports.link import LinkRefused, PeerInfo
 from eslurm.security.channel import EPHEMERAL_BYTES, BadExchange, Ephemeral, LinkKeys, Transcript
 from eslurm.security.credentials import Credentials
-from eslurm.security.membership import Membership, NotAMember, names_of, verify
+from eslurm.security.membership import Membership, NotAMember, verify
 from eslurm.security.sealing import BadSeal
 from eslurm.v1 import link_pb2
 
@@ -213,7 +214,7 @@ def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -
     if membership.role != hello.role:
         raise LinkRefused(f"the peer says it is a {hello.role[:32]!r}; its membership says {membership.role}")
     name = hello.process.rsplit(".", 1)[0].removeprefix("esnoded.")
-    if name not in names_of(membership.names):
+    if not holds(membership.names, name):
         raise LinkRefused(f"the peer says it is {name[:64]!r}; its membership is for {membership.names}")
     peer = PeerInfo(
         hello.cluster,

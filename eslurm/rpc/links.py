@@ -18,7 +18,18 @@ import grpc
 import grpc.aio
 import msgspec
 
-from eslurm.ports.link import IDLE, Link, LinkBusy, LinkError, LinkSink, LinkUnreachable
+from eslurm.ports.link import (
+    ANYBODY,
+    IDLE,
+    Link,
+    LinkBusy,
+    LinkError,
+    LinkRefused,
+    LinkSink,
+    LinkUnreachable,
+    PeerInfo,
+    Wanted,
+)
 from eslurm.rpc.counters import LinkCounters
 from eslurm.rpc.debts import Debts
 from eslurm.rpc.dial import dial
@@ -100,9 +111,9 @@ class LinkTable:
 
     # ---- finding ----
 
-    def find(self, endpoint: str) -> GrpcLink | None:
-        """The live link to the process at `endpoint`, dialled by either side, if there is one now."""
-        return _newest_live(self._by_endpoint.get(endpoint, ()))
+    def find(self, endpoint: str, wanted: Wanted = ANYBODY) -> GrpcLink | None:
+        """The live link to such a peer at `endpoint`, dialled by either side, if there is one now."""
+        return _newest_live(self._by_endpoint.get(endpoint, ()), wanted)
 
     def find_process(self, process: str) -> GrpcLink | None:
         """The live link to a process by its identity."""
@@ -118,24 +129,29 @@ class LinkTable:
         """One live link per peer process."""
         return [link for links in self._by_process.values() if (link := _newest_live(links)) is not None]
 
-    async def get(self, endpoint: str, backoff_max_s: float | None = None) -> GrpcLink:
-        """The live link to `endpoint`, dialled if need be; concurrent callers share one dial.
+    async def get(
+        self, endpoint: str, wanted: Wanted = ANYBODY, backoff_max_s: float | None = None
+    ) -> GrpcLink:
+        """The live link to such a peer at `endpoint`, dialled if need be; concurrent callers share one dial.
 
         Raises `LinkUnreachable` (at once, with `retry_after_s`, during the back-off after a failure, which is at most
         `backoff_max_s` where the table's own bound is too long) or `LinkRefused`. Cancelling a caller does not end the
         dial that others may wait for.
         """
-        link = self.find(endpoint)
+        link = self.find(endpoint, wanted)
         if link is not None:
             link.active_at_s = asyncio.get_running_loop().time()
             return link
         task = self._dialling.get(endpoint)
         if task is None:
             self._admit(endpoint)
-            task = asyncio.create_task(self._dial(endpoint), name=f"dial {endpoint}")
+            task = asyncio.create_task(self._dial(endpoint, wanted), name=f"dial {endpoint}")
             self._dialling[endpoint] = task
             task.add_done_callback(lambda done: self._on_dialled(endpoint, done, backoff_max_s))
-        return await asyncio.shield(task)
+        link = await asyncio.shield(task)
+        if not wanted.fits(link.peer):
+            raise _other_peer(endpoint, link, wanted)
+        return link
 
     # ---- dialling ----
 
@@ -147,11 +163,11 @@ class LinkTable:
         if backoff is not None and now_s < backoff.until_s:
             raise backoff.kind(backoff.text, retry_after_s=backoff.until_s - now_s)
 
-    async def _dial(self, endpoint: str) -> GrpcLink:
+    async def _dial(self, endpoint: str, wanted: Wanted) -> GrpcLink:
         self._hold_grpc()
         async with self._dial_slots:
             # The peer may have dialled us while we waited for our turn.
-            link = self.find(endpoint)
+            link = self.find(endpoint, wanted)
             if link is not None:
                 return link
             await self._make_room(endpoint)
@@ -169,6 +185,9 @@ class LinkTable:
                 )
             finally:
                 self._dials_now -= 1
+        if not wanted.fits(link.peer):
+            link.close("another peer was looked for")
+            raise _other_peer(endpoint, link, wanted)
         self._mismatch.forget(endpoint)
         self._enter(endpoint, link)
         self._dialled[link] = endpoint
@@ -293,7 +312,8 @@ class LinkTable:
         endpoint = link.peer.endpoint
         if endpoint:
             for earlier in self._by_endpoint.get(endpoint, ()):
-                if earlier.peer.process != link.peer.process:
+                # Of another host it is no news: that one only says that it listens there.
+                if earlier.peer.process != link.peer.process and _is_same_host(earlier.peer, link.peer):
                     earlier.abort("the peer restarted")
             self._enter(endpoint, link)
             self._backoff.pop(endpoint, None)
@@ -379,8 +399,19 @@ class LinkTable:
             grpc.aio.shutdown_grpc_aio()
 
 
-def _newest_live(links: Sequence[GrpcLink]) -> GrpcLink | None:
-    return next((link for link in reversed(links) if link.is_usable), None)
+def _newest_live(links: Sequence[GrpcLink], wanted: Wanted = ANYBODY) -> GrpcLink | None:
+    return next((link for link in reversed(links) if link.is_usable and wanted.fits(link.peer)), None)
+
+
+def _is_same_host(one: PeerInfo, other: PeerInfo) -> bool:
+    return (one.role, one.names) == (other.role, other.names)
+
+
+def _other_peer(endpoint: str, link: GrpcLink, wanted: Wanted) -> LinkRefused:
+    found = f"{link.peer.role} {link.peer.names}"
+    return LinkRefused(
+        f"{endpoint}: {found} listens there, not {wanted.role or 'a peer'} {wanted.name}".rstrip()
+    )
 
 
 def _drop(index: dict[str, list[GrpcLink]], key: str, link: GrpcLink) -> None:

@@ -51,7 +51,7 @@ def read_member(given: Any, role: Role, names: Iterable[str], now_us: int) -> Cr
             f"{path} is missing: issue a membership on a controller's host (eslurm keys issue --role {role})"
         )
     try:
-        check_own(credentials, role, frozenset(names), now_us)
+        check_own(credentials, role, names, now_us)
     except NotAMember as error:
         raise CannotJoin(f"{path}: {error}") from None
     return credentials

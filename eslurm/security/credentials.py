@@ -6,9 +6,10 @@ the network (the site's keys, revocations) is kept only after a key known before
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from eslurm.core.node.hostlist import holds
 from eslurm.security.files import UnsafeFile, read_trusted, write_public
 from eslurm.security.membership import (
     IDENTITY,
@@ -19,7 +20,6 @@ from eslurm.security.membership import (
     NotAMember,
     Role,
     find_identity,
-    names_of,
 )
 from eslurm.security.revocation import REVOKED, Revoked
 from eslurm.security.sealing import BadSeal
@@ -79,14 +79,14 @@ class Credentials:
                 write_public(self._directory / REVOKED, self.revoked.sealed)
 
 
-def check_own(credentials: Credentials, role: Role, names: frozenset[str], now_us: int) -> Membership:
+def check_own(credentials: Credentials, role: Role, names: Iterable[str], now_us: int) -> Membership:
     """What this daemon's membership says, when it allows what the daemon is started as. Raises `NotAMember`."""
     membership = credentials.members.check(credentials.membership, now_us)
     if membership.public != credentials.identity.public:
         raise NotAMember("the membership is for another identity key")
     if membership.role != role:
         raise NotAMember(f"the membership is for the role {membership.role}, not {role}")
-    strangers = sorted(names - names_of(membership.names))
+    strangers = sorted(name for name in names if not holds(membership.names, name))
     if strangers:
         raise NotAMember(f"the membership is for {membership.names}, not for {strangers[0]}")
     return membership

@@ -14,7 +14,6 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from eslurm.core.node.hostlist import unfold
 from eslurm.security.files import UnsafeFile, read_private, write_private
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.security.site_keys import Ring, SiteKeys
@@ -40,12 +39,6 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
     public: bytes
     since_us: int
     until_us: int = 0
-
-
-@lru_cache(_CHECKED_MAX)
-def names_of(hosts: str) -> frozenset[str]:
-    """The names in the host list of a membership that was checked."""
-    return frozenset(unfold(hosts))
 
 
 class NotAMember(Exception):

@@ -52,6 +52,10 @@ class ControllerMetrics:
             "eslurm_audit_lines_lost",
             "Lines of the audit log that could not be written or found no room to wait.",
         )
+        self.foreign_words = self._counter(
+            "eslurm_foreign_words",
+            "Reports and calls that hosts sent for nodes that their memberships do not name: refused.",
+        )
         self.refused_limits = self._counter(
             "eslurm_requests_refused_limits",
             "Requests refused because of a limit on users or on all, by limit.",

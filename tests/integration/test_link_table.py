@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eslurm.ports.link import LinkBusy, LinkUnreachable, is_idle_end
+from eslurm.ports.link import ANYBODY, LinkBusy, LinkRefused, LinkUnreachable, Wanted, is_idle_end
 from eslurm.rpc.link import GrpcLink
 from eslurm.rpc.options import LinkSettings, TableSettings
 from tests.support.connections import connections
@@ -100,7 +100,7 @@ def test_who_is_needed_soon_is_left_alone_for_less() -> None:
         async with process("b", table_settings=settings) as b:
             for dials in range(1, 4):
                 with pytest.raises(LinkUnreachable, match="refused"):
-                    await b.table.get(DEAD, 200.0)
+                    await b.table.get(DEAD, ANYBODY, 200.0)
                 assert b.table.counters.dials == dials
                 with pytest.raises(LinkUnreachable, match="refused") as left_alone:
                     await b.table.get(DEAD)
@@ -159,7 +159,7 @@ def test_links_in_use_are_kept_and_dials_stop_at_the_hard_cap() -> None:
 
 def test_a_peer_that_restarted_loses_its_old_link_at_once() -> None:
     async def scenario() -> None:
-        async with process("a", listens=True) as a, process("b-old") as old, process("b-new") as new:
+        async with process("a", listens=True) as a, process("b.old") as old, process("b.new") as new:
             old.local.endpoint = new.local.endpoint = "127.0.0.1:7"
             await old.table.get(a.endpoint)
             await until(lambda: len(a.sink.ups) == 1)
@@ -167,7 +167,40 @@ def test_a_peer_that_restarted_loses_its_old_link_at_once() -> None:
             await until(lambda: bool(a.sink.downs))
             assert a.sink.downs == [(a.sink.ups[0], "the peer restarted")]
             found = a.table.find("127.0.0.1:7")
-            assert found is not None and found.peer.process == "b-new"
+            assert found is not None and found.peer.process == "b.new"
+
+    run(scenario())
+
+
+def test_another_host_that_claims_an_endpoint_takes_nothing_over() -> None:
+    """Eve says that she listens where a satellite does: links to it stay, and who looks for it does not find her."""
+
+    async def scenario() -> None:
+        async with (
+            process("a", listens=True) as a,
+            process("s", role="satellite") as s,
+            process("eve") as eve,
+        ):
+            s.local.endpoint = eve.local.endpoint = "127.0.0.1:7"
+            await s.table.get(a.endpoint)
+            await until(lambda: len(a.sink.ups) == 1)
+            await eve.table.get(a.endpoint)
+            await until(lambda: len(a.sink.ups) == 2)
+            assert not a.sink.downs
+            found = a.table.find("127.0.0.1:7", Wanted("satellite"))
+            assert found is not None and found.peer.process == "s"
+            assert a.table.find("127.0.0.1:7", Wanted(name="cn1")) is None
+
+    run(scenario())
+
+
+def test_who_listens_there_must_be_who_is_looked_for() -> None:
+    async def scenario() -> None:
+        async with process("eve", listens=True) as eve, process("b") as b:
+            for wanted in (Wanted("satellite"), Wanted("agent", "cn1")):
+                with pytest.raises(LinkRefused, match="agent eve listens there, not"):
+                    await b.table.get(eve.endpoint, wanted, 0.0)
+            assert (await b.table.get(eve.endpoint, Wanted("agent", "eve"), 0.0)).peer.names == "eve"
 
     run(scenario())
 

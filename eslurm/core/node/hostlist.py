@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+_DIGITS_MAX = 18
+
 
 def fold(names: Iterable[str]) -> str:
     """The shortest folded list that keeps the order: neighbours that differ only in their last number share brackets."""
@@ -53,6 +55,44 @@ def unfold(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def holds(text: str, name: str) -> bool:
+    """Whether a list that `fold` made has the name. Lists of strangers are searched, never expanded."""
+    if text == name:
+        return bool(name)
+    term = ""
+    for part in text.split(","):
+        term = f"{term},{part}" if term else part
+        if "[" in term and "]" not in term:
+            continue
+        if _is_in_term(term, name):
+            return True
+        term = ""
+    return False
+
+
+def _is_in_term(term: str, name: str) -> bool:
+    head, bracket, rest = term.partition("[")
+    if not bracket:
+        return bool(term) and term == name
+    inside, _, tail = rest.partition("]")
+    digits = name[len(head) : len(name) - len(tail)]
+    if not (name == head + digits + tail and _is_number(digits)):
+        return False
+    number = int(digits)
+    for numbers in inside.split(","):
+        low, _, high = numbers.partition("-")
+        high = high or low
+        if not (_is_number(low) and _is_number(high)):
+            continue
+        if int(low) <= number <= int(high) and digits == f"{number:0{len(low)}d}":
+            return True
+    return False
+
+
+def _is_number(text: str) -> bool:
+    return 0 < len(text) <= _DIGITS_MAX and text.isascii() and text.isdigit()
+
+
 def _close_group(terms: list[str], group: tuple[str, str] | None, ranges: Sequence[Sequence[str]]) -> None:
     if group is None:
         return
@@ -72,6 +112,6 @@ def _last_number(name: str) -> tuple[str, str, str]:
     start = end
     while start and "0" <= name[start - 1] <= "9":
         start -= 1
-    if not 0 < end - start <= 18:
+    if not 0 < end - start <= _DIGITS_MAX:
         return "", "", ""
     return name[:start], name[start:end], name[end:]

@@ -10,6 +10,7 @@ import pytest
 from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.tree.relay import Relay
 from eslurm.core.wire import NodeGone, Registration, Report
+from eslurm.ports.link import ANYBODY, Wanted
 from eslurm.relay.chaos_door import ChaosRequest, TooEarly
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.switches import Mode, Switch
@@ -21,7 +22,7 @@ NUMBERS = {"cn1": 1, "cn2": 2, "cn3": 3, "fresh": -1}
 
 
 class NoLinks:
-    def find(self, endpoint: str) -> None:
+    def find(self, endpoint: str, _wanted: Wanted = ANYBODY) -> None:
         raise AssertionError(f"{endpoint} was looked for")
 
 

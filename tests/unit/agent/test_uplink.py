@@ -13,6 +13,7 @@ import pytest
 
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.link import (
+    ANYBODY,
     CLOSED_BY_PEER,
     IDLE,
     Link,
@@ -21,6 +22,7 @@ from eslurm.ports.link import (
     LinkSilent,
     LinkUnreachable,
     PeerInfo,
+    Wanted,
 )
 from eslurm.rpc.methods import BY_NAME
 from eslurm.v1 import link_pb2
@@ -60,11 +62,11 @@ class FakeLinks:
         self.answers: dict[str, Exception] = {}
         self.live: dict[str, FakeLink] = {}
 
-    def find(self, endpoint: str) -> Link | None:
+    def find(self, endpoint: str, _wanted: Wanted = ANYBODY) -> Link | None:
         link = self.live.get(endpoint)
         return None if link is None or link.closed.is_set() else link
 
-    async def get(self, endpoint: str) -> Link:
+    async def get(self, endpoint: str, _wanted: Wanted = ANYBODY) -> Link:
         found = self.find(endpoint)
         if found is not None:
             return found

@@ -16,7 +16,7 @@ from benchmarks.relay.ring import RingRoot, Station
 from benchmarks.relay.star import TRIES, Star
 from eslurm.core.tree.messages import Ack, Action, Broadcast, Reply, SendBroadcast
 from eslurm.core.tree.results import OK, Status, from_mapping
-from eslurm.ports.link import PeerInfo
+from eslurm.ports.link import ANYBODY, PeerInfo, Wanted
 from eslurm.relay.envelopes import read_reply
 from eslurm.v1 import link_pb2
 from tests.unit.rpc.kit import until
@@ -132,10 +132,10 @@ class RingWorld:
     def _act(self, broadcast_id: int, nodes: Sequence[int]) -> None:
         self.acts.update(nodes)
 
-    def find(self, endpoint: str) -> FakeLink:
+    def find(self, endpoint: str, _wanted: Wanted = ANYBODY) -> FakeLink:
         return FakeLink(endpoint, lambda item: self._deliver(int(endpoint), item))
 
-    async def get(self, endpoint: str) -> FakeLink:
+    async def get(self, endpoint: str, _wanted: Wanted = ANYBODY) -> FakeLink:
         return self.find(endpoint)
 
     def _deliver(self, index: int, item: link_pb2.Item) -> None:

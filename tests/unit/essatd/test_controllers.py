@@ -14,7 +14,7 @@ import pytest
 from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.wire import NodeGone, Report, ReportAck
 from eslurm.ports.door import Status
-from eslurm.ports.link import Link
+from eslurm.ports.link import Link, Wanted
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link import GrpcLink
@@ -171,9 +171,9 @@ def test_one_that_does_not_answer_is_told_of_once_and_found_when_it_leads(
     looked: list[str] = []
     get = LinkTable.get
 
-    async def counted(table: LinkTable, endpoint: str, backoff_max_s: float) -> GrpcLink:
+    async def counted(table: LinkTable, endpoint: str, wanted: Wanted, backoff_max_s: float) -> GrpcLink:
         looked.append(endpoint)
-        return await get(table, endpoint, backoff_max_s)
+        return await get(table, endpoint, wanted, backoff_max_s)
 
     monkeypatch.setattr(LinkTable, "get", counted)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from eslurm.core.tree.relay import Relay
+from eslurm.ports.link import ANYBODY, Wanted
 from eslurm.relay.chaos_door import ChaosRequest
 from eslurm.relay.driver import RelayServer
 from eslurm.v1 import link_pb2
@@ -23,7 +24,7 @@ class FakeLink:
 
 
 class NoLinks:
-    def find(self, endpoint: str) -> None:
+    def find(self, endpoint: str, _wanted: Wanted = ANYBODY) -> None:
         raise AssertionError(f"{endpoint} was looked for")
 
 

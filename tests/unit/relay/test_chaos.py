@@ -12,6 +12,7 @@ import pytest
 from eslurm.core.tree.messages import Broadcast, RunLocal
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import OK, Outcome, Status
+from eslurm.ports.link import ANYBODY, Wanted
 from eslurm.relay.chaos_door import NAME, ChaosDoor, ChaosReply, ChaosRequest, TooEarly
 from eslurm.relay.driver import RelayServer
 from eslurm.relay.envelopes import broadcast_item, read_ack, read_reply
@@ -56,7 +57,7 @@ class FakeLink:
 class NoLinks:
     """Every node is in this process: nobody is ever dialled."""
 
-    def find(self, endpoint: str) -> None:
+    def find(self, endpoint: str, _wanted: Wanted = ANYBODY) -> None:
         raise AssertionError(f"{endpoint} was looked for")
 
 

@@ -139,7 +139,7 @@ async def process(
     tls: Tls | None = None,
 ) -> AsyncIterator[Process]:
     """A process of the cluster, stopped in good order at the end. It says and hears any kind of item."""
-    credentials = credentials or SITE.credentials(role, name)
+    credentials = credentials or SITE.credentials(role, name.rsplit(".", 1)[0])
     local = LocalPeer(cluster, role, name, protocol_min=protocol[0], protocol_max=protocol[1])
     sink = Recorder()
     table = LinkTable(
