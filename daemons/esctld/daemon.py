@@ -328,6 +328,7 @@ class Controller:
         self._rpc = RpcServer(
             [self._link_server.handler(), door_handler(self._gate)],
             Guard(TokenAuthenticator(keyring, cluster, wall_us), self._audit.on_refused),
+            shares_port=True,
         )
 
     def _surroundings(self, satellites: LinkedSatellites) -> Surroundings:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from typing import Any
 
 from esctld.collector import give_back_to_collector
 from esctld.daemon import OWNER, Controller, ControllerOptions
 from esctld.leaderlink import NOBODY, LeaderLink
 from esctld.leadership import Lead, give_up
+from esctld.port import HeldPort
 from esctld.standby import Standby
 from esctld.status import LEADER, STANDBY, STARTING, ControllerStatus
 from eslurm.ports.door import Answered, Answerer, Caller, Status
 from eslurm.ports.store import FenceLost, Store
 from eslurm.rpc.gate import Gate
 from eslurm.rpc.methods import Method
-from eslurm.rpc.options import reachable, split_endpoint
+from eslurm.rpc.options import reachable
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.unix_door import UnixDoor
 from eslurm.telemetry import logs
@@ -72,7 +72,8 @@ class ControllerProcess:
 
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Stand by, lead, stand by again ... `ready` gets the endpoint once it leads or could lead at any moment."""
-        listen = with_port(self._options.listen or self._options.config.controller.listen)
+        port = HeldPort(self._options.listen or self._options.config.controller.listen)
+        listen = port.endpoint
         endpoint = reachable(listen)
 
         def announce() -> None:
@@ -93,6 +94,7 @@ class ControllerProcess:
             await self._status.close()
             await self._door.stop()
             self._principals.close()
+            port.close()
 
     async def _stand_by(self, endpoint: str, announce: Any) -> Lead | None:
         """Until it leads; None when it is stopped before."""
@@ -153,21 +155,3 @@ class ControllerProcess:
             self._switch.lead_to(None)
             self._status.becomes(STARTING, lambda: Health(False, "does not lead any more"))
             logs.set_always(epoch=None)
-
-
-def with_port(endpoint: str) -> str:
-    """The endpoint with a port that is free now, if any will do: others are to know it before it is listened at.
-
-    Raises OSError that names the endpoint, ValueError when it is malformed.
-    """
-    host, port = split_endpoint(endpoint)
-    if port:
-        return endpoint
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        try:
-            probe.bind((host, 0))
-        except OSError as error:
-            raise OSError(error.errno, f"cannot listen at {endpoint}: {error.strerror}") from None
-        port = probe.getsockname()[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

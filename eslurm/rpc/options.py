@@ -135,7 +135,9 @@ def door_channel_options() -> Options:
     ]
 
 
-def server_options(message_bytes_max: int = CONTROL_FRAME_BYTES_MAX, connections_max: int = 0) -> Options:
+def server_options(
+    message_bytes_max: int = CONTROL_FRAME_BYTES_MAX, connections_max: int = 0, *, shares_port: bool = False
+) -> Options:
     """For a server of links, and of the door when `message_bytes_max` is its limit.
 
     With `connections_max`, further connections are closed as soon as they are accepted.
@@ -144,7 +146,7 @@ def server_options(message_bytes_max: int = CONTROL_FRAME_BYTES_MAX, connections
     return [
         *bound,
         # Two processes on one port would each get half of the connections.
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", int(shares_port)),
         ("grpc.max_receive_message_length", message_bytes_max),
         # What strangers send is bounded; what remote clients asked for they get, a long queue, too.
         ("grpc.max_send_message_length", DOOR_MESSAGE_BYTES_MAX),

@@ -20,7 +20,8 @@ class RpcServer:
     """Serves generic handlers. Make it inside the running loop.
 
     `calls_max` bounds concurrent calls and streams (a link takes up to two), `connections_max` (0: no bound) those
-    accepted at one time: more are closed at once.
+    accepted at one time: more are closed at once. With `shares_port` a socket of this user that does not listen may hold the
+    port meanwhile.
     """
 
     def __init__(
@@ -30,12 +31,14 @@ class RpcServer:
         calls_max: int = 16_384,
         message_bytes_max: int = CONTROL_FRAME_BYTES_MAX,
         connections_max: int = 0,
+        *,
+        shares_port: bool = False,
     ) -> None:
         self._guard = guard
         self._server = grpc.aio.server(
             handlers=handlers,
             interceptors=(guard,),
-            options=server_options(message_bytes_max, connections_max),
+            options=server_options(message_bytes_max, connections_max, shares_port=shares_port),
             maximum_concurrent_rpcs=calls_max,
         )
 

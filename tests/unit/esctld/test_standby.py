@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from esctld import standby as standby_module
 from esctld.leadership import Lead
-from esctld.roles import DoorSwitch, with_port
+from esctld.port import HeldPort
+from esctld.roles import DoorSwitch
 from esctld.standby import Standby
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.store import Claim, FenceLost, Leader, SnapshotRow, StoreFailed, StoreUnavailable
 from eslurm.rpc import methods
+from eslurm.rpc.guard import Guard
 from eslurm.rpc.options import reachable
+from eslurm.rpc.server import RpcServer
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from tests.support.loops import run
@@ -271,12 +276,31 @@ def test_the_door_answers_by_role_and_never_hangs_between_two() -> None:
     run(main())
 
 
-def test_an_endpoint_is_known_before_anybody_listens_there() -> None:
-    assert with_port("127.0.0.1:6820") == "127.0.0.1:6820"
-    host, _, port = with_port("127.0.0.1:0").rpartition(":")
-    assert host == "127.0.0.1" and int(port) > 0
+def test_a_port_is_held_from_the_start_and_refuses_until_somebody_listens() -> None:
+    with closing(HeldPort("127.0.0.1:0")) as held:
+        host, _, port = held.endpoint.rpartition(":")
+        assert host == "127.0.0.1" and int(port) > 0
+        address = (host, int(port))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        with pytest.raises(OSError, match="in use: end what has the port"):
+            HeldPort(held.endpoint)
+        with socket.socket() as thief, pytest.raises(OSError, match="in use"):
+            thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            thief.bind(("0.0.0.0", int(port)))
+
+        async def serve() -> None:
+            rpc = RpcServer([], Guard(), shares_port=True)
+            assert await rpc.listen(held.endpoint) == held.endpoint
+            await rpc.start()
+            await asyncio.to_thread(lambda: socket.create_connection(address).close())
+            await rpc.stop(0.1)
+
+        run(serve())
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
     with pytest.raises(OSError, match=r"192\.0\.2\.1"):
-        with_port("192.0.2.1:0")
+        HeldPort("192.0.2.1:0")
 
 
 @pytest.mark.parametrize(
@@ -293,5 +317,5 @@ def test_others_are_told_where_it_can_be_found(
     listen: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An address that stands for the whole host is nowhere to those on other hosts."""
-    monkeypatch.setattr("esctld.roles.socket.gethostname", lambda: "front1")
-    assert reachable(with_port(listen)) == told
+    monkeypatch.setattr("eslurm.rpc.options.socket.gethostname", lambda: "front1")
+    assert reachable(listen) == told

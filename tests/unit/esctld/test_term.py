@@ -16,7 +16,6 @@ from esctld import daemon
 from esctld.collector import give_back_to_collector
 from esctld.daemon import CannotStart, Controller, ControllerOptions
 from esctld.leadership import Lead
-from esctld.roles import with_port
 from eslurm.config import Config, cluster_config, parse_config
 from eslurm.core.cluster import State
 from eslurm.core.job.model import Principal
@@ -37,6 +36,7 @@ from eslurm.store.rows import load
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
+from tests.support.ports import free_port
 from tests.support.trust import Site
 from tests.unit.esctld.leading import CLUSTER, OWNER, LeadingController
 from tests.unit.esctld.test_dispatcher import submission
@@ -78,7 +78,7 @@ class Term:
 
     async def run(self) -> None:
         """Claim the lead and lead until stopped."""
-        listen = with_port("127.0.0.1:0")
+        listen = f"127.0.0.1:{free_port()}"
         seen = await self.store.leader(OWNER)
         epoch = await self.store.open(OWNER, Claim("c1", listen, seen))
         self.state = await load(self.store, OWNER) if seen != Leader() else State(OWNER)

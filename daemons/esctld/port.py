@@ -1,0 +1,53 @@
+"""The port for links, held from the controller's start: another user of the host could take it, and then no failover works.
+
+The socket is bound and never listens, so whoever dials is refused at once until gRPC listens beside it. Both share the port
+(SO_REUSEPORT), which the kernel allows to sockets of one user only. Invariant: it is held until the process ends.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from eslurm.rpc.options import split_endpoint
+
+
+class HeldPort:
+    """Raises OSError that names the endpoint when it is taken, ValueError when it is malformed."""
+
+    def __init__(self, endpoint: str) -> None:
+        host, port = split_endpoint(endpoint)
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen at {endpoint}: {error.strerror}") from None
+        try:
+            if port:
+                # Another process of this user would share the port, too: each would get half of the connections.
+                with socket.socket(family) as alone:
+                    alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    alone.bind(address)
+            self._socket = _bound(family, address)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot listen at {endpoint}: {error.strerror}: end what has the port (ss -ltnp names it), or "
+                "choose another one (controller.listen, --listen)",
+            ) from None
+        port = self._socket.getsockname()[1]
+        self.endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def close(self) -> None:
+        """Let it go."""
+        self._socket.close()
+
+
+def _bound(family: int, address: Any) -> socket.socket:
+    held = socket.socket(family)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(address)
+    except OSError:
+        held.close()
+        raise
+    return held
