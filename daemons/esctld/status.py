@@ -235,6 +235,7 @@ class Happenings:
             facts.JobFinished: lambda fact, _now_us: metrics.finished_waiting.labels(fact.state.value).inc(),
             facts.NodeStateChanged: lambda fact, _now_us: metrics.node_moves.labels(fact.state.value).inc(),
             facts.NodeRegistered: lambda _fact, _now_us: metrics.node_moves.labels("UP").inc(),
+            facts.NodeSetAside: self._on_set_aside,
             facts.JobsForecast: self._on_forecasts,
         }
 
@@ -253,6 +254,12 @@ class Happenings:
         job = self._state.find_job(fact.job_id)
         if job is not None:
             self._metrics.wait.observe(max(0, now_us - job.submitted_us) / 1e6)
+
+    def _on_set_aside(self, fact: facts.NodeSetAside, now_us: int) -> None:
+        node = self._state.nodes.get(fact.number)
+        if node is not None:
+            pause_s = max(0, fact.until_us - now_us) / 1e6
+            log.warning("node %s is set aside for %.0f s: launches of jobs fail there", node.name, pause_s)
 
     def _on_forecasts(self, fact: facts.JobsForecast, now_us: int) -> None:
         self._metrics.forecasts.inc(len(fact.forecasts))

@@ -219,6 +219,8 @@ class State:
             self._index_dependencies(old, new)
         if new.not_before_us and (old is None or old.not_before_us != new.not_before_us):
             heapq.heappush(self.timers, (new.not_before_us, "due", new.job_id))
+        if new.avoid and (old is None or not old.avoid or old.avoid_until_us != new.avoid_until_us):
+            heapq.heappush(self.timers, (new.avoid_until_us, "avoid", new.job_id))
         if new.state in FINAL and (
             old is None or old.state not in FINAL or (old.residues and not new.residues)
         ):
@@ -263,6 +265,8 @@ class State:
         self.next_number = max(self.next_number, new.number + 1)
         if old is None or old.state is not new.state or old.since_us != new.since_us:
             self._arm_loss(new)
+        if new.aside_until_us and (old is None or old.aside_until_us != new.aside_until_us):
+            heapq.heappush(self.timers, (new.aside_until_us, "aside", new.number))
 
     def _arm_loss(self, node: Node) -> None:
         if node.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
@@ -320,11 +324,11 @@ class State:
             )
             for partition in config.partitions
         }
-        for job_id in self.queue_ids():
-            job = self.jobs[job_id]
-            if job.avoid or (counts_otherwise and job.forecast is not None):
-                self.queue.replace(self._pending(job, self.startable(job)))
         if counts_otherwise:
+            for job_id in self.queue_ids():
+                job = self.jobs[job_id]
+                if job.forecast is not None:
+                    self.queue.replace(self._pending(job, self.startable(job)))
             for job_id, number in self.live:
                 found = self.find_attempt(job_id, number)
                 if found is not None and found[0].forecast is not None:
@@ -395,8 +399,7 @@ class State:
             self.pending_of.pop(uid, None)
 
     def _pending(self, job: Job, startable: int) -> Pending:
-        nodes = self.partition_nodes.get(job.spec.partition, ())
-        return pending_of(job, startable, nodes, use_forecasts=self.config.use_forecasts)
+        return pending_of(job, startable, use_forecasts=self.config.use_forecasts)
 
     def _running(self, job: Job, attempt: Attempt) -> Running:
         return running_of(job, attempt, use_forecasts=self.config.use_forecasts)
@@ -408,9 +411,8 @@ class State:
             count = ranges.count(new.tasks_left) if new.tasks_left is not None else 1
             startable = min(count, task_slots(new))
         if startable:
-            nodes = self.partition_nodes.get(new.spec.partition, ())
             counts = self.config.use_forecasts
-            pending = pending_of(new, startable, nodes, is_ready=False, use_forecasts=counts)
+            pending = pending_of(new, startable, is_ready=False, use_forecasts=counts)
             if new.job_id not in self.later:
                 self.later.add(pending)
                 self.want_plan()

@@ -79,6 +79,20 @@ class NodeDrainChanged(FactBase, frozen=True, tag=True):
     reason: str = ""
 
 
+class NodeSetAside(FactBase, frozen=True, tag=True):
+    """Launches of different jobs have failed on the node: it gets no work until it is tried again (C-43)."""
+
+    number: int
+    until_us: int
+    jobs: tuple[int, ...]
+
+
+class NodeTriedAgain(FactBase, frozen=True, tag=True):
+    """A node that was set aside may get work; the next launch that fails there sets it aside for longer."""
+
+    number: int
+
+
 class OrphanFound(FactBase, frozen=True, tag=True):
     """A node holds an attempt that the controller does not: it is told to end it."""
 
@@ -257,6 +271,16 @@ class AttemptEnded(FactBase, frozen=True, tag=True):
     not_before_us: int = 0
     text: str = ""
     residue: bool = False
+    avoid_until_us: int = 0
+    """Until when another attempt avoids the nodes in `avoid`."""
+    blamed: tuple[int, ...] = ()
+    """Nodes that said that they could not launch it."""
+
+
+class AvoidanceEnded(FactBase, frozen=True, tag=True):
+    """A waiting job may be launched again on the nodes where a launch of it failed."""
+
+    job_id: int
 
 
 class NodesReleased(FactBase, frozen=True, tag=True):
@@ -367,6 +391,9 @@ Fact: TypeAlias = (
     | StepFinished
     | PolicySet
     | PolicyRemoved
+    | NodeSetAside
+    | NodeTriedAgain
+    | AvoidanceEnded
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -299,9 +299,8 @@ class _Case:
     def _pending_of(self, spec: JobSpec) -> Pending:
         job = msgspec.structs.replace(self._job, spec=spec)
         tasks = ranges.count(job.tasks_left) if job.tasks_left is not None else 1
-        nodes = self._state.partition_nodes.get(spec.partition, ())
         tasks = max(1, min(tasks, task_slots(job)))
-        return pending_of(job, tasks, nodes, use_forecasts=self._state.config.use_forecasts)
+        return pending_of(job, tasks, use_forecasts=self._state.config.use_forecasts)
 
 
 def _sorted(reasons: Iterable[Reason]) -> list[Reason]:

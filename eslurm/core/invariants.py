@@ -250,6 +250,12 @@ def _check_timers(state: State) -> None:
     """Whatever ends by itself has a timer set for it."""
     timers = set(state.timers)
     for node in state.nodes.values():
+        tried = not node.aside_until_us or (node.aside_until_us, "aside", node.number) in timers
+        _require(tried and (node.drain or not node.aside_until_us), f"node {node.name} is set aside for ever")
+    for job in state.jobs.values():
+        ends = not job.avoid or job.state in FINAL or (job.avoid_until_us, "avoid", job.job_id) in timers
+        _require(ends, f"job {job.job_id} avoids nodes for ever")
+    for node in state.nodes.values():
         if node.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
             silent = (state.lost_at_us(node), "lost", node.number) in timers
             # One that held nothing when its timer fired is not lost, only unknown.

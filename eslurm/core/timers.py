@@ -38,6 +38,10 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return _due(state, key, now_us)
     if kind == "lost":
         return _lost(state, key, now_us)
+    if kind == "avoid":
+        return _avoids_no_more(state, key, now_us)
+    if kind == "aside":
+        return _tried_again(state, key, now_us)
     if kind == boundaries.TIMER:
         if 0 < state.policy_due_us <= now_us:
             boundaries.rearm(state, now_us)
@@ -58,11 +62,15 @@ def _may_fire(state: State, timer: Timer) -> bool:
         if node is None or node.state not in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
             return False
         return state.lost_at_us(node) == at_us
+    if kind == "aside":
+        return (aside := state.nodes.get(key)) is not None and aside.aside_until_us == at_us
     if kind == boundaries.TIMER:
         return at_us == state.policy_due_us
     job = state.find_job(key)
     if job is None:
         return False
+    if kind == "avoid":
+        return bool(job.avoid) and job.avoid_until_us == at_us and job.state not in FINAL
     return job.not_before_us == at_us if kind == "due" else job.state in FINAL
 
 
@@ -71,6 +79,20 @@ def _due(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
     if job is None or job.state in FINAL or not job.not_before_us or job.not_before_us > now_us:
         return []
     return [facts.JobDue(job_id)]
+
+
+def _avoids_no_more(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
+    job = state.find_job(job_id)
+    if job is None or job.state in FINAL or not job.avoid or job.avoid_until_us > now_us:
+        return []
+    return [facts.AvoidanceEnded(job_id)]
+
+
+def _tried_again(state: State, number: int, now_us: int) -> list[facts.Fact]:
+    node = state.nodes.get(number)
+    if node is None or not 0 < node.aside_until_us <= now_us:
+        return []
+    return [facts.NodeTriedAgain(number)]
 
 
 def _lost(state: State, number: int, now_us: int) -> list[facts.Fact]:

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eslurm.core.job.request import Request
+from eslurm.core.plan.avoided import need_without
 from eslurm.core.plan.cycle import plan_at_once, plan_cycle
 from eslurm.core.plan.explain import WhyKind
+from eslurm.core.plan.feasible import empty_ledger
 from eslurm.core.plan.mapping import Placement, place, revalidate
-from eslurm.core.plan.need import compile_need
+from eslurm.core.plan.need import Need
 from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.queue import Pending, PendingQueue
@@ -103,6 +105,11 @@ def free_then(ledger: Ledger, position: int, at_us: int) -> Vector:
     return (total[0] - sum(a[0] for a in held), total[1] - sum(a[1] for a in held))
 
 
+def need_of(job: Pending, topology: Topology) -> Need:
+    partition = PARTITIONS[job.partition]
+    return need_without(job.request, partition, topology, job.avoid, 0, lambda: empty_ledger(topology))
+
+
 def at_instant(ledger: Ledger, at_us: int) -> Ledger:
     """A fresh ledger with only what is still held then, built hold by hold."""
     later = ledger.emptied()
@@ -116,7 +123,7 @@ def at_instant(ledger: Ledger, at_us: int) -> Ledger:
 
 def naive_start(ledger: Ledger, job: Pending) -> int | None:
     """Tries every instant at which something ends, one after the other."""
-    need = compile_need(job.request, PARTITIONS[job.partition], ledger.topology, job.avoid)
+    need = need_of(job, ledger.topology)
     ends = {
         until for p in range(ledger.topology.size) for until, _ in ledger.holds_on(p) if until < INFINITY_US
     }
@@ -140,7 +147,7 @@ def test_no_node_is_over_allocated_and_every_placement_is_right(snapshot: Snapsh
         members = topology.partitions[job.partition]
         for span in placement.spans:
             assert (members >> topology.positions[span.node]) & 1
-            assert span.node not in job.avoid
+            assert need_of(job, topology).allowed >> topology.positions[span.node] & 1
     for job_id, job in jobs.items():
         started = sum(placement.job_id == job_id for placement in plan.placements)
         assert started <= job.startable
@@ -181,7 +188,7 @@ def test_fcfs_never_starts_a_job_before_one_ahead_that_could_use_the_same_nodes(
         count = started.count(job.job_id)
         if count:
             assert not members & waiting_members
-        need = compile_need(job.request, PARTITIONS[job.partition], topology, job.avoid)
+        need = need_of(job, topology)
         out_of_service = place(snapshot.ledger.emptied(), need) is None
         if count < job.startable and job.partition != "down" and not out_of_service:
             waiting_members |= members
@@ -194,7 +201,7 @@ def test_what_would_fit_at_once_is_not_left_lying_at_the_front(snapshot: Snapsho
     book(after, plan.placements)
     job = snapshot.pending[0][4]
     started = sum(placement.job_id == job.job_id for placement in plan.placements)
-    need = compile_need(job.request, PARTITIONS[job.partition], after.topology, job.avoid)
+    need = need_of(job, after.topology)
     if started < job.startable and job.partition != "down":
         assert place(after, need) is None
         assert plan.why(job.job_id).kind in {WhyKind.RESOURCES, WhyKind.NODES_UNAVAILABLE}

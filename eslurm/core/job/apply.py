@@ -19,6 +19,7 @@ from eslurm.core.job.states import (
     JobState,
 )
 from eslurm.core.job.stopping import MAKING_ROOM, grace_s
+from eslurm.core.node import launches
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.share.usage import charge
 
@@ -222,8 +223,10 @@ def apply_started(state: State, fact: facts.AttemptStarted) -> None:
             started_us=fact.started_us,
             launch_failures=0,
             avoid=frozenset(),
+            avoid_until_us=0,
         )
     )
+    launches.apply_launched(state, attempt)
     _note_start(state, job, fact.started_us)
 
 
@@ -325,11 +328,13 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         ended_us=ended_us,
         paused_us=paused_us(attempt, ended_us),
         avoid=job.avoid.union(fact.avoid),
+        avoid_until_us=fact.avoid_until_us if fact.avoid else job.avoid_until_us,
         not_before_us=fact.not_before_us,
         launch_failures=job.launch_failures + (1 if fact.avoid and fact.outcome is JobState.PENDING else 0),
     )
     state.drop_steps(job.job_id)
     charge(state, job, attempt)
+    launches.apply_failed(state, job, fact.blamed)
     state.touched.ended.append((job, attempt))
     if held and fact.residue:
         job = replace(job, attempt=None, residues=(*job.residues, attempt))
@@ -337,6 +342,10 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         job = replace(job, attempt=None)
     _put_settled(state, job)
     _note_start(state, job, started_us)
+
+
+def apply_avoidance_ended(state: State, fact: facts.AvoidanceEnded) -> None:
+    state.put_job(replace(state.get_job(fact.job_id), avoid=frozenset(), avoid_until_us=0))
 
 
 def apply_released(state: State, fact: facts.NodesReleased) -> None:

@@ -235,6 +235,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """How long it will run, as an estimator said last: what plans count on. It never ends a job."""
     first_estimate_s: int = 0
     """The first point estimate, made at its submission; 0: none. What accounting measures estimators by."""
+    avoid_until_us: int = 0
+    """When the nodes in `avoid` count as others again."""
 
     @property
     def is_array(self) -> bool:

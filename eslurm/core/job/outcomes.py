@@ -16,6 +16,7 @@ from eslurm.core.job.states import AttemptPhase, JobState
 from eslurm.core.job.stopping import ended, outcome_of, stop_text, stopped_outcome
 from eslurm.core.job.times import end_in_time, start_in_time
 from eslurm.core.messages import EffectDone
+from eslurm.core.node import launches
 from eslurm.core.wire import Gone, NodeGone, Started, StepEnded
 
 _started = msgspec.msgpack.Decoder(Started)
@@ -55,7 +56,7 @@ def _on_started(
         if outcome.status == "failed":
             # The node vouches that the script has not run there and never will.
             released = (first,) if len(attempt.spans) == 1 else ()
-            return _launch_failed(state, job, attempt, now_us, released, (first,), outcome.text)
+            return _launch_failed(state, job, attempt, now_us, released, (first,), (first,), outcome.text)
     return []
 
 
@@ -80,7 +81,7 @@ def _on_prepared(
     bad = (*failed, *unreached)
     if not text:
         text = f"{len(unreached)} of its {len(attempt.spans)} nodes did not answer"
-    return _launch_failed(state, job, attempt, now_us, tuple(failed), bad, text)
+    return _launch_failed(state, job, attempt, now_us, tuple(failed), bad, tuple(failed), text)
 
 
 def _launch_failed(
@@ -90,9 +91,12 @@ def _launch_failed(
     now_us: int,
     released: tuple[int, ...],
     avoid: tuple[int, ...],
+    blamed: tuple[int, ...],
     text: str,
 ) -> list[facts.Fact]:
-    """The job waits again, elsewhere if possible; after too many tries it is held and says so."""
+    """The job waits again, elsewhere if possible; after too many tries it is held and says so. Nodes to blame for launches
+    of other jobs as well are set aside.
+    """
     if attempt.stop is not None:
         outcome = stopped_outcome(job, attempt.stop.cause)
         return [ended(state, job, attempt, now_us, outcome=outcome, released=released, text=text)]
@@ -109,10 +113,12 @@ def _launch_failed(
         avoid=avoid,
         # A step that somebody started meanwhile may run: then every node has to confirm its end first.
         residue=not state.steps_of.get(job.job_id),
+        blamed=blamed,
     )
+    aside = launches.set_aside(state, job, blamed, now_us)
     if job.launch_failures + 1 >= state.config.launch_failures_max:
-        return [end, facts.JobHeld(job.job_id, "system", why)]
-    return [end]
+        return [end, *aside, facts.JobHeld(job.job_id, "system", why)]
+    return [end, *aside]
 
 
 def _on_informed(job: Job, attempt: Attempt, message: EffectDone) -> list[facts.Fact]:

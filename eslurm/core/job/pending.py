@@ -5,8 +5,6 @@ Pure functions of a job's record and of the partition it is in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from eslurm.core.job.holding import elapsed_us, held_amounts, lends, limit_s
 from eslurm.core.job.model import Attempt, Job, Vector
 from eslurm.core.job.states import JobState
@@ -24,12 +22,15 @@ UNFORESEEN = frozenset({"singleton", "afternotok"})
 def pending_of(
     job: Job,
     startable: int,
-    partition_nodes: Sequence[int],
     *,
     is_ready: bool = True,
+    is_placed: bool = False,
     use_forecasts: bool = True,
 ) -> Pending:
-    """A waiting job's entry; with `is_ready` only resources stand between it and its start."""
+    """A waiting job's entry; with `is_ready` only resources stand between it and its start.
+
+    A job that `is_placed` avoids no node.
+    """
     spec = job.spec
     return Pending(
         job_id=job.job_id,
@@ -38,7 +39,7 @@ def pending_of(
         time_limit_us=spec.time_limit_s * SECOND_US,
         priority=job.priority,
         submitted_us=job.submitted_us,
-        avoid=_avoidable(job, partition_nodes),
+        avoid=frozenset() if is_placed else job.avoid,
         startable=startable,
         user=spec.user.name,
         uid=spec.user.uid,
@@ -72,7 +73,7 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
         spans,
         attempt.until_us,
         attempt.wide if attempt.held else (),
-        pending_of(job, 1, (), use_forecasts=use_forecasts),
+        pending_of(job, 1, is_placed=True, use_forecasts=use_forecasts),
         job.array_job_id,
         *(_lent(job, attempt) if lends(attempt) else ((), 0, 0)),
         expected_us,
@@ -106,13 +107,3 @@ def _groups(job: Job) -> tuple[str, ...]:
     """The primary group first."""
     user = job.spec.user
     return (str(user.gid), *[str(gid) for gid in user.groups if gid != user.gid])
-
-
-def _avoidable(job: Job, partition_nodes: Sequence[int]) -> frozenset[int]:
-    """Nodes where the launch just failed, unless avoiding them could leave too few."""
-    if not job.avoid:
-        return job.avoid
-    request = job.spec.components[0]
-    others = sum(number not in job.avoid for number in partition_nodes)
-    wanted = max(request.nodes_min, 1)
-    return job.avoid if not request.include and others > 2 * wanted else frozenset()

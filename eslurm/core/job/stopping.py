@@ -13,6 +13,9 @@ from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 BACKOFF_MAX_S = 60.0
 MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
 """Causes for which somebody else waits for the nodes."""
+AVOID_FIRST_S = 15
+AVOID_MAX_S = 600
+"""How long another attempt avoids the nodes where a launch failed: at first, doubled with each failure, at most."""
 WEIGHT = {
     StopCause.NODE_LOST: 0,
     StopCause.LAUNCH_FAILED: 0,
@@ -79,12 +82,28 @@ def ended(
     text: str = "",
     avoid: tuple[int, ...] = (),
     residue: bool = False,
+    blamed: tuple[int, ...] = (),
 ) -> facts.AttemptEnded:
-    """The attempt is over; a job that waits again does so for its retry delay."""
+    """The attempt is over; a job that waits again does so for its retry delay, and avoids nodes for a longer one."""
     not_before_us = retry_at_us(state, job, now_us) if outcome is JobState.PENDING else 0
     return facts.AttemptEnded(
-        job.job_id, attempt.number, outcome, end, released, avoid, not_before_us, text, residue
+        job.job_id,
+        attempt.number,
+        outcome,
+        end,
+        released,
+        avoid,
+        not_before_us,
+        text,
+        residue,
+        avoid_until_us=_avoid_until_us(job, now_us) if avoid else 0,
+        blamed=blamed,
     )
+
+
+def _avoid_until_us(job: Job, now_us: int) -> int:
+    pause_s = min(AVOID_FIRST_S << min(job.launch_failures, 16), AVOID_MAX_S)
+    return now_us + pause_s * SECOND_US
 
 
 def stop(

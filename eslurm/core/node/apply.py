@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.job.states import IllegalTransition
+from eslurm.core.node import launches
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import TRANSITIONS, NodeState
 from eslurm.core.resources.vector import WIDTH
@@ -34,7 +35,7 @@ def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
         else:
             node = replace(state.nodes[number], total=total)
             if node.drain and name in fact.config.login_nodes:
-                node = replace(node, drain=False, reason="")
+                node = replace(node, drain=False, reason="", aside_until_us=0)
         state.put_node(node)
     named = state.named_nodes()
     for node in list(state.nodes.values()):
@@ -74,7 +75,10 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             endpoint=fact.endpoint,
             # Another individual counts its own sessions, and one that was lost counts on from what it remembers.
             starts=max(node.starts, fact.starts) if is_the_same else fact.starts,
-            reason=node.reason if node.drain else "",
+            # An agent that begins anew is tried at once.
+            drain=node.drain and not node.aside_until_us,
+            aside_until_us=0,
+            reason=node.reason if node.drain and not node.aside_until_us else "",
         )
     )
 
@@ -93,4 +97,27 @@ def apply_state(state: State, fact: facts.NodeStateChanged) -> None:
 
 def apply_drain(state: State, fact: facts.NodeDrainChanged) -> None:
     node = state.nodes[fact.number]
-    state.put_node(replace(node, drain=fact.drain, reason=fact.reason))
+    # What people say counts from now on, and a node that they resume begins anew.
+    state.put_node(
+        replace(
+            node, drain=fact.drain, reason=fact.reason, failed_launches=(), aside_until_us=0, aside_times=0
+        )
+    )
+
+
+def apply_set_aside(state: State, fact: facts.NodeSetAside) -> None:
+    node = state.nodes[fact.number]
+    state.put_node(
+        replace(
+            node,
+            drain=True,
+            reason=launches.reason(fact.jobs),
+            aside_until_us=fact.until_us,
+            aside_times=node.aside_times + 1,
+        )
+    )
+
+
+def apply_tried_again(state: State, fact: facts.NodeTriedAgain) -> None:
+    node = state.nodes[fact.number]
+    state.put_node(replace(node, drain=False, reason="", aside_until_us=0))

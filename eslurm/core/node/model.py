@@ -16,6 +16,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     `endpoint` is where its agent process listens (many nodes may share one). `sessions_past` are the latest sessions
     before this one: a registration of theirs that arrives now is a late copy. `starts` is the highest session count of
     this `node_uid` that was accepted: one with a lower count was overtaken, whether it was ever accepted or not.
+    `failed_launches` are the jobs (id, uid) whose launch has failed here since a launch succeeded. A node that was set
+    aside for that is drained until `aside_until_us` (0: it is not set aside), `aside_times` in a row.
     """
 
     number: int
@@ -33,6 +35,9 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     reason: str = ""
     sessions_past: tuple[str, ...] = ()
     starts: int = 0
+    failed_launches: tuple[tuple[int, int], ...] = ()
+    aside_until_us: int = 0
+    aside_times: int = 0
 
 
 def is_usable(node: Node) -> bool:

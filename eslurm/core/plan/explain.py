@@ -130,7 +130,17 @@ def nodes_unavailable(need: Need, ledger: Ledger) -> Why:
     return Why(
         WhyKind.NODES_UNAVAILABLE,
         f"needs nodes that are not in service; {missing} of the "
-        f"{counted(need.allowed.bit_count(), 'node')} it may use {are(missing)} out",
+        f"{counted(need.allowed.bit_count(), 'node')} it may use {are(missing)} out{_avoided(need)}",
+    )
+
+
+def _avoided(need: Need) -> str:
+    """That nodes are left out for a while, and why."""
+    count = need.avoided.bit_count()
+    return (
+        f"; {counted(count, 'node')} {are(count)} avoided for a while: a launch of it has failed there"
+        if count
+        else ""
     )
 
 
@@ -146,7 +156,7 @@ def short_of_resources(need: Need, ledger: Ledger, planned_start_us: int | None 
     if not short:
         tasks = "tasks" if len(need.parts) == 1 else "chunks"
         short = f"needs room for all {need.tasks} {tasks} at once; what is free is too scattered"
-    return Why(WhyKind.RESOURCES, short, planned_start_us)
+    return Why(WhyKind.RESOURCES, short + _avoided(need), planned_start_us)
 
 
 def _short_of(part: Part, need: Need, ledger: Ledger, candidates: int) -> str:

@@ -23,7 +23,6 @@ from eslurm.core.resources.vector import (
     WIDTH,
     Vector,
     add,
-    fits,
     is_negative,
     padded,
     scale,
@@ -68,7 +67,8 @@ class Need(msgspec.Struct, frozen=True):
 
     `allowed` is the union over the parts. `floor` is the least the whole job takes on all its nodes together (jRS);
     `expected` what limits count before there is a mapping: the same, with nodes used exclusively as the average one
-    (C-42). `filters`: within `allowed` at least so many positions must have these amounts free.
+    (C-42). `filters`: within `allowed` at least so many positions must have these amounts free. `avoided` are positions
+    left out because a launch of the job has just failed there.
     """
 
     parts: tuple[Part, ...]
@@ -82,6 +82,7 @@ class Need(msgspec.Struct, frozen=True):
     floor: Vector
     expected: Vector
     filters: tuple[tuple[Vector, int], ...]
+    avoided: int = 0
 
     @property
     def tasks(self) -> int:
@@ -99,27 +100,10 @@ def compile_need(
     """Reads a request: memory by node or by core, defaults of the partition, names and features to positions.
 
     `time_limit_us` (0: none) is asked by nodes that only short jobs may use (C-45). What the cluster does not have - a
-    node, a resource, a feature - leaves no node allowed. Nodes to `avoid` are not avoided by a job that asks for features
-    or devices when too few others have them.
+    node, a resource, a feature - leaves no node allowed. Nodes to `avoid` are never allowed (see `avoided`).
     """
-    avoided = tuple(avoid)
-    need = _compiled(request, partition, topology, avoided, time_limit_us)
-    special = request.constraint or request.chunks or request.per_node or request.per_task
-    if avoided and special and any(_able(part, topology) < part.nodes_floor for part in need.parts):
-        return _compiled(request, partition, topology, (), time_limit_us)
-    return need
-
-
-def _able(part: Part, topology: Topology) -> int:
-    """On how many nodes a task of the part fits at their best."""
-    one = part.amounts(1)
-    return sum((mask & part.allowed).bit_count() for total, mask in topology.classes if fits(one, total))
-
-
-def _compiled(
-    request: Request, partition: PartitionView, topology: Topology, avoid: tuple[int, ...], time_limit_us: int
-) -> Need:
-    members = _members(request, partition, topology, avoid)
+    avoided = topology.mask_of_numbers(avoid) & topology.partitions.get(partition.name, 0)
+    members = _members(request, partition, topology) & ~avoided
     include = topology.mask_of_names(request.include)
     if request.chunks:
         drafts = [_of_chunk(chunk, request, partition, topology) for chunk in request.chunks]
@@ -140,7 +124,7 @@ def _compiled(
         parts = [msgspec.structs.replace(part, allowed=together) for part in parts]
     elif len(parts) > 1:
         parts.sort(key=lambda part: -worth(part.unit, topology))
-    return _completed(tuple(parts), request, include, pack, wide or (), topology)
+    return _completed(tuple(parts), request, include, pack, wide or (), avoided, topology)
 
 
 def amounts_of(named: Iterable[tuple[str, int]], names: tuple[str, ...]) -> Vector | None:
@@ -163,9 +147,8 @@ def worth(amounts: Vector, topology: Topology) -> float:
     return most
 
 
-def _members(request: Request, partition: PartitionView, topology: Topology, avoid: Iterable[int]) -> int:
-    members = topology.partitions.get(partition.name, 0)
-    members &= ~(topology.mask_of_names(request.exclude) | topology.mask_of_numbers(avoid))
+def _members(request: Request, partition: PartitionView, topology: Topology) -> int:
+    members = topology.partitions.get(partition.name, 0) & ~topology.mask_of_names(request.exclude)
     if request.constraint:
         members &= topology.mask_of_constraint(request.constraint)
     if any(name not in topology.positions_by_name for name in request.include):
@@ -281,7 +264,13 @@ def _most(part: Part, allowed: int, topology: Topology) -> int:
 
 
 def _completed(
-    parts: tuple[Part, ...], request: Request, include: int, pack: bool, wide: Vector, topology: Topology
+    parts: tuple[Part, ...],
+    request: Request,
+    include: int,
+    pack: bool,
+    wide: Vector,
+    avoided: int,
+    topology: Topology,
 ) -> Need:
     scatter = request.place == "scatter"
     allowed = 0
@@ -314,6 +303,7 @@ def _completed(
         floor=floor,
         expected=expected,
         filters=filters,
+        avoided=avoided,
     )
 
 

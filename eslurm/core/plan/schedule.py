@@ -15,16 +15,19 @@ from typing import Final
 
 import msgspec
 
+from eslurm.core.plan.avoided import need_without
 from eslurm.core.plan.book import SLOTS_MAX, Book, BookError
 from eslurm.core.plan.explain import Why
+from eslurm.core.plan.feasible import empty_ledger
 from eslurm.core.plan.mapping import Span, end_of
-from eslurm.core.plan.need import Need, compile_need
+from eslurm.core.plan.need import Need
 from eslurm.core.plan.queue import Entry, Mark, Pending
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.search import Move
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.plan.slips import PATIENCE_US, SLIP_HEAD_US, Slips, slack_us
 from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
+from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector
@@ -82,6 +85,7 @@ class Schedule:
     """The book, the bookings and the usage of rules. Belongs to one planner."""
 
     __slots__ = (
+        "_empty",
         "_starts",
         "_starts_max",
         "awaited",
@@ -148,6 +152,8 @@ class Schedule:
         self.improving = 0
         self.to_improve: list[int] = []
         self.needs: dict[tuple[object, ...], Need] = {}
+        # All nodes of the book's topology with nothing held; made when a job first avoids nodes.
+        self._empty: Ledger | None = None
         self.held: dict[RunningKey, Held] = {}
         self.starting: list[tuple[Pending, Booking]] = []
         # The starts of all bookings, and of some that are gone: a heap, tidied when it has grown to so many.
@@ -263,9 +269,16 @@ class Schedule:
         if found is None:
             if len(self.needs) >= NEEDS_MAX:
                 self.needs.clear()
-            found = compile_need(job.request, partition, topology, job.avoid, job.time_limit_us)
+            found = need_without(
+                job.request, partition, topology, job.avoid, job.time_limit_us, self._empty_ledger
+            )
             self.needs[key] = found
         return found
+
+    def _empty_ledger(self) -> Ledger:
+        if self._empty is None or self._empty.topology is not self.book.topology:
+            self._empty = empty_ledger(self.book.topology)
+        return self._empty
 
     # Booking
 

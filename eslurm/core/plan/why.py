@@ -225,9 +225,7 @@ def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Rea
     need, request, now_us = quest.need, job.request, whatif.now_us
     funnel = _Funnel(topology.partitions.get(job.partition, 0))
     funnel.drop(EXCLUDED, topology.mask_of_names(request.exclude), lambda _: "left out by --exclude")
-    funnel.drop(
-        AVOIDED, topology.mask_of_numbers(job.avoid), lambda _: "a launch of it has just failed there"
-    )
+    funnel.drop(AVOIDED, need.avoided, lambda _: "avoided for a while: a launch of it has failed there")
     constraint = _constraint_text(request)
     if constraint:
         lacking = ~_with_features(request, topology)

@@ -177,12 +177,12 @@ def test_bad_nodes_are_avoided_together_until_the_job_has_started() -> None:
     world = World(nodes=8)
     job = world.submit()
     for number in (0, 1, 2):
-        world.pass_time(60)
+        world.pass_time(5)
         world.plan()
         assert world.attempt(job).first == number
         (send,) = world.sends()
         world.done(send, "failed")
-    world.pass_time(60)
+    world.pass_time(5)
     world.start()
     assert world.attempt(job).first == 3
     assert world.job(job).avoid == frozenset()

@@ -38,7 +38,7 @@ from eslurm.core.plan.promise import Promise, PromisedStart, Run
 from eslurm.core.wire import HeldAttempt
 from tests.support.golden import Golden
 from tests.unit.core.mirror import picture
-from tests.unit.core.world import ALICE, ROOT, World, depends
+from tests.unit.core.world import ALICE, BOB, ROOT, World, depends
 
 
 def history() -> World:
@@ -87,6 +87,14 @@ def history() -> World:
     start = PromisedStart(world.now_us + 100_000_000, (Run(0, 2, 1, (4, 0)), Run(3, 1, 1)))
     waiting = world.submit(request=Request(tasks=3, cpus_per_task=4), time_limit_s=60)
     world.send(PlanMade((), world.state.generation, promises=(Promise(waiting, (start,)),)))
+    world.hold(waiting)
+    for user in (ALICE, ALICE, BOB):
+        job = world.submit(user=user)
+        assert job in world.plan()
+        world.done(
+            next(send for send in world.sends() if send.nodes == (world.attempt(job).first,)), "failed"
+        )
+    world.pass_time(60)
     return world
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from eslurm.core.config import NodeRule, Resource
 from eslurm.core.job.request import Chunk, Request
+from eslurm.core.plan.avoided import need_without
 from eslurm.core.plan.explain import short_of_resources
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.mapping import Placement, Span, choose, place, revalidate
@@ -101,11 +102,28 @@ def test_cores_are_kept_for_jobs_with_devices() -> None:
     assert given(Request(per_node=GPU, exclusive=True)) == [("g0", 1)]
 
 
-def test_the_only_node_with_the_device_is_not_avoided() -> None:
-    with_gpu, plain = Request(per_node=GPU), Request(constraint="ib")
-    assert compile_need(with_gpu, MAIN, TOPOLOGY, {2}).allowed == 0b00111
-    assert compile_need(plain, MAIN, TOPOLOGY, {0}).allowed == 0b00010
-    assert compile_need(plain, MAIN, TOPOLOGY, {0, 1}).allowed == 0b00011
+@pytest.mark.parametrize(
+    ("request_", "avoid", "allowed"),
+    [
+        pytest.param(Request(per_node=GPU), {2}, 0b00111, id="the only one with the device"),
+        pytest.param(Request(constraint="ib"), {0}, 0b00010, id="one of two with the feature"),
+        pytest.param(Request(constraint="ib"), {0, 1}, 0b00011, id="all with the feature"),
+        pytest.param(Request(memory_per_node_mib=150), {2}, 0b00111, id="the only one with the memory"),
+        pytest.param(
+            Request(cpus_per_task=12, constraint="gpu:a100"), {2}, 0b00100, id="the only one with the cores"
+        ),
+        pytest.param(Request(tasks=32), {1}, 0b00111, id="too few cores on all others together"),
+        pytest.param(Request(nodes_min=3, tasks=3), {0}, 0b00111, id="too few others"),
+        pytest.param(Request(include=("c1",)), {1}, 0b00111, id="named"),
+        pytest.param(Request(tasks=8), {0, 1}, 0b00100, id="one other is enough"),
+    ],
+)
+def test_a_node_that_no_others_can_replace_is_not_avoided(
+    request_: Request, avoid: set[int], allowed: int
+) -> None:
+    need = need_without(request_, MAIN, TOPOLOGY, avoid, 0, lambda: EMPTY)
+    assert need.allowed == allowed
+    assert bool(need.avoided) is (not allowed & sum(1 << number for number in avoid))
 
 
 def test_node_rules_let_in_whoever_meets_one_condition() -> None:

@@ -1,0 +1,160 @@
+"""Launches that fail: for how long a job avoids nodes, and when a node rather than a job is to blame (C-43)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from eslurm.core.cluster import is_usable
+from eslurm.core.job.model import Principal
+from eslurm.core.job.request import Request
+from eslurm.core.messages import ConfigLoaded, UpdateNodes
+from eslurm.core.node.model import Node
+from tests.unit.core.world import ALICE, BOB, ROOT, World
+
+EVE = Principal("eve", 1002, 1002)
+ON_CN0 = Request(include=("cn0",))
+
+
+def fail(world: World, job: int) -> None:
+    """The node says that it cannot launch the job."""
+    assert job in world.plan()
+    (send,) = world.sends()
+    world.done(send, "failed")
+
+
+def node(world: World, number: int = 0) -> Node:
+    return world.state.nodes[number]
+
+
+def fail_for(world: World, *users: Principal) -> list[int]:
+    """One launch fails on cn0 for one job of each of these users; the jobs are held."""
+    jobs = []
+    for user in users:
+        jobs.append(world.submit(user=user, request=ON_CN0))
+        fail(world, jobs[-1])
+        world.hold(jobs[-1], by=ROOT)
+    return jobs
+
+
+# ---- what a job avoids ----
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(Request(memory_per_node_mib=2_000), id="memory"),
+        pytest.param(Request(cpus_per_task=8), id="cores"),
+        pytest.param(Request(tasks=16), id="all tasks together"),
+    ],
+)
+def test_the_only_node_that_can_hold_a_job_is_tried_again(request_: Request) -> None:
+    """Six nodes are there and five of them are too small: the job waited for them without end."""
+    world = World(nodes=6, cores=2)
+    large, *small = world.state.config.nodes
+    nodes = (replace(large, total=(64, 4_000)), *small)
+    world.send(ConfigLoaded(replace(world.state.config, nodes=nodes)))
+    job = world.submit(request=request_)
+    fail(world, job)
+    assert "could not be launched on cn0" in world.job(job).exit_text
+    world.pass_time(1)
+    assert world.start() == [job]
+    assert world.attempt(job).first == 0
+
+
+def test_avoided_nodes_count_again_after_a_pause_that_grows() -> None:
+    world = World(nodes=2)
+    world.send(UpdateNodes(ROOT, ("cn1",), "drain", "disk"))
+    job = world.submit()
+    pauses = []
+    for _ in range(4):
+        fail(world, job)
+        assert world.job(job).avoid == {0}
+        failed_us = world.now_us
+        while world.job(job).avoid:
+            assert world.plan() == []
+            world.pass_time(1)
+        pauses.append((world.now_us - failed_us) // 1_000_000)
+    assert pauses == [15, 30, 60, 120]
+    assert world.start() == [job]
+
+
+def test_a_controller_that_begins_goes_on_with_the_pause() -> None:
+    world = World(nodes=2)
+    world.send(UpdateNodes(ROOT, ("cn1",), "drain", "disk"))
+    job = world.submit()
+    fail(world, job)
+    world.restart()
+    assert world.job(job).avoid == {0}
+    world.pass_time(15)
+    assert world.start() == [job]
+
+
+# ---- whether the node is to blame ----
+
+
+def test_a_node_that_launches_no_job_is_set_aside_and_tried_again() -> None:
+    world = World(nodes=2)
+    fail_for(world, ALICE, BOB)
+    assert is_usable(node(world))
+    jobs = fail_for(world, ALICE)
+    assert not is_usable(node(world)) and node(world).drain
+    assert node(world).reason.startswith("launches fail here (jobs 1, 2, 3)")
+    assert "why" not in node(world).reason, "the words of a failed launch are its user's"
+    healthy = world.submit()
+    assert world.start() == [healthy] and world.attempt(healthy).first == 1
+    world.pass_time(59)
+    assert not is_usable(node(world))
+    world.pass_time(1)
+    assert is_usable(node(world)) and not node(world).reason
+    # One more failure is enough now, and the pause is longer.
+    world.hold(jobs[0], release=True, by=ROOT)
+    world.pass_time(60)
+    fail(world, jobs[0])
+    assert node(world).aside_until_us - world.now_us == 120_000_000
+
+
+def test_a_launch_that_works_clears_the_node() -> None:
+    world = World(nodes=1)
+    fail_for(world, ALICE, BOB)
+    good = world.submit(request=ON_CN0)
+    assert world.start() == [good]
+    assert node(world).failed_launches == ()
+    fail_for(world, ALICE)
+    assert is_usable(node(world))
+
+
+@pytest.mark.parametrize("users", [(ALICE,) * 7, (ALICE, BOB)])
+def test_jobs_that_no_node_launches_take_no_node_from_others(users: tuple[Principal, ...]) -> None:
+    """One user's broken jobs, however many, do not empty the cluster."""
+    world = World(nodes=1, launch_failures_max=40)
+    fail_for(world, *users)
+    assert is_usable(node(world))
+
+
+def test_the_same_job_counts_once() -> None:
+    world = World(nodes=1, launch_failures_max=40)
+    first, second = world.submit(user=ALICE, request=ON_CN0), world.submit(user=BOB, request=ON_CN0)
+    world.hold(second, by=ROOT)
+    for _ in range(5):
+        fail(world, first)
+        world.pass_time(60)
+    assert [job_id for job_id, _ in node(world).failed_launches] == [first]
+
+
+def test_what_people_say_of_a_node_counts_more() -> None:
+    world = World(nodes=2)
+    fail_for(world, ALICE, BOB, EVE)
+    world.send(UpdateNodes(ROOT, ("cn0",), "drain", "burnt"))
+    world.pass_time(4_000)
+    assert node(world).drain and node(world).reason == "burnt"
+    world.send(UpdateNodes(ROOT, ("cn0",), "resume"))
+    assert is_usable(node(world)) and node(world).failed_launches == ()
+
+
+def test_an_agent_that_begins_anew_is_tried_at_once() -> None:
+    world = World(nodes=2)
+    fail_for(world, ALICE, BOB, EVE)
+    assert not is_usable(node(world))
+    world.register(0, session="s2")
+    assert is_usable(node(world)) and not node(world).reason
