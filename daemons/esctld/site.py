@@ -12,9 +12,10 @@ from pathlib import Path
 
 from eslurm.security.credentials import read_credentials
 from eslurm.security.enrolment import is_current, new_membership
-from eslurm.security.files import write_public
+from eslurm.security.files import UnsafeFile, read_trusted, write_public
 from eslurm.security.membership import IDENTITY, MEMBERSHIP
-from eslurm.security.sealing import Purpose
+from eslurm.security.revocation import REVOKED
+from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.security.site_keys import SITE_KEY, Ring, SiteKeyError, SiteKeys, read_site_keys
 from eslurm.telemetry.clocks import wall_us
 
@@ -79,6 +80,8 @@ class Member:
     def __init__(self, state_dir: Path, name: str, site: SiteSigner, *, is_first: bool) -> None:
         ending = "" if is_first else f"-{name}"
         stem, dot, kind = IDENTITY.partition(".")
+        self._directory = state_dir
+        self._revoked_ns = 0
         self._name = name
         self._site = site
         self._path = state_dir / f"{MEMBERSHIP}{ending}"
@@ -93,6 +96,14 @@ class Member:
             # First: what the others hear next is sealed with the new key.
             self._renew()
             self.credentials.learn_ring(self._site.ring.sealed)
+        path = self._directory / REVOKED
+        changed_ns = path.stat().st_mtime_ns if path.exists() else 0
+        if changed_ns != self._revoked_ns:
+            self._revoked_ns = changed_ns
+            try:
+                self.credentials.learn_revoked(read_trusted(path))
+            except (UnsafeFile, BadSeal) as error:
+                log.error("the former list of revoked memberships stays in force: %s", error)
 
     async def run(self) -> None:
         """Follow the keys' file until cancelled."""
@@ -109,6 +120,8 @@ class Member:
         if is_current(keys, self.credentials, "controller", self._name, now_us):
             return
         public = self.credentials.identity.public
-        self.credentials.membership = new_membership(keys, public, "controller", self._name, now_us)
+        self.credentials.membership = new_membership(
+            keys, public, "controller", self._name, now_us, ledger=self._directory
+        )
         write_public(self._path, self.credentials.membership)
         log.info("a membership was issued for this controller")

@@ -21,6 +21,7 @@ class Site:
             # Of another process: both are one site.
             self.keys = SiteKeys(cluster, 1, (KeyRecord(seed, "signing", 1),))
         self._serials = itertools.count(1)
+        self._ledger: Path | None = None
 
     def issue(
         self, identity: Identity, role: Role, names: str, until_us: int = 0, serial: bytes = b""
@@ -44,7 +45,8 @@ class Site:
         )
 
     def write_keys(self, directory: Path) -> None:
-        """Both halves of the site's keys, as a controller's directory has them."""
+        """Both halves of the site's keys, as a controller's directory has them; memberships are entered there."""
+        self._ledger = directory
         write_site_keys(directory, self.keys)
 
     def controller(self, directory: Path, name: str) -> tuple[SiteSigner, Member]:
@@ -56,5 +58,5 @@ class Site:
     def write_member(self, directory: Path, role: Role, names: str) -> Path:
         """What a daemon of this role reads from its state directory."""
         directory.mkdir(mode=0o711, parents=True, exist_ok=True)
-        enrol(self.keys, directory, role, names, 1)
+        enrol(self.keys, directory, role, names, 1, ledger=self._ledger)
         return directory

@@ -29,7 +29,7 @@ def enrol(layout: Layout, config: Config, record: ClusterRecord) -> None:
         for name, role, names in members:
             home = layout.state_of(name)
             home.mkdir(mode=0o700, exist_ok=True)
-            enrolment.enrol(keys, home, role, names, now_us)
+            enrolment.enrol(keys, home, role, names, now_us, ledger=layout.directory)
     except (SiteKeyError, UnsafeFile) as error:
         raise ClusterError(str(error)) from None
     except OSError as error:

@@ -31,6 +31,7 @@ from escli.cluster.stop import Stopped, stop_all
 from escli.cluster.supervise import Watch
 from escli.cluster.up import TIMEOUT_S, Running, bring_up
 from escli.estimate import estimate
+from escli.keys import keys
 from escli.simulate import simulate
 from eslurm import __version__
 
@@ -487,6 +488,7 @@ def replay(
 commands.add_command(simulate)
 commands.add_command(estimate)
 commands.add_command(health)
+commands.add_command(keys)
 
 
 if __name__ == "__main__":
