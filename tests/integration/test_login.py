@@ -90,7 +90,7 @@ class LoginCluster(LiveCluster):
 
     def submit_large_queue(self) -> int:
         """Jobs that wait, so many that a list of them is too large for one item; how many."""
-        count = CONTROL_CALL_BYTES_MAX // 4096 + 1
+        count = CONTROL_CALL_BYTES_MAX // 1024 + 1
         need = pb.ResourceRequest(tasks=1, cpus_per_task=1)
         job = pb.JobRequest(
             name="held",
@@ -98,7 +98,7 @@ class LoginCluster(LiveCluster):
             script=b"#!/bin/sh\n",
             work_dir="/tmp",
             held=True,
-            comment="x" * 4096,
+            comment="x" * 1024,
         )
         self.call("Submit", pb.SubmitRequest(jobs=[job] * count))
         return count
