@@ -226,6 +226,7 @@ class ControllerLinks:
         why = self._why_not(link, part)
         if why:
             self._drop(link, "call", why)
+            self._audit.on_refused(part.method, link.peer.process, Status.PERMISSION_DENIED, why, part.uid)
             self._refuse(link, part, Status.PERMISSION_DENIED, why)
             return
         try:

@@ -45,14 +45,19 @@ IDENTITIES: Final = {
     "root": ROOT,
 }
 """`owner` is the user of the job that calls are about, `coordinator` coordinates its account."""
-DOORS: Final = (
-    "socket",
-    "token",
-    "standby",
-    "login host",
-    "node with a job of the caller",
-    "node without one",
-)
+LINKS: Final = {
+    "standby": ("controller", "c2", ""),
+    "login host": ("login", "login1", "login1"),
+    "node with a job of the caller": ("agent", "cn1", "cn1"),
+    "satellite's word for such a node": ("satellite", "s1", "cn1"),
+    "node without a job of the caller": ("agent", "cn1", "cn1"),
+    "node that names another": ("agent", "cn2", "cn1"),
+    "node that names a login host": ("agent", "login1", "login1"),
+    "satellite that names a node": ("satellite", "s1", "cn1"),
+}
+"""Doors behind a link: the role and the name of who is at its other end, and the node that its calls name."""
+DOORS: Final = ("socket", "token", *LINKS)
+CLOSED: Final = frozenset(name for name in LINKS if "without" in name or "that names" in name)
 
 ANYONE: Final = frozenset(IDENTITIES)
 NEEDED: Final[dict[str, frozenset[str]]] = {
@@ -102,7 +107,7 @@ RIGHTS: Final[dict[str, str]] = {
 
 def is_allowed(method: str, identity: str, door: str) -> bool:
     """What the table means: rights over others come through no node and no login host, and root not at all."""
-    if door == "node without one":
+    if door in CLOSED:
         return False
     needed = NEEDED[RIGHTS[method]]
     if door in ("socket", "token", "standby"):
@@ -157,7 +162,7 @@ class Table(Site):
         await self.read(ADA, methods.FINISH_STEP, pb.FinishStepRequest(job_id=self.ada_job, step=0))
         links: Any = self.controller._links
         links._principals = self
-        links._has_job = lambda _uid, _number: self.is_known_job
+        links._has_job = lambda *_asked: self.is_known_job
 
     async def resolve_relayed(self, uid: int, gid: int) -> Principal:
         """The name service: of those who are known here."""
@@ -172,10 +177,14 @@ class Table(Site):
         caller = Caller(replace(who, via=via), self.number().to_bytes(16, "big"), False, 60_000_000, via)
         return await self.ask(method, request_of(method.name, self), caller)
 
-    async def by_link(self, method: Method[Any, Any], who: Principal, link: Any, node: int) -> Answered:
+    async def by_link(self, method: Method[Any, Any], who: Principal, link: Any, door: str) -> Answered:
         number = self.number()
+        named = LINKS[door][2]
+        is_relayed = door == "satellite's word for such a node"
+        origin = link_pb2.Origin(role="agent", names=named, serial=b"serial") if is_relayed else None
         call = link_pb2.DoorCall(
-            process=link.peer.process,
+            process=f"esnoded.{named}.abc" if is_relayed else link.peer.process,
+            origin=origin,
             call=number,
             method=method.name,
             request=request_of(method.name, self).SerializeToString(),
@@ -183,7 +192,7 @@ class Table(Site):
             deadline_us=60_000_000,
             uid=who.uid,
             gid=0,
-            node=node,
+            node=self.state.numbers[named] if named else 0,
         )
         link.sent.clear()
         self.controller._links.on_items(link, [link_pb2.Item(door_call=call)])
@@ -225,22 +234,17 @@ def test_what_a_method_asks_for_at_the_door_is_what_the_table_says() -> None:
 def test_every_method_for_every_identity(tmp_path: Path, door: str) -> None:
     async def main() -> None:
         async with table(tmp_path) as term:
-            link: Any = FakeLink("controller" if door == "standby" else "agent")
+            link: Any = FakeLink(*LINKS[door][:2]) if door in LINKS else None
             if door == "standby":
                 term.controller._links.on_up(link)
-            login = next(iter(term.state.login))
-            term.is_known_job = door != "node without one"
+            term.is_known_job = "without" not in door
             wrong: list[str] = []
             for method, identity in every_call():
                 who = IDENTITIES[identity]
-                match door:
-                    case "socket" | "token":
-                        answered = await term.by_gate(method, who, door)
-                    case "standby":
-                        answered = await term.by_link(method, who, link, 0)
-                    case _:
-                        node = login if door == "login host" else term.state.numbers["cn1"]
-                        answered = await term.by_link(method, who, link, node)
+                if link is None:
+                    answered = await term.by_gate(method, who, door)
+                else:
+                    answered = await term.by_link(method, who, link, door)
                 if verdict(method, answered) != is_allowed(method.name, identity, door):
                     wrong.append(f"{method.name} of {identity}: {answered.status.name} {answered.text}")
             if door == "standby":
