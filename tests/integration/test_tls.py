@@ -191,7 +191,7 @@ def test_certificates_are_renewed_under_a_running_job(encrypted: LiveCluster, ce
 
 @pytest.mark.parametrize("kind", ["essatd", "esnoded"])
 def test_what_cannot_be_used_ends_the_start_with_one_line(state_dir: Path, kind: str) -> None:
-    more = ["--controllers", "127.0.0.1:1"]
+    more = ["--controllers", "127.0.0.1:1", "--state-dir", str(state_dir)]
     if kind == "esnoded":
         more = [
             "--nodes",
