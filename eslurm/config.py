@@ -173,6 +173,15 @@ class LoginSection(msgspec.Struct, forbid_unknown_fields=True):
     """Their names, folded: login[1-2]. None of them is in [[nodes]]."""
 
 
+class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Whose jobs run on nodes. A node refuses by its own word, too: `esnoded --min-uid`, `--allow-root-jobs`."""
+
+    min_uid: Whole = 1000
+    """Jobs of users below this are refused: those are accounts of services."""
+    allow_root_jobs: bool = False
+    """Whether root's jobs are accepted; they run as root."""
+
+
 class ResourceSection(msgspec.Struct, forbid_unknown_fields=True):
     """A resource besides cores and memory. GPUs (gpu) are known without a section."""
 
@@ -366,6 +375,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     satellite: list[SatelliteSection] = msgspec.field(default_factory=list)
     nodes: list[NodesSection] = msgspec.field(default_factory=list)
     login: LoginSection = msgspec.field(default_factory=LoginSection)
+    agent: AgentSection = msgspec.field(default_factory=AgentSection)
     resource: list[ResourceSection] = msgspec.field(default_factory=list)
     switch: list[SwitchSection] = msgspec.field(default_factory=list)
     node_rule: list[NodeRuleSection] = msgspec.field(default_factory=list)
@@ -452,6 +462,8 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         login_nodes=login_nodes,
         administrators=tuple(dict.fromkeys((0, own_uid) if administrators is None else administrators)),
         private=tuple(dict.fromkeys(config.privacy.private)),
+        min_uid=config.agent.min_uid,
+        allow_root_jobs=config.agent.allow_root_jobs,
         **numbers,
     )
     _check_billing(made, origin)

@@ -78,6 +78,7 @@ class StepEnvironment:
         self, launch: JobLaunch, step: LaunchStep, submitted: Mapping[str, str] | None = None
     ) -> None:
         self._launch = launch
+        self._step = step
         names = _names_by_number(launch)
         members = _members(step.groups)
         self._places: dict[int, tuple[str, int, int, NodeGroup]] = {}
@@ -90,6 +91,15 @@ class StepEnvironment:
         self.shared = _without_outer_job(submitted or {})
         _put(self.shared, values)
         _put_submit_dir(self.shared, launch)
+
+    def is_of(self, launch: JobLaunch, step: LaunchStep) -> bool:
+        """Whether it was built for just these."""
+        return (launch, step) == (self._launch, self._step)
+
+    def find_share(self, node_number: int) -> tuple[int, int] | None:
+        """(tasks, rank of the first) of a node; None when it has no part in the step."""
+        place = self._places.get(node_number)
+        return None if place is None else (place[3].tasks, place[2])
 
     def of_tasks(self, node_number: int) -> tuple[dict[str, str], ...]:
         """Each task's own variables on this node; empty when the node has no part in the step."""

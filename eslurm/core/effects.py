@@ -142,7 +142,7 @@ def find_owed(state: State, revision: int) -> Effect | None:
         case Owing.LAUNCH:
             body = Prepare(job_launch(state, job, attempt), start=len(attempt.spans) == 1)
         case Owing.START:
-            body = Start(job.job_id, attempt.number)
+            body = Start(job.job_id, attempt.number, job_launch(state, job, attempt))
         case Owing.RELEASE:
             body = End(job.job_id, attempt.number, STRAY_GRACE_S, "released")
         case Owing.STOP:
@@ -245,6 +245,7 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
     if step.state is not StepState.LAUNCHING:
         return None
     launch = step.launch
+    held = state.find_attempt(job_id, step.attempt)
     spans = [Span(node, (tasks * launch.cpus_per_task,), tasks) for node, tasks in launch.layout]
     body = LaunchStep(
         job_id=job_id,
@@ -258,5 +259,6 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         cookie=launch.cookie,
         tasks=step.tasks,
         cpus_per_task=launch.cpus_per_task,
+        launch=msgspec.structs.replace(job_launch(state, *held), arguments=()) if held is not None else None,
     )
     return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)

@@ -82,10 +82,14 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="start", gc=False):
-    """Start the prepared attempt's batch script on this (its first) node. Answers ok with payload `Started`."""
+    """Start the prepared attempt's batch script on this (its first) node. Answers ok with payload `Started`.
+
+    With `launch` the sealed command says by itself whose processes it starts, and how.
+    """
 
     job_id: int
     attempt: int
+    launch: JobLaunch | None = None
 
 
 class End(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="end", gc=False):
@@ -131,7 +135,8 @@ class LaunchStep(
 ):
     """Start a step's tasks on each node of `groups`, their output streamed straight to `endpoint`.
 
-    `first_task` numbers follow from the groups' order. `cookie` proves to the receiver who connects.
+    `first_task` numbers follow from the groups' order. `cookie` proves to the receiver that connects. `launch` is the
+    attempt's, without the script's arguments: the sealed command says by itself whose processes it starts.
     """
 
     job_id: int
@@ -145,6 +150,7 @@ class LaunchStep(
     cookie: bytes
     tasks: int
     cpus_per_task: int = 1
+    launch: JobLaunch | None = None
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):

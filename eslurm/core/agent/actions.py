@@ -55,14 +55,18 @@ class FetchBlobs(msgspec.Struct, frozen=True):
 
 
 class RunBatch(msgspec.Struct, frozen=True):
-    """Start the batch script. Answered with on_step_started, on_step_ended or on_step_refused."""
+    """Start the batch script. Answered with on_step_started, on_step_ended or on_step_refused.
+
+    `credential` is the sealed command that says so.
+    """
 
     step: StepId
     launch: JobLaunch
+    credential: bytes = b""
 
 
 class RunTasks(msgspec.Struct, frozen=True):
-    """Start a step's tasks of this node: `tasks` of them, numbered from `first_task`."""
+    """Start a step's tasks of this node: `tasks` of them, numbered from `first_task`; `credential` as of `RunBatch`."""
 
     step: StepId
     launch: JobLaunch
@@ -70,6 +74,7 @@ class RunTasks(msgspec.Struct, frozen=True):
     tasks: int
     first_task: int
     node_index: int
+    credential: bytes = b""
 
 
 class SignalStep(msgspec.Struct, frozen=True):
@@ -95,24 +100,20 @@ class SuspendStep(msgspec.Struct, frozen=True):
 
 
 class LimitStep(msgspec.Struct, frozen=True):
-    """The step's time limit, counted from its start, is so long from now on; 0: none. Idempotent."""
+    """The step's time limit, counted from its start, is so long from now on; 0: none. Idempotent.
+
+    `credential` is the sealed command that says so.
+    """
 
     step: StepId
     time_limit_s: int
+    credential: bytes = b""
 
 
 class AcknowledgeSteps(msgspec.Struct, frozen=True):
     """The runner may forget these outcomes."""
 
     steps: tuple[StepId, ...]
-
-
-class Discard(msgspec.Struct, frozen=True):
-    """The attempt is over on this node: its files (script) may go."""
-
-    node: int
-    job_id: int
-    attempt: int
 
 
 class Contact(msgspec.Struct, frozen=True):
@@ -164,7 +165,6 @@ Action: TypeAlias = (
     | SuspendStep
     | LimitStep
     | AcknowledgeSteps
-    | Discard
     | Contact
     | Spool
     | SendReport

@@ -41,15 +41,18 @@ class Adjustments:
         attempt = node.attempts.get((command.job_id, command.attempt))
         if attempt is not None and attempt.stage in _OPEN and waiter.revision > attempt.time_revision:
             attempt.time_revision = waiter.revision
+            attempt.time_credential = waiter.sealed
             _limit(attempt, command.time_limit_s)
             self._desk.write(adjusted(attempt))
             self._set_limit(attempt)
         self._desk.settle(waiter, node.number, OK)
 
     def on_run(self, attempt: Attempt, step: StepId) -> None:
-        """The runner was just told to start this step; its launch already says the time limit."""
+        """The runner was just told to start this step; what its credential says of the time limit may be out of date."""
         if attempt.is_suspended:
             self._desk.emit(SuspendStep(step))
+        if attempt.time_credential and step.is_batch:
+            self._set_limit(attempt)
 
     def repeat(self, attempt: Attempt) -> None:
         """After a restart of the agent: the runner may never have heard the latest orders."""
@@ -68,7 +71,7 @@ class Adjustments:
     def _set_limit(self, attempt: Attempt) -> None:
         if BATCH_STEP in attempt.live and attempt.launch is not None:
             key = StepId(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
-            self._desk.emit(LimitStep(key, attempt.launch.time_limit_s))
+            self._desk.emit(LimitStep(key, attempt.launch.time_limit_s, attempt.time_credential))
 
 
 def adjusted(attempt: Attempt) -> Adjusted:
@@ -82,6 +85,7 @@ def adjusted(attempt: Attempt) -> Adjusted:
         attempt.is_suspended,
         attempt.time_revision,
         launch.time_limit_s if launch is not None else 0,
+        attempt.time_credential,
     )
 
 
@@ -92,6 +96,7 @@ def readjust(attempt: Attempt, record: Adjusted | None) -> None:
     attempt.suspend_revision = record.suspend_revision
     attempt.is_suspended = record.is_suspended
     attempt.time_revision = record.time_revision
+    attempt.time_credential = record.time_credential
     if record.time_revision:
         _limit(attempt, record.time_limit_s)
 

@@ -79,13 +79,14 @@ MAY_START_STEPS = frozenset({Stage.PREPARED, Stage.STARTING, Stage.RUNNING})
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """A broadcast that waits for this node's answer to an effect."""
+    """A broadcast that waits for this node's answer to an effect. `sealed` is its command as the controller signed it."""
 
     ref: Ref
     owner: str
     revision: int
     index: int
     answer_by_us: int
+    sealed: bytes = b""
 
 
 @dataclass(slots=True)
@@ -101,6 +102,8 @@ class Attempt:
     """See the module. `live` are the steps that have or may have processes here.
 
     `suspend_revision` and `time_revision` are those of the latest orders to stand still or go on, and on the time limit.
+    `credential` is the sealed command that starts the batch script, empty once it has begun; `time_credential` the one
+    that has set the time limit.
     """
 
     node: int
@@ -111,11 +114,13 @@ class Attempt:
     launch: JobLaunch | None
     stage: Stage
     start: bool = False
+    credential: bytes = b""
     started_us: int = 0
     grace_s: float = 0.0
     suspend_revision: int = 0
     is_suspended: bool = False
     time_revision: int = 0
+    time_credential: bytes = b""
     end: StepEnd | None = None
     in_inventory: bool = False
     owes_gone: bool = False

@@ -124,9 +124,11 @@ class Backlog:
     def _forget_unborn(self, key: NodeAttempt) -> bool:
         """Drop what was to be written of an attempt that is over. Whether the spool has never heard of it."""
         prepared = [r for r in self._records if type(r) is Prepared and _key_of(r) == key]
-        self._records.pop(StartIntended(*key), None)
+        starts = [r for r in self._records if type(r) is StartIntended and _start_of(r) == key]
         for record in prepared:
             del self._records[record]
+        for intended in starts:
+            del self._records[intended]
         return bool(prepared)
 
     def _flush(self) -> None:
@@ -145,3 +147,7 @@ class Backlog:
 
 def _key_of(record: Prepared) -> NodeAttempt:
     return record.node, record.launch.job_id, record.launch.attempt
+
+
+def _start_of(record: StartIntended) -> NodeAttempt:
+    return record.node, record.job_id, record.attempt

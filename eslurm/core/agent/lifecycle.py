@@ -12,7 +12,6 @@ import heapq
 
 from eslurm.core.agent.actions import (
     AcknowledgeSteps,
-    Discard,
     RunBatch,
     SignalStep,
     StepId,
@@ -84,6 +83,7 @@ class Lifecycle:
             launch,
             Stage.FETCHING,
             start=command.start,
+            credential=waiter.sealed if command.start else b"",
         )
         node.attempts[attempt.key] = attempt
         attempt.starts.append(waiter)
@@ -202,6 +202,7 @@ class Lifecycle:
             self._tasks.on_started(attempt, step.step)
         elif attempt.stage is Stage.STARTING:
             attempt.move(Stage.RUNNING)
+            attempt.credential = b""
             attempt.started_us = at_us
             self._answer_starts(attempt)
         elif attempt.started_us == 0:
@@ -306,7 +307,8 @@ class Lifecycle:
 
     def _prepare_again(self, attempt: Attempt, command: Prepare, waiter: Waiter) -> None:
         if attempt.stage is Stage.FETCHING:
-            attempt.start = attempt.start or command.start
+            if command.start and not attempt.start:
+                attempt.start, attempt.credential = True, waiter.sealed
             attempt.starts.append(waiter)
         elif command.start:
             if attempt.stage is Stage.PREPARED:
@@ -329,7 +331,14 @@ class Lifecycle:
         assert attempt.launch is not None
         attempt.move(Stage.PREPARED)
         self._desk.write(
-            Prepared(attempt.node, attempt.owner, attempt.revision, attempt.launch, attempt.start)
+            Prepared(
+                attempt.node,
+                attempt.owner,
+                attempt.revision,
+                attempt.launch,
+                attempt.start,
+                attempt.credential,
+            )
         )
         if attempt.start:
             self._run_batch(attempt)
@@ -345,10 +354,11 @@ class Lifecycle:
             return
         attempt.starts.append(waiter)
         attempt.start = True
+        attempt.credential = waiter.sealed
         if self._fetches_batch(attempt):
             attempt.move(Stage.FETCHING)
             return
-        self._desk.write(StartIntended(attempt.node, attempt.job_id, attempt.number))
+        self._desk.write(StartIntended(attempt.node, attempt.job_id, attempt.number, attempt.credential))
         self._run_batch(attempt)
 
     def _run_batch(self, attempt: Attempt) -> None:
@@ -356,7 +366,7 @@ class Lifecycle:
         attempt.move(Stage.STARTING)
         attempt.live.add(BATCH_STEP)
         step = StepId(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
-        self._desk.emit(RunBatch(step, attempt.launch))
+        self._desk.emit(RunBatch(step, attempt.launch, attempt.credential))
         self.adjustments.on_run(attempt, step)
 
     def _answer_started(self, attempt: Attempt, waiter: Waiter) -> None:
@@ -442,8 +452,6 @@ class Lifecycle:
         attempt.move(Stage.BURIED)
         del self._nodes[attempt.node].attempts[attempt.key]
         self._put_tombstone(attempt.node, attempt.key, attempt.owner, attempt.revision, started)
-        if started:
-            self._desk.emit(Discard(attempt.node, *attempt.key))
 
     def _put_tombstone(
         self, node: int, key: tuple[int, int], owner: str, revision: int, started: bool

@@ -102,10 +102,12 @@ class Agent:
         answer_by_us: int,
         *,
         dated_us: int | None = None,
+        sealed: bytes = b"",
     ) -> list[Action]:
         """A verified command for these of our nodes. Each is answered once under `ref`, by `answer_by_us`.
 
         `dated_us`: the present as compared with what the controller has dated, if that is another clock than `now_us`.
+        `sealed`: the command as the controller has signed it, for a runner that verifies it itself.
         """
         refusal = self._command_refusal(command)
         if refusal:
@@ -117,7 +119,7 @@ class Agent:
             else:
                 dated_us = now_us if dated_us is None else dated_us
                 expired = bool(command.expires_us) and dated_us > command.expires_us + EXPIRY_TOLERANCE_US
-                self._on_effect(nodes, command, ref, answer_by_us, expired=expired)
+                self._on_effect(nodes, command, ref, answer_by_us, sealed, expired=expired)
         return self._done(now_us)
 
     def on_blobs(self, hashes: tuple[bytes, ...], now_us: int) -> list[Action]:
@@ -260,9 +262,16 @@ class Agent:
             self._claim_again(overtaken)
 
     def _on_effect(
-        self, nodes: Sequence[int], command: Command, ref: Ref, answer_by_us: int, *, expired: bool
+        self,
+        nodes: Sequence[int],
+        command: Command,
+        ref: Ref,
+        answer_by_us: int,
+        sealed: bytes,
+        *,
+        expired: bool,
     ) -> None:
-        waiter = Waiter(ref, command.owner, command.revision, command.index, answer_by_us)
+        waiter = Waiter(ref, command.owner, command.revision, command.index, answer_by_us, sealed)
         overtaken: list[LocalNode] = []
         for number, incarnation in zip(nodes, self._incarnations(command, nodes), strict=True):
             node = self.roster.by_number.get(number)
@@ -327,7 +336,7 @@ def _fold_attempt(state: Folded, attempt: Attempt) -> None:
         return
     started = attempt.start or attempt.batch_was_started
     state.prepared[attempt.node, attempt.job_id, attempt.number] = Prepared(
-        attempt.node, attempt.owner, attempt.revision, attempt.launch, started
+        attempt.node, attempt.owner, attempt.revision, attempt.launch, started, attempt.credential
     )
     if attempt.suspend_revision or attempt.time_revision:
         state.adjusted[attempt.node, attempt.job_id, attempt.number] = adjusted(attempt)

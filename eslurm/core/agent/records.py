@@ -52,21 +52,23 @@ class EpochSeen(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The node is ready for the attempt; with `start` its batch script was also told to start."""
+    """The node is ready for the attempt; with `start` its batch script was also told to start, by `credential`."""
 
     node: int
     owner: str
     revision: int
     launch: JobLaunch
     start: bool = False
+    credential: bytes = b""
 
 
 class StartIntended(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """From now on a batch script of the attempt may exist."""
+    """From now on a batch script of the attempt may exist: `credential`, a sealed command, says so."""
 
     node: int
     job_id: int
     attempt: int
+    credential: bytes = b""
 
 
 class Buried(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -97,7 +99,10 @@ class FloorRaised(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Adjusted(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Whether the attempt stands still and how long it may run (0: no limit), by the latest orders of these revisions."""
+    """Whether the attempt stands still and how long it may run (0: no limit), by the latest orders of these revisions.
+
+    `time_credential` is the sealed command that has set the limit.
+    """
 
     node: int
     job_id: int
@@ -106,6 +111,7 @@ class Adjusted(msgspec.Struct, frozen=True, array_like=True, tag=10):
     is_suspended: bool
     time_revision: int
     time_limit_s: int
+    time_credential: bytes = b""
 
 
 Record: TypeAlias = (
@@ -151,7 +157,9 @@ class Folded:
             case StartIntended():
                 key = (record.node, record.job_id, record.attempt)
                 if (before := self.prepared.get(key)) is not None:
-                    self.prepared[key] = msgspec.structs.replace(before, start=True)
+                    self.prepared[key] = msgspec.structs.replace(
+                        before, start=True, credential=record.credential
+                    )
             case Buried():
                 key = (record.node, record.job_id, record.attempt)
                 self.prepared.pop(key, None)

@@ -114,6 +114,7 @@ def _restore_prepared(agent: Agent, spool: Folded) -> None:
             record.launch,
             Stage.PREPARED,
             start=record.start,
+            credential=record.credential,
         )
         readjust(node.attempts[job_id, attempt_number], spool.adjusted.get((number, job_id, attempt_number)))
 

@@ -62,7 +62,7 @@ class Tasks:
         elif not self._wants.ask(attempt, step, (request.environment_hash,)):
             attempt.live.add(step)
             key = StepId(attempt.job_id, attempt.number, step, attempt.node)
-            self._desk.emit(RunTasks(key, attempt.launch, request, *share))
+            self._desk.emit(RunTasks(key, attempt.launch, request, *share, pending.waiters[0].sealed))
             self._adjustments.on_run(attempt, key)
 
     def on_started(self, attempt: Attempt, step: int) -> None:

@@ -34,7 +34,6 @@ def test_a_one_node_job_starts_with_its_preparation_and_is_acknowledged_to_the_e
     assert world.runner.ended, "the runner keeps the outcome until the controller has committed it"
     world.ack(report.seq)
     assert world.stages() == {} and not world.runner.ended
-    assert act.Discard(0, 7, 1) in world.log
 
 
 def test_the_start_is_written_before_it_happens() -> None:

@@ -199,7 +199,7 @@ def actions_without_a_crash(make: Callable[[World], Controller]) -> tuple[int, i
 def test_stopped_before_every_action(name: str, boots: bool) -> None:
     make = SCENARIOS[name]
     first, last = actions_without_a_crash(make)
-    assert last - first >= 8
+    assert last - first >= 7
     for at in range(first, last):
         world = World(nodes=3)
         world.crash_at = at
