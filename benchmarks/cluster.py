@@ -152,7 +152,7 @@ class Cluster:
     def supervisors(self) -> list[int]:
         """The process ids of the step supervisors."""
         found = []
-        for path in self.directory.glob("agent*/esstepd.json"):
+        for path in self.directory.glob("agent*/stepd/esstepd.json"):
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 found.append(int(msgspec.json.decode(path.read_bytes())["pid"]))
         return found
@@ -182,6 +182,7 @@ class Cluster:
             if shape.absent
             else "",
             '[[partition]]\nname = "main"\ndefault = true\n',
+            "[agent]\nallow_root_jobs = true\n",
             shape.sections,
         ]
         (self.directory / "eslurm.toml").write_text("".join(lines))
@@ -234,6 +235,7 @@ class Cluster:
             *("--cluster", NAME, "--nodes", nodes),
             *("--satellites", ",".join(self._satellite_endpoints), "--controller", ",".join(self.endpoints)),
             *("--state-dir", self._home(name, "agent", nodes), "--cores", str(shape.cores)),
+            "--allow-root-jobs",
             *("--memory-mib", str(NODE_MEMORY_MIB), *(("--each",) if shape.each else ())),
             *(("--allow-chaos",) if shape.chaos else ()),
         )

@@ -73,6 +73,9 @@ def find_sockets(option: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
+ROOT_STATE_DIR = "/var/lib/eslurm"
+
+
 def sockets_in(directory: str) -> tuple[str, ...]:
     """The sockets of the controllers beside the first one, by their names in this directory."""
     try:
@@ -87,8 +90,14 @@ def sockets_in(directory: str) -> tuple[str, ...]:
 
 
 def state_dir(environ: Mapping[str, str]) -> str:
-    """Where this user's own cluster keeps its state: ESLURM_STATE_DIR, or `~/.local/state/eslurm`."""
-    return environ.get("ESLURM_STATE_DIR") or os.path.expanduser("~/.local/state/eslurm")
+    """Where this user's own cluster keeps its state: ESLURM_STATE_DIR, or `~/.local/state/eslurm`.
+
+    Root's agents are of another user, which may not pass root's home: `/var/lib/eslurm`, unless there is a cluster already.
+    """
+    named = environ.get("ESLURM_STATE_DIR") or os.path.expanduser("~/.local/state/eslurm")
+    if os.geteuid() != 0 or "ESLURM_STATE_DIR" in environ or os.path.exists(named):
+        return named
+    return ROOT_STATE_DIR
 
 
 def open_door(given: Words, command: str) -> Door:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.rpc.tls_options import add_tls_options, tls_files
 from eslurm.rpc.trust_options import add_trust_options, read_member
+from eslurm.security.account import Account, drop, find_account
+from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
@@ -21,13 +26,32 @@ from eslurm.telemetry.process import (
     run_daemon,
     stop_on_signals,
 )
-from esnoded.stepd.launcher import SupervisorUnavailable, ensure_supervisor
+from esnoded.keeper import prepare, split
+from esnoded.stepd.launcher import (
+    Connect,
+    SupervisorUnavailable,
+    connect_supervisor,
+    ensure_supervisor,
+    find_predecessor,
+)
+from esnoded.stepd.place import Options
 
 if TYPE_CHECKING:
     from eslurm.security.membership import Role
     from esnoded.daemon import AgentOptions
 
 STATE_DIR_MODE = 0o711
+LATER = (
+    "concurrent.futures.thread",
+    "encodings.ascii",
+    "encodings.idna",
+    "encodings.latin_1",
+    "encodings.unicode_escape",
+    "grp",
+    "pwd",
+    "uvloop",
+)
+"""Imported at their first use by others: where Python lies in root's own home, the agent's user cannot."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -43,11 +67,19 @@ def main(argv: list[str] | None = None) -> None:
         _give_up(str(error))
     # Others may pass to their scripts and the door, and list nothing.
     state_dir = own_directory(arguments.state_dir, STATE_DIR_MODE)
+    arguments.site_keys = arguments.site_keys or state_dir / SITE_PUB
+    supervisor = Options(
+        arguments.nodes,
+        str(arguments.site_keys.absolute()),
+        min_uid=arguments.min_uid,
+        allow_root_jobs=arguments.allow_root_jobs,
+    )
     try:
-        if not arguments.each and not arguments.login:
-            ensure_supervisor(state_dir)
-    except (OSError, SupervisorUnavailable) as error:
-        _give_up(f"--state-dir: {error}")
+        # Emulated nodes are of the user that starts them, all in all.
+        account = None if arguments.each else find_account(arguments.user)
+        ways = _prepare(arguments, state_dir, supervisor, account)
+    except (OSError, ValueError, SupervisorUnavailable) as error:
+        _give_up(str(error) if isinstance(error, ValueError) else f"--state-dir: {error}")
 
     with importing():
         from eslurm.rpc.tls import Tls, TlsError
@@ -56,9 +88,16 @@ def main(argv: list[str] | None = None) -> None:
         from esnoded.daemon import AgentOptions, NodeDaemon
         from esnoded.spool import SpoolError
 
+        if account is not None:
+            for name in LATER:
+                importlib.import_module(name)
+
     try:
         tls = Tls(files) if files is not None else None
+        if account is not None:
+            _drop(account, ways.home)
         role: Role = "login" if arguments.login else "agent"
+        arguments.state_dir = ways.home
         credentials = read_member(arguments, role, nodes, wall_us())
     except (TlsError, CannotJoin) as error:
         _give_up(str(error))
@@ -69,7 +108,10 @@ def main(argv: list[str] | None = None) -> None:
         satellites=tuple(endpoint for endpoint in arguments.satellites.split(",") if endpoint),
         controllers=tuple(endpoint for endpoint in arguments.controller.split(",") if endpoint),
         credentials=credentials,
-        state_dir=state_dir,
+        supervisor=supervisor,
+        connect=ways.connect,
+        predecessor=ways.predecessor,
+        state_dir=ways.home,
         listen=arguments.listen,
         controller_socket=arguments.controller_socket,
         allow_chaos=arguments.allow_chaos,
@@ -91,6 +133,43 @@ def main(argv: list[str] | None = None) -> None:
         run_daemon("esnoded", body, arguments.loop)
     except SpoolError as error:
         _give_up(f"--state-dir: {error}")
+
+
+class _Ways(NamedTuple):
+    """Where the agent's own files are, and how it reaches step supervisors; None: it starts its own, there is none."""
+
+    home: Path
+    connect: Connect | None = None
+    predecessor: Connect | None = None
+
+
+def _prepare(
+    arguments: argparse.Namespace, state_dir: Path, supervisor: Options, account: Account | None
+) -> _Ways:
+    """Directories, the supervisor, and as root the keeper. Raises OSError, `SupervisorUnavailable`."""
+    # Others may pass to their scripts and the door, and list nothing.
+    state_dir.mkdir(mode=STATE_DIR_MODE, parents=True, exist_ok=True)
+    state_dir = state_dir.resolve()
+    home = state_dir if account is None else prepare(state_dir, account)
+    if arguments.each or arguments.login:
+        return _Ways(home)
+    ensure_supervisor(state_dir, supervisor)
+    predecessor = find_predecessor(state_dir)
+    if account is None:
+        return _Ways(home, None, predecessor)
+    connect = partial(connect_supervisor, state_dir, supervisor)
+    keeper = split(connect, partial(find_predecessor, state_dir), arguments.ready_fd)
+    return _Ways(home, keeper.connect, keeper.connect_predecessor if predecessor is not None else None)
+
+
+def _drop(account: Account, home: Path) -> None:
+    try:
+        drop(account)
+        os.listdir(home)
+    except OSError as error:
+        _give_up(
+            f"--user: uid {account.uid} cannot use {home}: {error.strerror}: see that other users may pass to it (chmod o+x)"
+        )
 
 
 def _run_each(options: AgentOptions, arguments: argparse.Namespace) -> NoReturn:
@@ -173,6 +252,19 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         help="where commands on this host find the agent's door; default: door.sock in --state-dir",
     )
+    parser.add_argument(
+        "--user",
+        default="",
+        metavar="NAME|UID[:GID]",
+        help="as root: the user that the agent is, which is not root; default: the account eslurm",
+    )
+    parser.add_argument(
+        "--min-uid",
+        type=int,
+        default=1000,
+        help="as root: no job of a user below this runs here (default: 1000)",
+    )
+    parser.add_argument("--allow-root-jobs", action="store_true", help="as root: jobs of root may run here")
     add_tls_options(parser)
     add_process_options(parser, "serve /metrics and /health there (with --each: from this port on, one each)")
     return parser

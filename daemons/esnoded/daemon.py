@@ -13,8 +13,9 @@ import secrets
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -30,7 +31,7 @@ from eslurm.core.tree.results import Outcome, failed
 from eslurm.core.wire import Command, Heartbeat, Report
 from eslurm.ports.door import Answerer
 from eslurm.ports.link import Link
-from eslurm.ports.step_runner import StepEnded, StepStarted
+from eslurm.ports.step_runner import StepEnded, StepEndedSink, StepStarted
 from eslurm.relay.blobs import BlobExchange, LinkLoader
 from eslurm.relay.book import AddressBook
 from eslurm.relay.chaos_door import NAME as CHAOS
@@ -58,17 +59,21 @@ from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
 from esnoded.door import AgentDoor, LoginDoor
 from esnoded.health import watch
-from esnoded.launch import Launcher, step_id
-from esnoded.scripts import Scripts
+from esnoded.predecessor import PairedRunner
 from esnoded.shell import Shell, internal_error, step_end
 from esnoded.spool import Spool
 from esnoded.standby import StandbyRunner
 from esnoded.status import AgentStatus
 from esnoded.stepd.client import SupervisorClient
+from esnoded.stepd.launcher import Connect, connect_supervisor
+from esnoded.stepd.place import Options
 from esnoded.stepd.procfs import read_boot_id
+from esnoded.steps import step_id
 from esnoded.uplink import OnDemand, Uplink
 
 log = logging.getLogger("esnoded")
+
+Runner: TypeAlias = SupervisorClient | StandbyRunner | PairedRunner
 
 BLOB_BYTES_MAX = 32 << 20
 BLOB_WAYS_MAX = 3
@@ -91,6 +96,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     At `metrics_listen` (host:port; empty: nowhere) the process is watched.
     With `allow_chaos` the user may let nodes pretend to fail; with `is_one_of_many` there are many such processes on
     this host, and the step supervisor is started with the first step. Without `tls` its links are plain.
+    `supervisor` is what the step supervisor is told. `connect` gives connections to it; None: this process starts it
+    itself. `predecessor` gives connections to one of an earlier version that still has steps; None: there is none.
     """
 
     cluster: str
@@ -99,6 +106,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     satellites: tuple[str, ...]
     controllers: tuple[str, ...]
     credentials: Credentials
+    supervisor: Options
     state_dir: Path
     listen: str
     controller_socket: Path | None = None
@@ -108,6 +116,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     tls: Tls | None = None
     is_login: bool = False
     door: Path | None = None
+    connect: Connect | None = None
+    predecessor: Connect | None = None
 
 
 class NodeDaemon:
@@ -175,8 +185,9 @@ class NodeDaemon:
         options = self._options
         spool = Spool(options.state_dir / "agent.spool")
         early: list[StepEnded] = []
-        runner_type = StandbyRunner if options.is_one_of_many or options.is_login else SupervisorClient
-        runner = runner_type(options.state_dir, lambda ended: self._on_step_ended(ended, early))
+        runner = self._make_runner(lambda ended: self._on_step_ended(ended, early))
+        learnt = options.credentials.on_learnt
+        options.credentials.on_learnt = lambda: (learnt(), runner.tell_ring())[0]
         principals = Principals()
         door = UnixDoor(
             options.door or options.state_dir / "door.sock",
@@ -217,6 +228,18 @@ class NodeDaemon:
             principals.close()
             spool.close()
 
+    def _make_runner(self, on_ended: StepEndedSink) -> Runner:
+        options = self._options
+        connect = options.connect or partial(connect_supervisor, options.state_dir, options.supervisor)
+        if options.is_one_of_many or options.is_login:
+            return StandbyRunner(options.state_dir, connect, on_ended, self._sealed_ring)
+        if options.predecessor is not None:
+            return PairedRunner(connect, options.predecessor, on_ended, self._sealed_ring)
+        return SupervisorClient(connect, on_ended, ring=self._sealed_ring)
+
+    def _sealed_ring(self) -> bytes:
+        return self._options.credentials.members.ring.sealed
+
     def _answerer(self) -> Answerer:
         """What the door hands its calls to."""
         onward = OnDemand(self._uplink, self._forwarder)
@@ -251,7 +274,7 @@ class NodeDaemon:
         """End `run` in good order. Steps go on under their supervisor."""
         self._stopped.set()
 
-    async def _close(self, rpc: RpcServer, door: UnixDoor, runner: SupervisorClient | StandbyRunner) -> None:
+    async def _close(self, rpc: RpcServer, door: UnixDoor, runner: Runner) -> None:
         self._server.stop_admitting("the agent stops")
         await door.stop()
         await self._driver.close()
@@ -263,7 +286,7 @@ class NodeDaemon:
         await rpc.stop(STOP_GRACE_S)
         await runner.close()
 
-    async def _restore(self, spool: Spool, runner: SupervisorClient | StandbyRunner, door: Path) -> Shell:
+    async def _restore(self, spool: Spool, runner: Runner, door: Path) -> Shell:
         """Bring the core back to where it was, and offer the nodes."""
         options = self._options
         boot_id = read_boot_id()
@@ -284,19 +307,12 @@ class NodeDaemon:
             offers=self._offers(uids),
             has_blob=lambda digest: self._blobs.cache.find(digest) is not None,
         )
-        scripts = Scripts(options.state_dir / "scripts")
-        launcher = Launcher(scripts, door)
-        shell = Shell(agent, spool, runner, launcher, scripts, self._blobs, self, self._clock)
+        shell = Shell(agent, spool, runner, str(door), self._blobs, self, self._clock)
         steps = await runner.list_steps()
         live = [(step_id(step.key), step.at_us) for step in steps if isinstance(step, StepStarted)]
         ended = [(step_id(step.key), step_end(step)) for step in steps if isinstance(step, StepEnded)]
         self._shell = shell
         self._driver.relay.add_local(state.numbers[name] for name in options.nodes if name in state.numbers)
-        scripts.adopt(
-            (key, record.launch.user.uid, record.launch.script_hash)
-            for key, record in state.prepared.items()
-            if record.start
-        )
         shell.perform(restore(agent, state, live, ended, self._clock.now_us()))
         return shell
 
@@ -417,7 +433,9 @@ class NodeDaemon:
         answer_by_us = now_us + run.deadline_us - min(ANSWER_MARGIN_US, run.deadline_us // 10)
         ref, dated_us = run.broadcast_id, self._clock.earliest_us()
         shell.perform(
-            shell.agent.on_command_many(run.nodes, command, ref, now_us, answer_by_us, dated_us=dated_us)
+            shell.agent.on_command_many(
+                run.nodes, command, ref, now_us, answer_by_us, dated_us=dated_us, sealed=run.command
+            )
         )
 
     def _command(self, broadcast_id: int, sealed: bytes) -> Command | str:

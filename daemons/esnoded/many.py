@@ -15,6 +15,8 @@ import selectors
 import signal
 from collections.abc import Sequence
 
+import msgspec
+
 # Here, not in the children: what is imported before the fork is shared.
 import uvloop  # noqa: F401
 
@@ -54,6 +56,7 @@ def one_each(options: AgentOptions) -> list[AgentOptions]:
             satellites=options.satellites,
             controllers=options.controllers,
             credentials=options.credentials,
+            supervisor=msgspec.structs.replace(options.supervisor, nodes=name),
             state_dir=options.state_dir / name,
             listen=listens[at],
             controller_socket=options.controller_socket,

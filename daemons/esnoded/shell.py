@@ -17,7 +17,6 @@ from eslurm.core.agent.actions import (
     Action,
     Answer,
     Contact,
-    Discard,
     FetchBlobs,
     LimitStep,
     Numbered,
@@ -38,12 +37,11 @@ from eslurm.core.agent.machine import Agent
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import Outcome
 from eslurm.core.wire import JobLaunch, Report
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepRunner, StepRunnerError, StepSpec
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepOrder, StepRunner, StepRunnerError
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from esnoded.clock import AgentClock
-from esnoded.launch import Launcher, step_id, step_key
-from esnoded.scripts import Scripts
 from esnoded.spool import Spool
+from esnoded.steps import step_id, step_key
 
 log = logging.getLogger(__name__)
 TIMER_AGAIN_US = 1_000_000
@@ -74,9 +72,8 @@ class Shell:
         self,
         agent: Agent,
         spool: Spool,
-        runner: StepRunner,
-        launcher: Launcher,
-        scripts: Scripts,
+        runner: StepRunner[StepOrder],
+        door: str,
         blobs: BlobExchange,
         ways: Ways,
         clock: AgentClock,
@@ -87,7 +84,7 @@ class Shell:
         self._backlog = Backlog(spool)
         self._retry: asyncio.TimerHandle | None = None
         self._runner = runner
-        self._launcher = launcher
+        self._door = door
         self._blobs = blobs
         self._ways = ways
         self._loop = asyncio.get_running_loop()
@@ -108,7 +105,6 @@ class Shell:
             LimitStep: self._limit,
             AcknowledgeSteps: self._acknowledge,
             Contact: self._contact,
-            Discard: lambda action: scripts.release((action.node, action.job_id, action.attempt)),
             FetchBlobs: lambda action: self._spawn(self._fetch(action.hashes)),
             Numbered: lambda action: ways.on_numbered(action.name, action.number),
             Overtaken: lambda action: log.warning(
@@ -209,29 +205,21 @@ class Shell:
         if script is None or environment is None:
             self._refuse(action, "the script is no longer in the cache")
             return
-        try:
-            spec = self._launcher.batch_spec(action, self._name(action.step.node), script, environment)
-        except (OSError, ValueError) as error:
-            self._refuse(action, f"the job cannot be set up on this node: {error}")
-            return
-        self._spawn(self._launch(spec))
+        order = StepOrder(step_key(action.step), action.credential, script, environment, self._door)
+        self._spawn(self._launch(order))
 
     def _run_tasks(self, action: RunTasks) -> None:
         environment = self._blob(action.request.environment_hash)
         if environment is None:
             self._refuse(action, "the environment is no longer in the cache")
             return
-        try:
-            spec = self._launcher.tasks_spec(action, self._name(action.step.node), environment)
-        except (OSError, ValueError) as error:
-            self._refuse(action, f"the step cannot be set up on this node: {error}")
-            return
-        self._spawn(self._launch(spec))
+        order = StepOrder(step_key(action.step), action.credential, environment=environment, door=self._door)
+        self._spawn(self._launch(order))
 
-    async def _launch(self, spec: StepSpec) -> None:
-        step = step_id(spec.key)
+    async def _launch(self, order: StepOrder) -> None:
+        step = step_id(order.key)
         try:
-            state = await self._runner.launch(spec)
+            state = await self._runner.launch(order)
         except StepRunnerError as error:
             self.perform(self.agent.on_step_refused(step, str(error), self._now_us()))
             return
@@ -244,7 +232,7 @@ class Shell:
         if isinstance(state, StepEnded):
             self.on_runner_ended(state)
         else:
-            self._tell("job %d, attempt %d, step %d: began on node %d", spec.key)
+            self._tell("job %d, attempt %d, step %d: began on node %d", order.key)
             self.perform(self.agent.on_step_started(step, state.at_us, self._now_us()))
 
     def _refuse(self, action: RunBatch | RunTasks, why: str) -> None:
@@ -276,7 +264,7 @@ class Shell:
 
     def _limit(self, action: LimitStep) -> None:
         limit_us = action.time_limit_s * 1_000_000
-        self._spawn(_ignoring(self._runner.set_limit, step_key(action.step), limit_us))
+        self._spawn(_ignoring(self._runner.set_limit, step_key(action.step), limit_us, action.credential))
 
     def _acknowledge(self, action: AcknowledgeSteps) -> None:
         if not self._acknowledged:
@@ -322,9 +310,6 @@ class Shell:
             "epoch": node.epoch if node is not None else 0,
             "trace": launch.trace.hex() if launch is not None else "",
         }
-
-    def _name(self, number: int) -> str:
-        return self.agent.roster.by_number[number].offer.name
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self._closed:

@@ -7,19 +7,22 @@ nothing to list, to signal or to hear of.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from eslurm.ports.step_runner import StepEndCause, StepEndedSink, StepKey, StepSpec, StepState
+from eslurm.ports.step_runner import StepEndCause, StepEndedSink, StepKey, StepOrder, StepState
 from esnoded.stepd.client import SupervisorClient
+from esnoded.stepd.launcher import Connect
 from esnoded.stepd.place import Place
 
 
 class StandbyRunner:
     """Implements `eslurm.ports.step_runner.StepRunner` around a `SupervisorClient`; `start` and `close` as there."""
 
-    def __init__(self, state_dir: Path, on_ended: StepEndedSink) -> None:
-        self._client = SupervisorClient(state_dir, on_ended)
+    def __init__(
+        self, state_dir: Path, connect: Connect, on_ended: StepEndedSink, ring: Callable[[], bytes] = bytes
+    ) -> None:
+        self._client = SupervisorClient(connect, on_ended, ring=ring)
         self._place = Place(state_dir)
         self._is_started = False
 
@@ -37,10 +40,14 @@ class StandbyRunner:
         """See `SupervisorClient.close`."""
         await self._client.close()
 
-    async def launch(self, spec: StepSpec) -> StepState:
+    def tell_ring(self) -> None:
+        """See `SupervisorClient.tell_ring`."""
+        self._client.tell_ring()
+
+    async def launch(self, order: StepOrder) -> StepState:
         """See `StepRunner.launch`."""
         self._begin()
-        return await self._client.launch(spec)
+        return await self._client.launch(order)
 
     async def signal(self, key: StepKey, signum: int) -> bool:
         """See `StepRunner.signal`."""
@@ -54,9 +61,9 @@ class StandbyRunner:
         """See `StepRunner.suspend`."""
         return self._is_started and await self._client.suspend(key, resume)
 
-    async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+    async def set_limit(self, key: StepKey, time_limit_us: int, credential: bytes = b"") -> bool:
         """See `StepRunner.set_limit`."""
-        return self._is_started and await self._client.set_limit(key, time_limit_us)
+        return self._is_started and await self._client.set_limit(key, time_limit_us, credential)
 
     async def list_steps(self) -> Sequence[StepState]:
         """See `StepRunner.list_steps`."""

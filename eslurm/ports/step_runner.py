@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -109,7 +109,7 @@ class StepWarning(msgspec.Struct, frozen=True, array_like=True):
 class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     """All a runner needs to start a step. Fields are only ever appended.
 
-    `argv[0]` is the program: a path (a batch script is a file the agent has already written) or a
+    `argv[0]` is the program: a path (a batch script is a file that the runner has written) or a
     name looked up in the environment's PATH. Output paths are already expanded and relative to
     `cwd`; an empty `stderr` follows `stdout`; `endpoint`, when set, replaces both. `time_limit_us`
     and `orphan_timeout_us` are durations on CLOCK_BOOTTIME, 0 means none; no `warning` is given without a time limit.
@@ -138,6 +138,20 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     first_task: int = 0
     task_env: tuple[dict[str, str], ...] = ()
     warning: StepWarning | None = None
+
+
+class StepOrder(msgspec.Struct, frozen=True, array_like=True):
+    """What an agent asks its host to start. Fields are only ever appended.
+
+    `credential` is the controller's sealed command, which says whose processes they are and what they run; `script` and
+    `environment` are those that it names by hash; `door` is the socket at which the job's commands reach the controller.
+    """
+
+    key: StepKey
+    credential: bytes
+    script: bytes = b""
+    environment: bytes = b""
+    door: str = ""
 
 
 class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -177,10 +191,16 @@ class StepRunnerError(Exception):
     """The runner cannot take the request: it is closed, full, or refused it. Nothing was started."""
 
 
-class StepRunner(Protocol):
-    """Starts, signals and remembers steps. Every method may be repeated without harm."""
+Order = TypeVar("Order", contravariant=True)
 
-    async def launch(self, spec: StepSpec) -> StepState:
+
+class StepRunner(Protocol[Order]):
+    """Starts, signals and remembers steps. Every method may be repeated without harm.
+
+    An agent orders by credential (`StepOrder`); a simulation, in which nobody has to be proved anything, by `StepSpec`.
+    """
+
+    async def launch(self, order: Order) -> StepState:
         """Start a step, once per key, and return as soon as its processes run or could not be started.
 
         A key that is live or whose outcome is unacknowledged is answered with what is known of it.
@@ -206,8 +226,10 @@ class StepRunner(Protocol):
         """
         ...
 
-    async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+    async def set_limit(self, key: StepKey, time_limit_us: int, credential: bytes = b"") -> bool:
         """From now on the step's time limit, counted from its start, is so long; 0: none. False when it is not live.
+
+        A runner that wants a longer limit to be proved takes the controller's sealed command as `credential`.
 
         Its warning moves with it, and is given again if its time comes again.
         """

@@ -100,9 +100,9 @@ class MemoryStepRunner:
         self.warned: list[tuple[StepKey, int]] = []
         """Which steps were warned of their time limit, and how many microseconds before."""
 
-    async def launch(self, spec: StepSpec) -> StepState:
+    async def launch(self, order: StepSpec) -> StepState:
         """See `StepRunner.launch`."""
-        return self.do_launch(spec)
+        return self.do_launch(order)
 
     async def signal(self, key: StepKey, signum: int) -> bool:
         """See `StepRunner.signal`."""
@@ -116,7 +116,7 @@ class MemoryStepRunner:
         """See `StepRunner.suspend`."""
         return self.do_suspend(key, resume)
 
-    async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+    async def set_limit(self, key: StepKey, time_limit_us: int, credential: bytes = b"") -> bool:
         """See `StepRunner.set_limit`."""
         return self.do_set_limit(key, time_limit_us)
 

@@ -27,7 +27,7 @@ from eslurm.v1 import controller_pb2 as pb
 from esnoded.stepd import procfs
 from esnoded.stepd.place import Place
 from tests.integration.commands import Ran, become_user, environment, main_of, path_with_commands, preload
-from tests.integration.daemons import PATIENCE_S, ROOT, Daemon
+from tests.integration.daemons import PATIENCE_S, ROOT, Daemon, agent_user
 from tests.support.ports import free_port
 from tests.support.trust import Site
 from tests.unit.stepd.kit import end_process
@@ -75,6 +75,8 @@ class LiveCluster:
         self._log_words = ("--log-format", log_format, "--log-level", log_level) if is_watched else ()
         self.watched: dict[str, str] = {}
         self._source = source
+        # Agents that root starts are of another user, and so are some jobs.
+        directory.chmod(0o711)
         self.work = directory / "work"
         self.work.mkdir()
         # Jobs of other users write here, too, when the cluster runs as root.
@@ -136,6 +138,7 @@ class LiveCluster:
             '[[partition]]\nname = "main"\ndefault = true',
             '[[partition]]\nname = "brief"\nnodes = "cn0001"\ntime_limit_max_s = 60',
             "[policy]\n" + "\n".join(f"{key} = {value}" for key, value in numbers.items()),
+            "[agent]\nallow_root_jobs = true",
             sections,
         ]
         (self.directory / "eslurm.toml").write_text("\n".join(lines) + "\n")
@@ -164,6 +167,7 @@ class LiveCluster:
         words = ["--nodes", nodes, "--satellites", ",".join(self._satellites)]
         words += ["--controller", ",".join(self.endpoints)]
         words += ["--state-dir", str(self.agent_dir(name)), "--cores", str(cores), "--memory-mib", "4000"]
+        words += ["--allow-root-jobs", *agent_user()]
         self.add_daemon(name, "esnoded", "--cluster", cluster, *words)
 
     def agent_dir(self, name: str) -> Path:
@@ -223,9 +227,9 @@ class LiveCluster:
             daemon.send(signal.SIGTERM)
         codes = {daemon.name: daemon.wait() for daemon in running}
         instances = set()
-        for status in self.directory.glob("*/esstepd.instance"):
+        for status in self.directory.glob("*/stepd/esstepd.instance"):
             instances.add(status.read_text())
-            supervisor = Place(status.parent).find_supervisor()
+            supervisor = Place(status.parent.parent).find_supervisor()
             if supervisor is not None:
                 end_process(supervisor.pid, signal.SIGTERM, signal.SIGTERM)
         left = [process.pid for process in procfs.all_processes() if _belongs_to(process, instances)]
@@ -234,7 +238,7 @@ class LiveCluster:
                 os.kill(pid, signal.SIGKILL)
         assert not left, f"processes of steps were left: {left}"
         assert not any(codes.values()), f"daemons ended badly: {codes}\n{self.logs()}"
-        for log in (*self.directory.glob("*.log"), *self.directory.glob("*/esstepd.log")):
+        for log in (*self.directory.glob("*.log"), *self.directory.glob("*/stepd/esstepd.log")):
             text = log.read_text(errors="replace")
             assert "Traceback" not in text, f"{log.name}:\n{text[text.index('Traceback') :]}"
 

@@ -43,11 +43,11 @@ class Crowd(LiveCluster):
 
     def supervisors(self) -> list[int]:
         """The step supervisors that have been started."""
-        found = (Place(path.parent).find_supervisor() for path in self._supervised())
+        found = (Place(path.parent.parent).find_supervisor() for path in self._supervised())
         return [status.pid for status in found if status is not None]
 
     def _supervised(self) -> list[Path]:
-        return list(self.agent_dir(AGENTS).glob("*/esstepd.instance"))
+        return list(self.agent_dir(AGENTS).glob("*/stepd/esstepd.instance"))
 
     def stop(self) -> None:
         """See `LiveCluster.stop`."""

@@ -14,6 +14,13 @@ from tests.support.leaks import kept_children
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 LOG_TAIL_LINES = 40
+AGENT_UID = 61_300
+"""Whom agents become that root starts: no account has it."""
+
+
+def agent_user() -> list[str]:
+    """The option that an agent needs when root starts it."""
+    return ["--user", str(AGENT_UID)] if os.geteuid() == 0 else []
 
 
 class Daemon:

@@ -23,7 +23,7 @@ def failed(cluster: Cluster, *words: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_nodes_and_satellites_fail_and_heal(cluster: Cluster) -> None:
-    answer = cluster("eslurm", "up", "--detach", "--emulate", "40", "--hosts", "2")
+    answer = cluster("eslurm", "up", "--detach", "--emulate", "40", "--hosts", "2", "--allow-root-jobs")
     assert answer.code == 0, answer.err
     assert "40 nodes in esctld (" in answer.out
     for name in ("agent1", "sat1"):

@@ -32,9 +32,10 @@ from eslurm.ports.door import DoorRefused
 from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
+from eslurm.security.step_stream import StreamOpener
 from eslurm.v1.controller_pb2 import PingRequest
 from esnoded.stepd.place import Place
-from esnoded.stepd.wire import FrameBuffer
+from tests.integration.daemons import agent_user
 from tests.support.loops import both_loops, run
 from tests.unit.agent.fake_controller import CLUSTER, SITE, FakeController, payload
 from tests.unit.stepd.kit import end_process, eventually
@@ -42,6 +43,7 @@ from tests.unit.stepd.kit import end_process, eventually
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = b"PATH=/usr/bin:/bin\0GREETING=hello\0"
 START_TIMEOUT_S = 30.0
+COOKIE = b"c" * 32
 
 
 class Site:
@@ -49,6 +51,7 @@ class Site:
 
     def __init__(self, directory: Path, loop: str = "uvloop") -> None:
         self.directory = directory
+        directory.chmod(0o711)
         self.work = directory / "work"
         self.work.mkdir()
         self.loop = loop
@@ -65,6 +68,7 @@ class Site:
         state = str(SITE.write_member(self.directory / name, "agent", nodes))
         words = ["esnoded", "--nodes", nodes, "--satellites", ",".join(satellites), "--state-dir", state]
         words += ["--controller", controller, "--cores", "4", "--memory-mib", "1024"]
+        words += ["--allow-root-jobs", *agent_user()]
         return self._start(words)
 
     def _start(self, words: list[str]) -> tuple[subprocess.Popen[bytes], str]:
@@ -99,8 +103,8 @@ class Site:
 
     def close(self) -> None:
         self.stop_daemons()
-        for status in self.directory.glob("*/esstepd.json"):
-            supervisor = Place(status.parent).find_supervisor()
+        for status in self.directory.glob("*/stepd/esstepd.json"):
+            supervisor = Place(status.parent.parent).find_supervisor()
             if supervisor is not None:
                 end_process(supervisor.pid, signal.SIGTERM)
 
@@ -194,7 +198,7 @@ def test_a_job_of_three_nodes_is_prepared_started_and_ended(site: Site) -> None:
         job = launch(controller, "trap 'exit 9' TERM; echo go; while :; do sleep 0.05; done", nodes, site)
         ready = await controller.order(Prepare(job), nodes)
         assert {outcome.status for outcome in ready.values()} == {Status.OK} and len(ready) == 3
-        started = (await controller.order(Start(7, 1), nodes[:1], revision=2))[nodes[0]]
+        started = (await controller.order(Start(7, 1, job), nodes[:1], revision=2))[nodes[0]]
         assert payload(started, Started).at_us > 0
         await eventually(lambda: (site.work / "out.7").exists() and (site.work / "out.7").read_text())
 
@@ -341,9 +345,9 @@ def test_a_step_runs_its_tasks_on_each_node_and_streams_their_output(site: Site)
     closed = asyncio.Event()
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        buffer, bodies = FrameBuffer(), list[bytes]()
+        stream, bodies = StreamOpener(COOKIE), list[bytes]()
         while data := await reader.read(65536):
-            bodies += buffer.feed(data)
+            bodies += stream.feed(data)
         hellos.append(msgspec.msgpack.decode(bodies[0], type=OutputHello))
         for body in bodies[1:]:
             frame = msgspec.msgpack.decode(body, type=OutputFrame)
@@ -359,7 +363,7 @@ def test_a_step_runs_its_tasks_on_each_node_and_streams_their_output(site: Site)
         await controller.registered(2)
         job = launch(controller, "sleep 60", (0, 1), site)
         await controller.order(Prepare(job), (0, 1))
-        await controller.order(Start(7, 1), (0,), revision=2)
+        await controller.order(Start(7, 1, job), (0,), revision=2)
         server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         body = LaunchStep(
@@ -375,8 +379,9 @@ def test_a_step_runs_its_tasks_on_each_node_and_streams_their_output(site: Site)
             environment_hash=job.environment_hash,
             work_dir=str(site.work),
             endpoint=f"{host}:{port}",
-            cookie=b"secret",
+            cookie=COOKIE,
             tasks=4,
+            launch=job,
         )
         answers = await controller.order(body, (0, 1), revision=3)
         assert [outcome.status for outcome in answers.values()] == [Status.OK] * 2, answers
@@ -384,7 +389,7 @@ def test_a_step_runs_its_tasks_on_each_node_and_streams_their_output(site: Site)
             await closed.wait()
         server.close()
         await server.wait_closed()
-        assert {hello.cookie for hello in hellos} == {b"secret"}
+        assert {hello.node_name for hello in hellos} == {"cn1", "cn2"}
         names = {number: name for name, number in controller.numbers.items()}
         for task, node in enumerate((0, 0, 1, 1)):
             text = b"".join(frame.data for frame in heard[task] if frame.stream == 1).decode()

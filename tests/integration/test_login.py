@@ -20,6 +20,7 @@ from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import CLUSTER, LiveCluster, daemon_of
 from tests.integration.commands import Ran, become_user, main_of, preload
 from tests.integration.conftest import made
+from tests.integration.daemons import AGENT_UID, agent_user
 
 GATE = "until test -e gate; do sleep 0.02; done"
 LOGIN = '[login]\nnodes = "login[1-3]"'
@@ -36,7 +37,11 @@ class LoginCluster(LiveCluster):
             directory, nodes=2, agents=1, satellites=1, controllers=2, sections=LOGIN, is_watched=True
         )
         ways = {"login1": ("--controller", self.endpoints), "login2": ("--satellites", self._satellites)}
-        self.doors = {name: directory / f"{name}.sock" for name in ways}
+        doors = directory / "doors"
+        doors.mkdir(mode=0o755)
+        if os.geteuid() == 0:
+            os.chown(doors, AGENT_UID, AGENT_UID)
+        self.doors = {name: doors / f"{name}.sock" for name in ways}
         for name, (option, endpoints) in ways.items():
             words = [
                 "--login",
@@ -47,7 +52,7 @@ class LoginCluster(LiveCluster):
                 "--socket",
                 str(self.doors[name]),
             ]
-            words += ["--state-dir", str(self.agent_dir(name))]
+            words += ["--state-dir", str(self.agent_dir(name)), *agent_user()]
             self.site.write_member(self.agent_dir(name), "login", name)
             self.add_daemon(name, "esnoded", "--cluster", CLUSTER, *words)
 

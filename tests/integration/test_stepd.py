@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -376,12 +377,12 @@ def test_requests_have_bounds(site: Site) -> None:
     run(scenario())
 
 
-def test_closing_answers_who_waits(state_dir: Path) -> None:
+def test_closing_answers_who_waits() -> None:
     async def scenario() -> None:
-        def fail(_state_dir: Path) -> None:
+        def fail() -> socket.socket:
             raise OSError("no supervisor today")
 
-        client = SupervisorClient(state_dir, Outcomes(), restart=fail)
+        client = SupervisorClient(fail, Outcomes())
         client.start()
         waiting = asyncio.create_task(client.list_steps())
         await eventually(lambda: client.trouble == "no supervisor today")

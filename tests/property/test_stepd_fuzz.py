@@ -21,7 +21,7 @@ from eslurm.ports.step_runner import (
 )
 from esnoded.stepd import wire
 from esnoded.stepd.place import Place
-from tests.unit.stepd.kit import PATIENCE_S, Site, supervised
+from tests.unit.stepd.kit import PATIENCE_S, Site, order_of, supervised
 
 _answers = msgspec.msgpack.Decoder(wire.Answer)
 _encode = msgspec.msgpack.Encoder().encode
@@ -87,7 +87,7 @@ class RawAgent:
         self._bodies: list[bytes] = []
         self.ended: set[StepKey] = set()
         self._number = 0
-        self.send(wire.Hello(1))
+        self.send(wire.Hello(wire.PROTOCOL_VERSION))
 
     def send(self, message: msgspec.Struct) -> None:
         self.send_body(_encode(message))
@@ -147,7 +147,7 @@ def test_a_supervisor_survives_whatever_it_is_asked(state_dir: Path) -> None:
             key = odd if odd is not None else StepKey(count, 1, -1, 0)
             good = site.spec(key, "true")
             spec: StepSpec = msgspec.structs.replace(good, **fields)
-            answer = agent.ask(lambda number: wire.Launch(number, spec))
+            answer = agent.ask(lambda number: wire.Launch(number, order_of(spec)))
             assert isinstance(answer, wire.Launched | wire.Refused), answer
             if isinstance(answer, wire.Refused):
                 assert answer.text and "internal error" not in answer.text
@@ -159,7 +159,8 @@ def test_a_supervisor_survives_whatever_it_is_asked(state_dir: Path) -> None:
         def other(key: StepKey, number: int) -> None:
             live = StepKey(1, 2, 3, 4)
             assert isinstance(
-                agent.ask(lambda one: wire.Launch(one, site.spec(live, "sleep", "600"))), wire.Launched
+                agent.ask(lambda one: wire.Launch(one, order_of(site.spec(live, "sleep", "600")))),
+                wire.Launched,
             )
             for target in (key, live):
                 for make in (
@@ -193,4 +194,4 @@ def test_a_supervisor_survives_whatever_it_is_asked(state_dir: Path) -> None:
             assert isinstance(agent.ask(wire.ListSteps), wire.Listing)
         finally:
             agent.close()
-        assert "internal error" not in (site.state / "esstepd.log").read_text()
+        assert "internal error" not in Path(Place(site.state).log).read_text()

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from escli.cluster.plan import KINDS, PROGRAMS
+from eslurm.security.site_keys import SITE_PUB, new_site, write_ring
 from esnoded.stepd.launcher import ensure_supervisor
+from esnoded.stepd.place import Options
 from tests.security.conftest import STRANGER
 from tests.support import process
 from tests.unit.stepd.kit import end_process
@@ -86,7 +88,9 @@ def test_the_supervisor_does_not_import_from_it(
     path: str, planted: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch, adopt_orphans: None
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", path)
-    status = ensure_supervisor(state_dir / "agent")
+    ring = state_dir / SITE_PUB
+    write_ring(ring, new_site("c", 1).ring)
+    status = ensure_supervisor(state_dir / "agent", Options("cn1", str(ring)))
     end_process(status.pid, 15)
     os.waitpid(status.pid, 0)
     assert not planted.exists()
@@ -101,7 +105,18 @@ def test_a_cluster_that_is_brought_up_there_runs_jobs_and_imports_nothing(
     planted: Path, state_dir: Path, adopt_orphans: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ESLURM_STATE_DIR", str(state_dir / "c"))
-    words = ["up", "--detach", "-n", "1", "--controllers", "2", "--estimator", "--timeout", "60"]
+    words = [
+        "up",
+        "--detach",
+        "-n",
+        "1",
+        "--controllers",
+        "2",
+        "--estimator",
+        "--timeout",
+        "60",
+        "--allow-root-jobs",
+    ]
     try:
         ran([BIN / "eslurm", *words])
         ran([BIN / "essubmit", "--wait", "--output", "/dev/null", "--wrap", "true"])

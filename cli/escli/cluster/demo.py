@@ -33,7 +33,7 @@ from escli.cluster.up import bring_up
 from eslurm.compat.hostlist import fold
 from eslurm.compat.states import FINAL_STATES, reason_name
 
-WISHES = Wishes(nodes=16, cores=1, satellites=2, agents=2, estimator=False)
+WISHES = Wishes(nodes=16, cores=1, satellites=2, agents=2, estimator=False, allow_root_jobs=True)
 TIMEOUT_S = 300.0
 PICTURE = "mandelbrot.png"
 WIDTH_PX_MIN, WIDTH_PX_MAX = 32, 8_192

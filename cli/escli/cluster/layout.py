@@ -24,7 +24,7 @@ SOCKET_BYTES_MAX = 107
 """The longest path a Unix socket may have on Linux."""
 MAIN = "main"
 """What the first controller is called."""
-LONGEST_SOCKET = "agent999/esstepd.socket"
+LONGEST_SOCKET = "agent999/stepd/esstepd.socket"
 _LOCK_INTERVAL_S = 0.1
 _OWN_NAMES = re.compile(
     r"cluster\.json(\.new)?|cluster\.key|site\.(key|pub)|(identity|membership)(-c\d+)?(\.key)?|revoked|members|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld(-c\d+)?\..*|agent\d+|sat\d+|esestd"
@@ -125,9 +125,14 @@ def check(layout: Layout) -> ClusterRecord | None:
 
 
 def make(layout: Layout) -> None:
-    """Make the directory if need be, closed to others. Raises `ClusterError`."""
+    """Make the directory if need be, closed to others. Raises `ClusterError`.
+
+    Of root's others may pass to their jobs' scripts, and root's agents, which are not root, to their own directories.
+    """
     try:
         make_own_directory(layout.directory, 0o700)
+        if os.geteuid() == 0:
+            os.chmod(layout.directory, 0o711)
     except UnsafeFile as error:
         raise unusable(f"--state-dir: {error}") from None
     except OSError as error:

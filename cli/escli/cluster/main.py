@@ -150,6 +150,9 @@ def _count(option: str, short: str, highest: int, lowest: int, text: str) -> Cal
     default=None,
     help="With a daemon that tells how long jobs will run (default: if scikit-learn is installed).",
 )
+@click.option(
+    "--allow-root-jobs", is_flag=True, help="As root: a new cluster takes root's own jobs, which run as root."
+)
 @click.option("--detach", "-d", is_flag=True, help="Return when the cluster is up, instead of watching it.")
 @_common
 @click.pass_obj
@@ -166,6 +169,7 @@ def up(
     port_base: int | None,
     timeout: float | None,
     estimator: bool | None,
+    allow_root_jobs: bool,
     detach: bool,
     state_dir: str | None,
     as_json: bool,
@@ -201,6 +205,7 @@ def up(
         controllers=controllers,
         store=store,
         estimator=estimator,
+        allow_root_jobs=allow_root_jobs,
     )
     with Interrupts() as interrupts:
         running = bring_up(layout, wishes, programs, interrupts, tell, timeout)

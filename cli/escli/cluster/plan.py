@@ -86,6 +86,9 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
             *("--controller", controllers, "--controller-socket", sockets),
             *("--listen", agent.listen, "--state-dir", str(home)),
             *("--cores", str(cores), "--memory-mib", str(memory_mib), "--allow-chaos"),
+            *("--min-uid", str(config.agent.min_uid)),
+            *(("--user", str(record.daemon_uid)) if record.daemon_uid else ()),
+            *(("--allow-root-jobs",) if config.agent.allow_root_jobs else ()),
         )
         planned.append(Planned(agent.name, "esnoded", agent.listen, arguments, home))
     if record.estimator:

@@ -56,6 +56,8 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     daemons: tuple[DaemonRecord, ...] = ()
     standbys: tuple[StandbyRecord, ...] = ()
     estimator: bool = False
+    daemon_uid: int = 0
+    """Whom root's agents become; 0 where no root is."""
 
     def find(self, name: str) -> DaemonRecord | None:
         """The daemon of this name, if it was started."""

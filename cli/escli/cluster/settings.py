@@ -21,7 +21,7 @@ from escli.cluster import ports
 from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.layout import Layout
 from eslurm.compat.hostlist import expand
-from eslurm.config import Config, ConfigError, parse_config, read_config
+from eslurm.config import AgentSection, Config, ConfigError, parse_config, read_config
 from eslurm.security import site_keys
 
 NODES_DEFAULT = 4
@@ -49,7 +49,7 @@ operators = [{uid}]
 
 [controller]
 listen = "{controller}"
-{store}{satellites}
+{store}{satellites}{agent}
 [[nodes]]
 names = "{nodes}"
 cores = {cores}
@@ -76,6 +76,7 @@ class Wishes(msgspec.Struct, frozen=True):
     controllers: int | None = None
     store: str | None = None
     estimator: bool | None = None
+    allow_root_jobs: bool = False
 
     @property
     def satellites_wanted(self) -> int:
@@ -135,10 +136,18 @@ def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> st
         controller=ports.address(chosen[0]),
         store=f"store_url = {json.dumps(wishes.store)}\n" if wishes.store else "",
         satellites="".join(sections),
+        agent=_agent_section(wishes, uid),
         nodes=node_names(nodes),
         cores=wishes.cores or cores,
         memory_mib=memory_mib,
     )
+
+
+def _agent_section(wishes: Wishes, uid: int) -> str:
+    """What differs from what every site has: a personal cluster runs its owner's jobs, root's if that is wished."""
+    if uid == 0:
+        return "\n[agent]\nallow_root_jobs = true\n" if wishes.allow_root_jobs else ""
+    return f"\n[agent]\nmin_uid = {uid}\n" if uid < AgentSection().min_uid else ""
 
 
 def _share_of_machine(nodes: int) -> tuple[int, int]:

@@ -10,8 +10,10 @@ which would make their jobs fail; so it is killed first, and its successor repor
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -126,7 +128,7 @@ def take_back(
 def supervisors_of(layout: Layout, agent: str = "agent*") -> list[tuple[Identity, str]]:
     """The step supervisors that run for this cluster, each with the name that its steps' processes carry."""
     found = []
-    for path in sorted(layout.directory.glob(f"{agent}/**/esstepd.json")):
+    for path in _files(layout, agent, "esstepd.json"):
         try:
             status = msgspec.json.decode(path.read_bytes(), type=_Status)
         except (OSError, msgspec.MsgspecError):
@@ -137,10 +139,16 @@ def supervisors_of(layout: Layout, agent: str = "agent*") -> list[tuple[Identity
     return found
 
 
+def _files(layout: Layout, agent: str, name: str) -> list[Path]:
+    """Files of supervisors: only those of this user's, for an agent that runs as another one may write what it likes."""
+    paths = sorted(layout.directory.glob(f"{agent}/**/{name}"))
+    return [path for path in paths if path.lstat().st_uid == os.geteuid()]
+
+
 def instances_of(layout: Layout) -> list[str]:
     """The names that processes of steps carry here, also those of supervisors that are gone."""
     names = []
-    for path in sorted(layout.directory.glob("agent*/**/esstepd.instance")):
+    for path in _files(layout, "agent*", "esstepd.instance"):
         try:
             name = path.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):

@@ -33,6 +33,7 @@ from escli.cluster.record import FORMAT, AgentRecord, ClusterRecord, StandbyReco
 from escli.cluster.settings import Wishes
 from escli.cluster.start import log_tail, start_all
 from escli.cluster.stop import alive_daemons, take_back
+from escli.cluster.users import choose_uid
 from eslurm import __version__
 from eslurm.config import Config, parse_config
 
@@ -99,7 +100,14 @@ def _create(layout: Layout, wishes: Wishes, programs: Programs) -> tuple[Cluster
     has_estimator = can_estimate(programs) if wishes.estimator is None else wishes.estimator
     created_us = time.time_ns() // 1000
     record = ClusterRecord(FORMAT, __version__, name, uid, created_us, agents, estimator=has_estimator)
-    return _furnish(layout, record, wishes)
+    return _furnish(layout, _with_user(record), wishes)
+
+
+def _with_user(record: ClusterRecord) -> ClusterRecord:
+    """Root's daemons have a user of their own, the same for as long as the cluster exists."""
+    if record.owner_uid != 0 or record.daemon_uid:
+        return record
+    return msgspec.structs.replace(record, daemon_uid=choose_uid())
 
 
 def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[ClusterRecord, Config]:
@@ -153,7 +161,7 @@ def _reopen(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clus
     agents, standbys = _with_free_ports(config, agents, standbys)
     has_estimator = _estimator(record, wishes, is_up=bool(alive))
     changed = msgspec.structs.replace(
-        record, version=__version__, agents=agents, standbys=standbys, estimator=has_estimator
+        _with_user(record), version=__version__, agents=agents, standbys=standbys, estimator=has_estimator
     )
     if changed != record:
         layout.save(changed)

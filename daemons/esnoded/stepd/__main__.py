@@ -12,39 +12,45 @@ import selectors
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from eslurm.security.ownership import UnsafeFile
+from eslurm.security.site_keys import SiteKeyError
 from eslurm.telemetry.clocks import wall_us
 from esnoded.stepd import procfs, roundup
+from esnoded.stepd.gate import Gate
 from esnoded.stepd.guard import complain
 from esnoded.stepd.journal import Finished, Journal
 from esnoded.stepd.place import Place, SupervisorStatus
-from esnoded.stepd.recovery import end_lost_steps
+from esnoded.stepd.recovery import end_lost_steps, forget_predecessor, settle_predecessor
 from esnoded.stepd.server import Server
 from esnoded.stepd.spawn import IGNORED_BY_PYTHON, make_launchpad
 from esnoded.stepd.table import StepTable
 from esnoded.stepd.timers import Timers
 from esnoded.stepd.wire import PROTOCOL_VERSION, Welcome
 
-_IDLE_EXIT_S = 600
 _LOCK_PATIENCE_S = 5.0
 _LOCK_INTERVAL_S = 0.02
 _LOG_BYTES_MAX = 1024 * 1024
 _READY = b"1"
 
 
-def serve(place: Place, idle_exit_us: int, ready_fd: int) -> None:
+def serve(place: Place, make_gate: Callable[[Place, Journal], Gate], ready_fd: int) -> None:
     """Be the supervisor: 1. settle the past 2. listen 3. say so 4. serve until stopped or long idle
     5. leave no process behind."""
     boot_id, started_us = procfs.read_boot_id(), wall_us()
     instance = place.instance()
     procfs.become_subreaper()
+    procfs.hide()
     journal = Journal(place.journal, boot_id)
     past = journal.contents
     lost = end_lost_steps(past.unfinished.values(), instance, boot_id, started_us)
+    lost += settle_predecessor(place, boot_id, started_us)
     for outcome in lost:
         journal.add(Finished(outcome))
     journal.commit()
+    forget_predecessor(place)
+    gate = make_gate(place, journal)
 
     timers, selector = Timers(), selectors.DefaultSelector()
     outcomes = [*past.outcomes.values(), *lost]
@@ -52,7 +58,7 @@ def serve(place: Place, idle_exit_us: int, ready_fd: int) -> None:
     listener = place.listen()
     pid = os.getpid()
     welcome = Welcome(PROTOCOL_VERSION, instance, boot_id, pid, started_us)
-    server = Server(table, timers, selector, listener, welcome, idle_exit_us)
+    server = Server(table, gate, timers, selector, listener, welcome)
     place.write_status(SupervisorStatus(pid, procfs.start_ticks_of(pid), boot_id, instance, started_us))
     # What exists now lives as long as the process: keep the collector, and forked children, from touching it.
     gc.collect()
@@ -92,7 +98,7 @@ def _detach(place: Place) -> None:
     os.chdir("/")
     os.umask(0o077)
     null_fd = os.open("/dev/null", os.O_RDWR)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     log_fd = os.open(place.log, flags, 0o600)
     if os.fstat(log_fd).st_size > _LOG_BYTES_MAX:
         os.ftruncate(log_fd, 0)
@@ -102,17 +108,15 @@ def _detach(place: Place) -> None:
     os.close(log_fd)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], make_gate: Callable[[Place, Journal], Gate] = Gate) -> int:
     """Start a supervisor in the background. Returns 0 when one serves the directory, 1 when none could be started.
 
-    The arguments are the state directory and, optionally, after how many idle seconds to end. They come from
-    `launcher` alone, so a parser with its half megabyte is not worth it.
+    The argument is the agent's state directory; all else is in the file that `launcher` has written there.
     """
-    if not 1 <= len(arguments) <= 2:
-        os.write(2, b"usage: python -m esnoded.stepd STATE_DIR [IDLE_EXIT_S]\n")
+    if len(arguments) != 1:
+        os.write(2, b"usage: python -m esnoded.stepd STATE_DIR\n")
         return 2
     place = Place(arguments[0])
-    idle_exit_s = float(arguments[1]) if len(arguments) > 1 else _IDLE_EXIT_S
     try:
         place.prepare()
     except UnsafeFile as error:
@@ -125,7 +129,11 @@ def main(arguments: list[str]) -> int:
     os.close(read_fd)
     _detach(place)
     if _lock_or_yield(place):
-        serve(place, round(idle_exit_s * 1e6), write_fd)
+        try:
+            serve(place, make_gate, write_fd)
+        except (SiteKeyError, OSError, ValueError) as error:
+            complain(str(error))
+            return 1
     else:
         os.write(write_fd, _READY)
     return 0

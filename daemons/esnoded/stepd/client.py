@@ -8,28 +8,26 @@ anew, and then delivers what its predecessor left behind.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from eslurm.core.values import signal_problem
-from eslurm.ports.step_checks import duration_problem, spec_problem
+from eslurm.ports.step_checks import duration_problem
 from eslurm.ports.step_runner import (
     StepEndCause,
     StepEndedSink,
     StepKey,
+    StepOrder,
     StepRunnerError,
-    StepSpec,
     StepState,
 )
 from esnoded.stepd import wire
-from esnoded.stepd.launcher import SupervisorUnavailable, ensure_supervisor
-from esnoded.stepd.place import Place
+from esnoded.stepd.launcher import Connect, SupervisorUnavailable
 
-SEALS_OUTPUT = 2
 _REQUESTS_MAX = 8192
 _WELCOME_TIMEOUT_S = 10.0
 _BACKOFF_MIN_S = 0.02
@@ -49,23 +47,23 @@ class _Pending(msgspec.Struct, eq=False):
 class SupervisorClient:
     """Implements `eslurm.ports.step_runner.StepRunner`. Use as an async context manager, or `start` and `close`.
 
-    `on_ended` is called on the loop for every outcome, at least once each; it must not block. `restart` brings
-    up a supervisor and may block: it runs in a thread. `on_connected`, if given, is told of each connection.
+    `on_ended` is called on the loop for every outcome, at least once each; it must not block. `connect` gives a
+    connection to a supervisor, which it starts if need be; it may block: it runs in a thread. `on_connected`, if given, is
+    told of each connection. `ring` gives the site's public keys as they are now, sealed, for each connection; empty: none.
     """
 
     def __init__(
         self,
-        state_dir: Path,
+        connect: Connect,
         on_ended: StepEndedSink,
         *,
-        restart: Callable[[Path], object] = ensure_supervisor,
+        ring: Callable[[], bytes] = bytes,
         on_connected: Callable[[wire.Welcome], None] | None = None,
         requests_max: int = _REQUESTS_MAX,
     ) -> None:
-        self._state_dir = state_dir
-        self._place = Place(state_dir)
+        self._connect = connect
         self._on_ended = on_ended
-        self._restart = restart
+        self._ring = ring
         self._on_connected = on_connected
         self._requests_max = requests_max
         self._next_request = 0
@@ -100,15 +98,21 @@ class SupervisorClient:
                 pending.future.set_exception(StepRunnerError("the client of the step supervisor is closed"))
         self._pending.clear()
 
-    async def launch(self, spec: StepSpec) -> StepState:
+    def tell_ring(self) -> None:
+        """Pass on the site's keys: the supervisor sees for itself whether it trusts them. Each connection begins with it."""
+        sealed = self._ring()
+        if self._link is not None and sealed:
+            # Unanswered: what is not taken changes nothing.
+            self._link.send(wire.encode_frame(wire.Trust(0, sealed)))
+
+    def reconnect(self) -> None:
+        """End the present connection; the next one follows."""
+        if self._link is not None:
+            self._link.abort()
+
+    async def launch(self, order: StepOrder) -> StepState:
         """See `StepRunner.launch`."""
-        _check(spec_problem(spec))
-        if spec.endpoint is not None and self.welcome is not None and self.welcome.version < SEALS_OUTPUT:
-            raise StepRunnerError(
-                f"the step supervisor of this node (pid {self.welcome.pid}) is of a former version, which cannot seal the "
-                "output of steps: end it when it runs no job, and a new one starts by itself"
-            )
-        state: StepState = await self._ask(lambda number: wire.Launch(number, spec))
+        state: StepState = await self._ask(lambda number: wire.Launch(number, order))
         return state
 
     async def signal(self, key: StepKey, signum: int) -> bool:
@@ -128,10 +132,10 @@ class SupervisorClient:
         found: bool = await self._ask(lambda number: wire.Suspend(number, key, resume))
         return found
 
-    async def set_limit(self, key: StepKey, time_limit_us: int) -> bool:
+    async def set_limit(self, key: StepKey, time_limit_us: int, credential: bytes = b"") -> bool:
         """See `StepRunner.set_limit`."""
         _check(duration_problem("time_limit_us", time_limit_us))
-        found: bool = await self._ask(lambda number: wire.SetLimit(number, key, time_limit_us))
+        found: bool = await self._ask(lambda number: wire.SetLimit(number, key, time_limit_us, credential))
         return found
 
     async def list_steps(self) -> Sequence[StepState]:
@@ -184,9 +188,7 @@ class SupervisorClient:
     async def _serve_one_connection(self) -> None:
         """Connect, greet, repeat what is unanswered, and return when the connection ends."""
         loop = asyncio.get_running_loop()
-        if self._place.find_supervisor() is None:
-            await loop.run_in_executor(None, partial(self._restart, self._state_dir))
-        connection = self._place.connect()
+        connection = await self._connected()
         transport, link = await loop.create_unix_connection(partial(_Link, self._on_answer), sock=connection)
         try:
             link.send(wire.encode_frame(wire.Hello(wire.PROTOCOL_VERSION)))
@@ -196,6 +198,7 @@ class SupervisorClient:
             if self._on_connected is not None:
                 self._on_connected(self.welcome)
             self._link = link
+            self.tell_ring()
             for pending in self._pending.values():
                 pending.parts.clear()
                 link.send(pending.frame)
@@ -203,6 +206,15 @@ class SupervisorClient:
         finally:
             self._link = self.welcome = None
             transport.abort()
+
+    async def _connected(self) -> socket.socket:
+        connecting = asyncio.get_running_loop().run_in_executor(None, self._connect)
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            # The thread goes on: what it gets is nobody's then.
+            connecting.add_done_callback(_close_late)
+            raise
 
     def _on_answer(self, answer: wire.Answer) -> None:
         match answer:
@@ -234,6 +246,11 @@ def _check(problem: str) -> None:
     """What the supervisor would refuse is not sent: it may be older than this agent, and check less."""
     if problem:
         raise StepRunnerError(problem)
+
+
+def _close_late(connecting: asyncio.Future[socket.socket]) -> None:
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()
 
 
 class _Link(asyncio.Protocol):
@@ -271,6 +288,11 @@ class _Link(asyncio.Protocol):
         except (wire.WireError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             if self._transport is not None:
                 self._transport.abort()
+
+    def abort(self) -> None:
+        """End it."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def send(self, frame: bytes) -> None:
         """Queue a frame for the end of this tick."""

@@ -23,6 +23,8 @@ from eslurm.ports.step_runner import StepEnded, StepKey
 _HEADER = struct.Struct(">II")
 _RECORD_BYTES_MAX = 16 * 1024 * 1024
 _COMPACT_BYTES_MIN = 4 * 1024 * 1024
+USED_MAX = 262_144
+"""Credentials last a minute or two: so many launches in that time are more than a host can start."""
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -53,7 +55,14 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=5):
     keys: tuple[StepKey, ...]
 
 
-Record = Opened | Intent | Begun | Finished | Acknowledged
+class Used(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The step was launched by a credential that ends at `until_us` (UTC): it is not launched by it again."""
+
+    key: StepKey
+    until_us: int
+
+
+Record = Opened | Intent | Begun | Finished | Acknowledged | Used
 
 
 class Unfinished(msgspec.Struct, frozen=True):
@@ -70,6 +79,7 @@ class Contents(msgspec.Struct):
 
     outcomes: dict[StepKey, StepEnded] = {}
     unfinished: dict[StepKey, Unfinished] = {}
+    used: dict[StepKey, int] = {}
     good_bytes: int = 0
     skipped: int = 0
 
@@ -129,6 +139,8 @@ def read_contents(data: bytes) -> Contents:
             case Acknowledged(keys):
                 for key in keys:
                     contents.outcomes.pop(key, None)
+            case Used(key, until_us):
+                contents.used[key] = until_us
     return contents
 
 
@@ -140,9 +152,10 @@ class Journal:
         self._path = path
         self._boot_id = boot_id
         self._compact_bytes_min = compact_bytes_min
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         data = self._read_all()
         self.contents = read_contents(data)
+        self._used = self.contents.used
         if self.contents.good_bytes < len(data):
             os.ftruncate(self._fd, self.contents.good_bytes)
         self._bytes = self.contents.good_bytes
@@ -160,6 +173,22 @@ class Journal:
     def add(self, record: Record) -> None:
         """Queue one record."""
         self._pending.append(_frame(record))
+
+    def is_used(self, key: StepKey, now_us: int) -> bool:
+        """Whether the step was launched before, by a credential that has not ended yet."""
+        return self._used.get(key, 0) >= now_us
+
+    def can_use(self, now_us: int) -> bool:
+        """Whether one more launch can be remembered."""
+        if len(self._used) >= USED_MAX:
+            for old in [old for old, ends_us in self._used.items() if ends_us < now_us]:
+                del self._used[old]
+        return len(self._used) < USED_MAX
+
+    def use(self, key: StepKey, until_us: int) -> None:
+        """Remember a launch until its credential has ended."""
+        self._used[key] = until_us
+        self.add(Used(key, until_us))
 
     def flush(self) -> None:
         """Hand queued records to the kernel: they survive this process, not a power failure.
@@ -195,8 +224,9 @@ class Journal:
         """Replace the file by one that holds only `live`; a crash leaves the old file or the new one."""
         self.flush()
         fresh = f"{self._path}.new"
-        data = b"".join([_frame(Opened(self._boot_id)), *map(_frame, live)])
-        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        used = (Used(key, until_us) for key, until_us in self._used.items())
+        data = b"".join([_frame(Opened(self._boot_id)), *map(_frame, used), *map(_frame, live)])
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             _write_all(fd, data)
             os.fdatasync(fd)

@@ -7,39 +7,55 @@ not matter whether the agent has threads or gRPC by then. Starting it first thin
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import eslurm
 import esnoded
-from esnoded.stepd.place import Place, SupervisorStatus
+from esnoded.stepd.place import Options, Place, SupervisorStatus
 
 _START_TIMEOUT_S = 30.0
 _LOG_TAIL_BYTES = 2000
+MODULE = "esnoded.stepd"
+
+Connect: TypeAlias = Callable[[], socket.socket]
+"""Gives a connection to a supervisor. Blocks; raises OSError or `SupervisorUnavailable`."""
 
 
 class SupervisorUnavailable(Exception):
     """No supervisor serves the directory and none could be started; the text holds its last words."""
 
 
-def ensure_supervisor(state_dir: Path, *, idle_exit_s: float | None = None) -> SupervisorStatus:
+def ensure_supervisor(state_dir: Path, options: Options, *, module: str = MODULE) -> SupervisorStatus:
     """Find the supervisor of `state_dir`, or start one and wait until it serves (about 0.1 s; blocks).
 
-    Raises `SupervisorUnavailable`.
+    One that is there already follows the options from its next connection on. Raises `SupervisorUnavailable`.
     """
     place = Place(state_dir)
+    try:
+        place.prepare()
+        place.write_options(options)
+    except OSError as error:
+        raise SupervisorUnavailable(str(error)) from None
     status = place.find_supervisor()
     if status is not None:
         return status
     # -P: whose the working directory is does not matter; `-m` alone would import from it.
-    command = [sys.executable, "-P", "-m", "esnoded.stepd", place.directory]
-    if idle_exit_s is not None:
-        command.append(str(idle_exit_s))
+    command = [sys.executable, "-P", "-m", module, place.state_dir]
     try:
         done = subprocess.run(  # nosec B603 # fixed words and the own state directory
             command,
-            env=os.environ | {"PYTHONPATH": _import_path(), "PYTHONSAFEPATH": "1"},
+            # Nothing of the environment of whatever started the agent reaches a process that may be root's.
+            env={
+                "PATH": os.defpath,
+                "LC_ALL": "C.UTF-8",
+                "PYTHONPATH": _import_path(),
+                "PYTHONSAFEPATH": "1",
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -55,6 +71,28 @@ def ensure_supervisor(state_dir: Path, *, idle_exit_s: float | None = None) -> S
             f"the step supervisor of {place.directory} did not start: {words.strip()}"
         )
     return status
+
+
+def connect_supervisor(state_dir: Path, options: Options, *, module: str = MODULE) -> socket.socket:
+    """A connection to the supervisor of `state_dir`, which is started if need be. Blocks. Raises OSError,
+    `SupervisorUnavailable`.
+    """
+    ensure_supervisor(state_dir, options, module=module)
+    return Place(state_dir).connect()
+
+
+def find_predecessor(state_dir: Path) -> Connect | None:
+    """How to reach a supervisor of a version before 0.2 that still serves `state_dir`; None when there is none."""
+    place = Place(state_dir, is_old=True)
+    if place.find_supervisor() is None:
+        return None
+
+    def connect() -> socket.socket:
+        if place.find_supervisor() is None:
+            raise SupervisorUnavailable("the step supervisor of an earlier version has ended")
+        return place.connect()
+
+    return connect
 
 
 def _import_path() -> str:

@@ -47,6 +47,17 @@ class Ledger:
         if known:
             self._journal.add(Acknowledged(known))
 
+    def absorb(self, outcomes: Collection[StepEnded]) -> None:
+        """Take over outcomes. Raises OSError; then none of them is kept."""
+        for outcome in outcomes:
+            self._journal.add(Finished(outcome))
+        try:
+            self._journal.commit()
+        except OSError:
+            self._journal.drop_queued()
+            raise
+        self._outcomes.update((outcome.key, outcome) for outcome in outcomes)
+
     def add(self, step: Step) -> None:
         """The step is over: its outcome is committed with the next `commit`."""
         self._uncommitted.append((step, step.end(boot_us())))

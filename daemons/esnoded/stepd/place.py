@@ -30,11 +30,31 @@ class SupervisorStatus(msgspec.Struct, frozen=True):
     started_us: int
 
 
-class Place:
-    """The state directory of one supervisor. Files: journal, socket, status, lock, instance, log."""
+class Options(msgspec.Struct, frozen=True):
+    """What root tells a supervisor, in a file that only root can write. `ring` is a file with the site's public keys,
+    `nodes` the host list of the nodes that this host is.
+    """
 
-    def __init__(self, state_dir: str | os.PathLike[str]) -> None:
-        self.directory = os.path.abspath(state_dir)
+    nodes: str
+    ring: str
+    min_uid: int = 1000
+    allow_root_jobs: bool = False
+    idle_exit_s: float = 600.0
+
+
+class Place:
+    """The directory of one supervisor below the agent's state directory, and the scripts beside it.
+
+    Files: journal, socket, status, lock, instance, log, options, keys. Versions before 0.2 had theirs in the state
+    directory itself (`is_old`): such a supervisor may still end the steps that it has begun.
+    """
+
+    def __init__(self, state_dir: str | os.PathLike[str], *, is_old: bool = False) -> None:
+        self.state_dir = os.path.abspath(state_dir)
+        self.directory = self.state_dir if is_old else os.path.join(self.state_dir, "stepd")
+        self.scripts = os.path.join(self.state_dir, "scripts")
+        self.options = os.path.join(self.directory, "options.json")
+        self.ring = os.path.join(self.directory, "site.pub")
         self.journal = os.path.join(self.directory, "steps.journal")
         self.socket = os.path.join(self.directory, "esstepd.socket")
         self.status = os.path.join(self.directory, "esstepd.json")
@@ -44,7 +64,22 @@ class Place:
 
     def prepare(self) -> None:
         """Make the directory, closed to all others. Raises OSError, and UnsafeFile when another user could change it."""
+        make_own_directory(self.state_dir, 0o711)
         make_own_directory(self.directory, 0o700)
+        os.chmod(self.directory, 0o700)
+
+    def write_options(self, options: Options) -> None:
+        """Tell the supervisor, which looks at its next connection. Raises OSError."""
+        _write_whole(self.options, msgspec.json.encode(options))
+
+    def read_options(self) -> Options:
+        """Raises OSError, `msgspec.MsgspecError`."""
+        with open(self.options, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Options)
+
+    def predecessor_lives(self) -> bool:
+        """Whether a supervisor of a version before 0.2 still serves this state directory."""
+        return Place(self.state_dir, is_old=True).find_supervisor() is not None
 
     def instance(self) -> str:
         """The lasting name of this directory, drawn at its first use. Call it with the lock held."""
@@ -61,7 +96,7 @@ class Place:
 
         The lock belongs to the process, not to the descriptor: a child that hangs before its exec does not keep it.
         """
-        fd = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -76,6 +111,11 @@ class Place:
     def remove_status(self) -> None:
         """Take down what points to a supervisor that ends in good order."""
         for path in (self.status, self.socket):
+            _remove(path)
+
+    def remove(self) -> None:
+        """Remove the files of a supervisor that does not come again."""
+        for path in (self.journal, self.status, self.socket, self.lock, self.log, self._instance):
             _remove(path)
 
     def find_supervisor(self) -> SupervisorStatus | None:
@@ -128,7 +168,9 @@ class Place:
 
 def _write_whole(path: str, data: bytes) -> None:
     fresh = f"{path}.new"
-    with open(fresh, "wb") as file:
+    _remove(fresh)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
         file.write(data)
     os.rename(fresh, path)
 

@@ -18,6 +18,7 @@ from eslurm.telemetry.clocks import boot_us
 
 STEP_MARKER = "ESLURM_STEP_KEY"
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_DUMPABLE = 4
 _WATCHED_MAX = 256
 """Processes that are waited for at a time: what a step has left may be more than a process may have open files."""
 
@@ -85,6 +86,12 @@ def become_subreaper() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot become the reaper of orphaned processes")
+
+
+def hide() -> None:
+    """As root: no memory of this process is dumped, and no other process looks into it. Its tasks' programs are as usual."""
+    if os.geteuid() == 0:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def kill_group(group: int, signum: int) -> None:

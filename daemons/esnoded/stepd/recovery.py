@@ -10,7 +10,29 @@ from collections.abc import Iterable
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded
 from esnoded.stepd import roundup
-from esnoded.stepd.journal import Unfinished
+from esnoded.stepd.journal import Unfinished, read_contents
+from esnoded.stepd.place import Place
+
+
+def settle_predecessor(place: Place, boot_id: str, now_us: int) -> list[StepEnded]:
+    """What a supervisor of a version before 0.2 still owed, once it is gone; its files go with `forget_predecessor`."""
+    old = Place(place.state_dir, is_old=True)
+    try:
+        with open(old.journal, "rb") as file:
+            past = read_contents(file.read())
+    except FileNotFoundError:
+        return []
+    if old.find_supervisor() is not None:
+        return []
+    lost = end_lost_steps(past.unfinished.values(), old.instance(), boot_id, now_us)
+    return [*past.outcomes.values(), *lost]
+
+
+def forget_predecessor(place: Place) -> None:
+    """Remove the files of one that is gone and settled."""
+    old = Place(place.state_dir, is_old=True)
+    if old.find_supervisor() is None:
+        old.remove()
 
 
 def end_lost_steps(

@@ -18,11 +18,14 @@ import msgspec
 
 from eslurm.core.values import signal_problem
 from eslurm.ports.step_checks import duration_problem
-from eslurm.ports.step_runner import StepEnded, StepState
+from eslurm.ports.step_runner import StepEnded, StepOrder, StepState
 from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd import wire
+from esnoded.stepd.credential import NotAllowed
+from esnoded.stepd.gate import Gate
 from esnoded.stepd.guard import complain, complain_of, survive
 from esnoded.stepd.spawn import HANDLED_SIGNALS
+from esnoded.stepd.step import Waiter
 from esnoded.stepd.table import LaunchRefused, StepTable
 from esnoded.stepd.timers import Timers
 
@@ -45,18 +48,18 @@ class Server:
     def __init__(
         self,
         table: StepTable,
+        gate: Gate,
         timers: Timers,
         selector: selectors.BaseSelector,
         listener: socket.socket,
         welcome: wire.Welcome,
-        idle_exit_us: int,
     ) -> None:
         self._table = table
+        self._gate = gate
         self._timers = timers
         self._selector = selector
         self._listener = listener
         self._welcome = welcome
-        self._idle_exit_us = idle_exit_us
         self._busy_us = boot_us()
         self._connections: set[_Connection] = set()
         self._wake_fd = _watch_signals()
@@ -69,11 +72,15 @@ class Server:
             for key, mask in self._selector.select(self._timeout_s()):
                 survive("a callback", key.data, mask)
             ended = self._table.advance()
+            for outcome in ended:
+                survive("an ending", self._gate.on_ended, outcome.key)
             for connection in tuple(self._connections):
                 connection.push(ended)
             if self._table.live or self._connections:
                 self._busy_us = boot_us()
-            if not self._table.live and (self._table.is_stopping or self._idle_us() > self._idle_exit_us):
+            if not self._table.live and (
+                self._table.is_stopping or self._idle_us() > self._gate.idle_exit_us
+            ):
                 return
 
     def _idle_us(self) -> int:
@@ -118,10 +125,10 @@ class Server:
     def _handle(self, connection: _Connection, request: wire.Request) -> None:
         table = self._table
         match request:
-            case wire.Launch(number, spec):
+            case wire.Launch(number, order):
                 try:
-                    table.launch(spec, connection.make_waiter(number))
-                except LaunchRefused as error:
+                    self._launch(order, connection.make_waiter(number))
+                except (LaunchRefused, NotAllowed, OSError, ValueError) as error:
                     connection.send(wire.Refused(number, str(error)))
             case wire.Signal(number, key, signum):
                 if problem := signal_problem(signum):
@@ -135,11 +142,17 @@ class Server:
                     connection.send(wire.Done(number, table.terminate(key, cause, grace_us)))
             case wire.Suspend(number, key, resume):
                 connection.send(wire.Done(number, table.suspend(key, resume=resume)))
-            case wire.SetLimit(number, key, time_limit_us):
-                if problem := duration_problem("time_limit_us", time_limit_us):
-                    connection.send(wire.Refused(number, problem))
-                else:
-                    connection.send(wire.Done(number, table.set_limit(key, time_limit_us)))
+            case wire.SetLimit(number):
+                try:
+                    connection.send(wire.Done(number, self._set_limit(request)))
+                except NotAllowed as error:
+                    connection.send(wire.Refused(number, str(error)))
+            case wire.Trust(number, ring):
+                try:
+                    self._gate.trust(ring)
+                    connection.send(wire.Done(number, True))
+                except (NotAllowed, OSError) as error:
+                    connection.send(wire.Refused(number, str(error)))
             case wire.ListSteps(number):
                 for steps, last in _chunks(table.list_steps()):
                     connection.send(wire.Listing(number, steps, last))
@@ -149,9 +162,32 @@ class Server:
             case wire.Contact(nodes):
                 table.contact(nodes)
             case wire.Hello():
+                self._gate.refresh()
+                table.absorb(self._gate.left_behind())
+                self._gate.forget_predecessor()
                 connection.send(self._welcome)
                 connection.subscribed = True
                 connection.tell_ended(table.outcomes())
+
+    def _launch(self, order: StepOrder, waiter: Waiter) -> None:
+        if self._table.answer(order.key, waiter):
+            return
+        admitted = self._gate.admit(order)
+        try:
+            self._table.launch(admitted.spec, waiter)
+        except LaunchRefused:
+            self._gate.on_ended(order.key)
+            raise
+        self._gate.on_taken(admitted)
+
+    def _set_limit(self, request: wire.SetLimit) -> bool:
+        if problem := duration_problem("time_limit_us", request.time_limit_us):
+            raise NotAllowed(problem)
+        present_us = self._table.limit_us(request.key)
+        if present_us is None:
+            return False
+        self._gate.check_limit(request, present_us)
+        return self._table.set_limit(request.key, request.time_limit_us)
 
 
 class _Connection:

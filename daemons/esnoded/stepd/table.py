@@ -92,22 +92,23 @@ class StepTable:
 
     # --- what the agent asks -------------------------------------------------------------------------
 
-    def launch(self, spec: StepSpec, waiter: Waiter) -> None:
-        """Take on a step, or find it; `waiter` hears its state once it runs or is over. Raises `LaunchRefused`."""
-        key = spec.key
+    def answer(self, key: StepKey, waiter: Waiter) -> bool:
+        """Whether the step is known; `waiter` hears its state once it runs or is over."""
         outcome = self._ledger.find(key)
+        step = self._find(key)
         if outcome is not None:
             self._answers.append((waiter, outcome))
-            return
-        step = self._find(key)
-        if step is not None:
-            if step.announced:
-                self._answers.append((waiter, step.state()))
-            else:
-                step.waiters.append(waiter)
-            return
-        self._check_admission(spec)
-        self._queued[key] = Step(spec, boot_us(), wall_us(), waiters=[waiter])
+        elif step is not None and step.announced:
+            self._answers.append((waiter, step.state()))
+        elif step is not None:
+            step.waiters.append(waiter)
+        return outcome is not None or step is not None
+
+    def launch(self, spec: StepSpec, waiter: Waiter) -> None:
+        """Take on a step, or find it; `waiter` hears its state once it runs or is over. Raises `LaunchRefused`."""
+        if not self.answer(spec.key, waiter):
+            self._check_admission(spec)
+            self._queued[spec.key] = Step(spec, boot_us(), wall_us(), waiters=[waiter])
 
     def _check_admission(self, spec: StepSpec) -> None:
         if self.is_stopping:
@@ -174,6 +175,13 @@ class StepTable:
             self._clock.set_limit(step, limit_us)
         return step is not None
 
+    def limit_us(self, key: StepKey) -> int | None:
+        """A live step's time limit as it stands, 0: none; None when it is not live."""
+        step = self._find(key)
+        if step is None:
+            return None
+        return step.spec.time_limit_us if step.limit_us < 0 else step.limit_us
+
     def _find(self, key: StepKey) -> Step | None:
         return self._steps.get(key) or self._queued.get(key)
 
@@ -191,6 +199,11 @@ class StepTable:
     def acknowledge(self, keys: Collection[StepKey]) -> None:
         """Forget outcomes."""
         self._ledger.acknowledge(keys)
+
+    def absorb(self, outcomes: Collection[StepEnded]) -> None:
+        """Keep outcomes of another supervisor, which is gone, until they are acknowledged. Raises OSError."""
+        if outcomes:
+            self._ledger.absorb(outcomes)
 
     def contact(self, nodes: Collection[int]) -> None:
         """Restart the silence that orphans are judged by."""

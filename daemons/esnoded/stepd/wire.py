@@ -11,10 +11,12 @@ import struct
 
 import msgspec
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepOrder, StepStarted
 
-PROTOCOL_VERSION = 2
-"""Since 2 the output of steps is sealed, and every value is checked before it acts."""
+PROTOCOL_VERSION = 3
+"""Since 2 the output of steps is sealed; since 3 a launch is what a controller has sealed, not a spec that any agent could
+write (tag 11).
+"""
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct(">I")
 
@@ -25,9 +27,9 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=10):
     version: int
 
 
-class Launch(msgspec.Struct, frozen=True, array_like=True, tag=11):
+class Launch(msgspec.Struct, frozen=True, array_like=True, tag=19):
     request: int
-    spec: StepSpec
+    order: StepOrder
 
 
 class Signal(msgspec.Struct, frozen=True, array_like=True, tag=12):
@@ -65,12 +67,22 @@ class Suspend(msgspec.Struct, frozen=True, array_like=True, tag=17):
 
 
 class SetLimit(msgspec.Struct, frozen=True, array_like=True, tag=18):
+    """A limit that ends later than the present one needs the sealed command that sets it."""
+
     request: int
     key: StepKey
     time_limit_us: int
+    credential: bytes = b""
 
 
-Request = Hello | Launch | Signal | Terminate | ListSteps | Acknowledge | Contact | Suspend | SetLimit
+class Trust(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """The site has other keys now: a sealed `RingStatement`."""
+
+    request: int
+    ring: bytes
+
+
+Request = Hello | Launch | Signal | Terminate | ListSteps | Acknowledge | Contact | Suspend | SetLimit | Trust
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=20):
@@ -89,7 +101,7 @@ class Launched(msgspec.Struct, frozen=True, array_like=True, tag=21):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=22):
-    """Answers signal, terminate, suspend, set limit and acknowledge."""
+    """Answers signal, terminate, suspend, set limit, acknowledge and trust."""
 
     request: int
     found: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from eslurm.core.agent.actions import Contact, RunBatch, SignalStep, StepId
 from eslurm.core.tree.messages import RunLocal
 from eslurm.core.tree.results import Outcome
 from eslurm.core.wire import BATCH_STEP
-from eslurm.ports.step_runner import StepKey, StepSpec
+from eslurm.ports.step_runner import StepOrder
 from eslurm.v1 import link_pb2
 from esnoded import shell as shell_module
 from esnoded.daemon import NodeDaemon
@@ -31,7 +32,7 @@ def fault(*_arguments: object, **_more: object) -> Any:
 class Rig:
     """A shell around an agent that notes what it hears; `contacts` are the nodes that the runner heard of."""
 
-    def __init__(self, launcher: Any = None) -> None:
+    def __init__(self, find: Callable[[bytes], bytes] | None = None) -> None:
         self.refused: list[tuple[StepId, str]] = []
         self.contacts: list[int] = []
         self.timers = 0
@@ -48,10 +49,10 @@ class Rig:
             release=None,
             wants_compaction=False,
             now_us=lambda: 0,
-            cache=SimpleNamespace(find=lambda _: b"blob"),
+            cache=SimpleNamespace(find=find),
         )
         runner: Any = SimpleNamespace(contact=self._contact, launch=self._launch, signal=fault)
-        self.shell = Shell(self.agent, other, runner, launcher or other, other, other, other, other)
+        self.shell = Shell(self.agent, other, runner, "", other, other, other)
 
     def _on_refused(self, step: StepId, why: str, _now_us: int) -> list[Any]:
         self.refused.append((step, why))
@@ -65,20 +66,20 @@ class Rig:
     async def _contact(self, nodes: tuple[int, ...]) -> None:
         self.contacts += nodes
 
-    async def _launch(self, _spec: StepSpec) -> None:
+    async def _launch(self, _order: StepOrder) -> None:
         raise OverflowError("int too big to convert")
 
 
 def test_a_fault_in_one_action_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        # No launcher: a look at it raises AttributeError.
+        # No cache: a look into it raises TypeError.
         rig = Rig()
         rig.shell.perform([Contact((1,)), RunBatch(STEP, LAUNCH), SignalStep(STEP, 9), Contact((2,))])
         for _ in range(5):
             await asyncio.sleep(0)
         assert rig.contacts == [1, 2]
         ((step, why),) = rig.refused
-        assert step == STEP and why.startswith("internal error: AttributeError")
+        assert step == STEP and why.startswith("internal error: TypeError")
         await rig.shell.close()
 
     run(main())
@@ -87,10 +88,8 @@ def test_a_fault_in_one_action_leaves_the_others(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_launch_that_raises_is_answered(caplog: pytest.LogCaptureFixture) -> None:
-    spec: Any = SimpleNamespace(key=StepKey(7, 2, BATCH_STEP, 3))
-
     async def main() -> None:
-        rig = Rig(SimpleNamespace(batch_spec=lambda *_: spec))
+        rig = Rig(lambda _digest: b"blob")
         rig.shell.perform([RunBatch(STEP, LAUNCH)])
         for _ in range(5):
             await asyncio.sleep(0)

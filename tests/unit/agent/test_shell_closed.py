@@ -25,7 +25,7 @@ def test_a_request_that_comes_at_the_end_is_not_begun(is_late: bool) -> None:
         agent: Any = SimpleNamespace(next_timer_us=lambda: None)
         runner: Any = SimpleNamespace(contact=contact)
         other: Any = SimpleNamespace(release=None, wants_compaction=False, now_us=lambda: 0)
-        shell = Shell(agent, other, runner, other, other, other, other, other)
+        shell = Shell(agent, other, runner, "", other, other, other)
         if is_late:
             await shell.close()
         shell._contact(Contact((1,)))

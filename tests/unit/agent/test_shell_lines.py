@@ -50,7 +50,7 @@ def shell(*, known: bool = True) -> Shell:
     other: Any = SimpleNamespace(
         release=None, wants_compaction=False, now_us=lambda: 0, cache=SimpleNamespace(find=lambda _: None)
     )
-    return Shell(agent, other, other, other, other, other, other, other)
+    return Shell(agent, other, other, "", other, other, other)
 
 
 def ended() -> StepEnded:

@@ -22,7 +22,8 @@ def test_the_option_wins_over_the_environment_and_that_over_the_default() -> Non
     environ = {"ESLURM_STATE_DIR": "/tmp/b"}
     assert choose("/tmp/a", environ).directory == Path("/tmp/a")
     assert choose(None, environ).directory == Path("/tmp/b")
-    assert choose(None, {}).directory == Path.home() / ".local/state/eslurm"
+    own = Path.home() / ".local/state/eslurm"
+    assert choose(None, {}).directory == (own if os.geteuid() != 0 else Path("/var/lib/eslurm"))
     assert choose("~/x", {}).directory == Path.home() / "x"
 
 
@@ -31,7 +32,7 @@ def test_a_path_too_long_for_sockets_is_refused_with_a_way_out() -> None:
         choose("/tmp/" + "x" * 100, {})
     assert "bytes too long for the sockets" in caught.value.text
     assert "--state-dir /tmp/eslurm-" in caught.value.text
-    longest = "/tmp/" + "x" * (107 - len("/tmp/") - len("/agent999/esstepd.socket"))
+    longest = "/tmp/" + "x" * (107 - len("/tmp/") - len("/agent999/stepd/esstepd.socket"))
     choose(longest, {})
     with pytest.raises(ClusterError):
         choose(longest + "x", {})

@@ -8,6 +8,7 @@ import socket
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,7 +84,7 @@ def test_command_lines() -> None:
     config = config_of(("cn[1-2]", 3))
     controller, first, _, agent = daemons_of(HERE, config, record_of())
     assert controller.arguments == ("--config", "/tmp/es-plan/eslurm.toml", "--state-dir", "/tmp/es-plan")
-    assert first.arguments[-1] == agent.arguments[-1] == "--allow-chaos"
+    assert first.arguments[-1] == "--allow-chaos" and "--allow-chaos" in agent.arguments
     words = dict(zip(first.arguments[:-1:2], first.arguments[1::2], strict=True))
     assert words == {
         "--cluster": "c",
@@ -93,9 +94,13 @@ def test_command_lines() -> None:
         "--sockets-max": "64",
         "--state-dir": "/tmp/es-plan/sat1",
     }
-    words = dict(zip(agent.arguments[:-1:2], agent.arguments[1::2], strict=True))
+    told = [word for word in agent.arguments if word != "--allow-chaos"]
+    words = dict(zip(told[::2], told[1::2], strict=True))
     assert words["--satellites"] == "127.0.0.1:5001,127.0.0.1:5002"
     assert (words["--nodes"], words["--cores"], words["--memory-mib"]) == ("cn[1-2]", "3", "100")
+    assert words["--min-uid"] == "1000" and "--user" not in words
+    as_root = daemons_of(HERE, config, msgspec.structs.replace(record_of(), daemon_uid=61_200))[3]
+    assert as_root.arguments[as_root.arguments.index("--user") + 1] == "61200"
 
 
 def test_satellites_and_agents_are_told_of_tls() -> None:

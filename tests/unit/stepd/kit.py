@@ -6,19 +6,37 @@ import asyncio
 import os
 import select
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from eslurm.ports.step_runner import StepEnded, StepKey, StepSpec
+import msgspec
+
+from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder, StepSpec, StepState
 from esnoded.stepd import procfs
 from esnoded.stepd.client import SupervisorClient
-from esnoded.stepd.launcher import ensure_supervisor
-from esnoded.stepd.place import Place
+from esnoded.stepd.launcher import connect_supervisor, ensure_supervisor
+from esnoded.stepd.place import Options, Place
 
 NOBODY = 65534
 PATIENCE_S = 50.0
+TRUSTING = "tests.unit.stepd.trusting"
+
+
+def order_of(spec: StepSpec) -> StepOrder:
+    """What makes a supervisor of the kit's run the spec."""
+    return StepOrder(spec.key, msgspec.msgpack.encode(spec))
+
+
+class SpecClient(SupervisorClient):
+    """An agent that may ask for any step: see `trusting`."""
+
+    async def launch(self, order: StepOrder | StepSpec) -> StepState:
+        if isinstance(order, StepSpec):
+            order = order_of(order)
+        return await super().launch(order)
 
 
 class Site:
@@ -31,10 +49,13 @@ class Site:
         directory.chmod(0o755)
         self.work.chmod(0o777)
         self.instances: set[str] = set()
+        self.options = Options("cn1", "")
 
     def start(self, *, idle_exit_s: float | None = None) -> int:
         """Make sure that a supervisor serves; returns its pid."""
-        status = ensure_supervisor(self.state, idle_exit_s=idle_exit_s)
+        if idle_exit_s is not None:
+            self.options = msgspec.structs.replace(self.options, idle_exit_s=idle_exit_s)
+        status = ensure_supervisor(self.state, self.options, module=TRUSTING)
         self.instances.add(status.instance)
         return status.pid
 
@@ -50,8 +71,11 @@ class Site:
         """SIGKILL, and wait until it is gone."""
         end_process(self.pid(), signal.SIGKILL)
 
-    def client(self, on_ended: Callable[[StepEnded], None], **options: Any) -> SupervisorClient:
-        return SupervisorClient(self.state, on_ended, **options)
+    def connect(self) -> socket.socket:
+        return connect_supervisor(self.state, self.options, module=TRUSTING)
+
+    def client(self, on_ended: Callable[[StepEnded], None], **options: Any) -> SpecClient:
+        return SpecClient(options.pop("connect", self.connect), on_ended, **options)
 
     def script(self, text: str, name: str = "script", mode: int = 0o755) -> str:
         """An executable file with this text behind a `#!/bin/sh`, unless it brings its own."""
@@ -141,7 +165,7 @@ def supervised(directory: Path) -> Iterator[Site]:
         left = site.step_processes()
         for each in left:
             os.kill(each, signal.SIGKILL)
-        log = site.state / "esstepd.log"
+        log = Path(Place(site.state).log)
         words = log.read_text() if log.exists() else ""
     assert not left, f"processes of steps outlived their supervisor: {left}"
     assert "Traceback" not in words, words

@@ -246,6 +246,7 @@ def test_a_supervisor_is_found_only_while_it_lives(tmp_path: Path) -> None:
 
 
 def test_an_instance_keeps_its_name(tmp_path: Path) -> None:
+    Place(tmp_path).prepare()
     assert Place(tmp_path).instance() == Place(tmp_path).instance()
     assert Place(tmp_path).instance() != Place("/tmp").directory
 

@@ -1,56 +1,54 @@
-"""From what the controller asks (`JobLaunch`, `LaunchStep`) to what the step runner needs (`StepSpec`).
+"""From what a credential allows (`Launchable`) to the step that is run (`StepSpec`).
 
-Invariant: building a spec has no effect but that its script is held as a file, and may be repeated.
+Invariant: all that decides whose process it is and what it runs comes from the credential, and script and environment have
+the hashes that it names. Only the door of the job's commands is the agent's word: one variable of the job.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
-from pathlib import Path
 
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
-from eslurm.core.agent.actions import RunBatch, RunTasks, StepId
-from eslurm.core.wire import JobLaunch
+from eslurm.core.wire import JobLaunch, LaunchStep
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepSpec, StepWarning
-from esnoded.scripts import Scripts
+from esnoded.stepd.credential import Launchable, NotAllowed
 
 STEP_ENVIRONMENTS_MAX = 64
 
 
-class Launcher:
-    """Builds specs. `door` is the socket at which a job's commands reach the controller."""
+class Builder:
+    """Builds specs, and keeps what many nodes of a step have in common."""
 
-    def __init__(self, scripts: Scripts, door: Path) -> None:
-        self._scripts = scripts
-        self._door = str(door)
+    def __init__(self) -> None:
         self._step_environments: OrderedDict[tuple[int, int, int], StepEnvironment] = OrderedDict()
 
-    def batch_spec(self, action: RunBatch, node_name: str, script: bytes, environment: bytes) -> StepSpec:
-        """The batch script as a step; its file is held for the attempt. Raises OSError: the node's fault, not the job's."""
-        launch = action.launch
+    def batch(
+        self, key: StepKey, allowed: Launchable, script: str, environment: bytes, door: str
+    ) -> StepSpec:
+        """The batch script, which is the file `script`, as a step. Raises `NotAllowed`."""
+        launch = allowed.launch
+        check_hash("environment", environment, launch.environment_hash)
         env = batch_environment(launch, _decode(environment))
-        env["ESLURM_SOCKET"] = self._door
+        env["ESLURM_SOCKET"] = door
         fields = FileNameFields(
             launch.job_id,
             job_name=launch.name,
             user=launch.user.name,
-            node_name=node_name,
+            node_name=allowed.node_name,
             array_job_id=launch.array_job_id,
             array_task=launch.array_task,
         )
-        step, user = action.step, launch.user
-        attempt = (step.node, step.job_id, step.attempt)
-        path = self._scripts.hold(attempt, user.uid, user.gid, launch.script_hash, script)
         output = launch.output or default_output(launch.array_task >= 0)
         return StepSpec(
-            key=step_key(action.step),
-            node_name=node_name,
+            key=key,
+            node_name=allowed.node_name,
             uid=launch.user.uid,
             gid=launch.user.gid,
             groups=launch.user.groups,
-            argv=(path, *launch.arguments),
+            argv=(script, *launch.arguments),
             env=env,
             cwd=launch.work_dir,
             stdin=expand_pattern(launch.input, fields) if launch.input else "/dev/null",
@@ -64,39 +62,51 @@ class Launcher:
             warning=_warning(launch),
         )
 
-    def tasks_spec(self, action: RunTasks, node_name: str, environment: bytes) -> StepSpec:
-        """A step's tasks on one node. Raises ValueError for an endpoint that is none."""
-        launch, request = action.launch, action.request
-        shared = self._step_environment(action, environment)
+    def tasks(self, key: StepKey, allowed: Launchable, environment: bytes, door: str) -> StepSpec:
+        """A step's tasks on one node. Raises `NotAllowed`, ValueError for an endpoint that is none."""
+        launch, request = allowed.launch, allowed.request
+        assert request is not None
+        check_hash("environment", environment, request.environment_hash)
+        shared = self._step_environment(launch, request, environment)
+        share = shared.find_share(key.node)
+        if share is None:
+            raise NotAllowed(f"the credential has no tasks for node number {key.node}")
+        tasks, first_task = share
+        address, port = parse_endpoint(request.endpoint)
         return StepSpec(
-            key=step_key(action.step),
-            node_name=node_name,
+            key=key,
+            node_name=allowed.node_name,
             uid=launch.user.uid,
             gid=launch.user.gid,
             groups=launch.user.groups,
             argv=request.argv,
-            env=shared.shared | {"ESLURM_SOCKET": self._door},
+            env=shared.shared | {"ESLURM_SOCKET": door},
             cwd=request.work_dir,
-            endpoint=_endpoint(request.endpoint, request.cookie),
+            endpoint=OutputEndpoint(address, port, request.cookie),
             umask=launch.umask,
             kill_grace_us=int(launch.kill_grace_s * 1_000_000),
             orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
-            tasks=action.tasks,
-            first_task=action.first_task,
-            task_env=shared.of_tasks(action.step.node),
+            tasks=tasks,
+            first_task=first_task,
+            task_env=shared.of_tasks(key.node),
         )
 
-    def _step_environment(self, action: RunTasks, environment: bytes) -> StepEnvironment:
-        """Built once per step: many nodes of this process may have a part in it."""
-        step = action.step
-        key = (step.job_id, step.attempt, step.step)
+    def _step_environment(
+        self, launch: JobLaunch, request: LaunchStep, environment: bytes
+    ) -> StepEnvironment:
+        key = (launch.job_id, launch.attempt, request.step)
         known = self._step_environments.get(key)
-        if known is None:
-            known = StepEnvironment(action.launch, action.request, _decode(environment))
-            self._step_environments[key] = known
+        if known is None or not known.is_of(launch, request):
+            known = self._step_environments[key] = StepEnvironment(launch, request, _decode(environment))
             if len(self._step_environments) > STEP_ENVIRONMENTS_MAX:
                 self._step_environments.popitem(last=False)
         return known
+
+
+def check_hash(what: str, data: bytes, digest: bytes) -> None:
+    """Raises `NotAllowed` unless `data` is what the credential names; without a name it is empty."""
+    if hashlib.sha256(data).digest() != digest and (data or digest):
+        raise NotAllowed(f"the {what} is not the one that the credential names")
 
 
 def _warning(launch: JobLaunch) -> StepWarning | None:
@@ -106,19 +116,9 @@ def _warning(launch: JobLaunch) -> StepWarning | None:
     return StepWarning(before_us, launch.warn_signal, launch.warn_batch_only, launch.warn_script)
 
 
-def step_key(step: StepId) -> StepKey:
-    """The runner's name for a step."""
-    return StepKey(step.job_id, step.attempt, step.step, step.node)
-
-
-def step_id(key: StepKey) -> StepId:
-    """The core's name for a step."""
-    return StepId(key.job_id, key.attempt, key.step, key.node)
-
-
 def _decode(environment: bytes) -> dict[str, str]:
     variables = decode_environment(environment)
-    # Bytes that are no UTF-8 cannot travel to the runner as text.
+    # Bytes that are no UTF-8 are not text, as which variables are checked and passed on.
     return variables if _is_text(environment) else {name: _clean(value) for name, value in variables.items()}
 
 
@@ -132,8 +132,3 @@ def _is_text(data: bytes) -> bool:
 
 def _clean(value: str) -> str:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _endpoint(text: str, cookie: bytes) -> OutputEndpoint:
-    host, port = parse_endpoint(text)
-    return OutputEndpoint(host, port, cookie)

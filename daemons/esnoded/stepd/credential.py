@@ -1,0 +1,166 @@
+"""What a sealed command allows this host to start. The supervisor acts on nothing else that says whose a process is.
+
+A launch credential is a `Command` as a controller has sealed it: `Prepare` with `start`, `Start`, or `LaunchStep`, each with
+the `JobLaunch`. Invariant: what passes `Warrants.launch` was sealed by a key of this site for this cluster, for a node of
+this host, for exactly this step, is not out of date, and runs as a user that root has not excluded. Pure: no file, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import msgspec
+
+from eslurm.compat.errors import OptionError
+from eslurm.compat.hostlist import expand
+from eslurm.core.wire import BATCH_STEP, Command, JobLaunch, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.ports.step_runner import StepKey
+from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.security.site_keys import Ring
+
+TOLERANCE_US = 60_000_000
+"""Clocks of controllers and nodes may differ by so much, as for agents (`core.agent.machine`)."""
+_OPENED_MAX = 64
+_LISTS_MAX = 16
+
+_decoder = msgspec.msgpack.Decoder(Command)
+
+
+class NotAllowed(Exception):
+    """No credential, or one for something else; the text says what does not fit."""
+
+
+class Users(msgspec.Struct, frozen=True):
+    """Whose processes may be started here. `own_uid` is the supervisor's: one that is not root starts its own alone."""
+
+    own_uid: int
+    min_uid: int = 1000
+    allow_root: bool = False
+
+    def problem(self, uid: int) -> str:
+        """Why no process of this user may be started; empty when it may."""
+        if self.own_uid != 0:
+            # The step says so itself: it cannot be started.
+            return ""
+        if uid == 0:
+            return "" if self.allow_root else "jobs of root are refused here (esnoded --allow-root-jobs)"
+        if uid < self.min_uid:
+            return f"jobs of uid {uid} are refused here: it is below {self.min_uid} (esnoded --min-uid)"
+        return ""
+
+
+class Launchable(msgspec.Struct, frozen=True):
+    """What may be started: the batch script, or with `request` a step's tasks. `until_us`: when the credential ends."""
+
+    launch: JobLaunch
+    request: LaunchStep | None
+    node_name: str
+    until_us: int
+
+
+class Warrants:
+    """Checks credentials for the nodes named `hosts`. Another ring or other users mean another `Warrants`."""
+
+    def __init__(self, ring: Ring, hosts: frozenset[str], users: Users) -> None:
+        self.ring = ring
+        self._hosts = hosts
+        self._users = users
+        # A step of many nodes of this host comes once for each of them.
+        self._open: Callable[[bytes], Command] = lru_cache(_OPENED_MAX)(self._opened)
+
+    def launch(self, key: StepKey, sealed: bytes, now_us: int) -> Launchable:
+        """What the credential lets start as step `key`. `now_us` is UTC. Raises `NotAllowed`."""
+        command = self._command(key, sealed)
+        until_us = command.expires_us + TOLERANCE_US
+        if now_us > until_us:
+            raise NotAllowed(
+                f"the launch credential ended {(now_us - command.expires_us) // 1_000_000} s ago: "
+                "is the clock of this host right?"
+            )
+        launch, request = _launch_of(key, command)
+        name = _node_name(launch, key.node)
+        if name not in self._hosts:
+            raise NotAllowed(f"the launch credential is for node {name}, which is not of this host")
+        if problem := self._users.problem(launch.user.uid):
+            raise NotAllowed(problem)
+        return Launchable(launch, request, name, until_us)
+
+    def limit(self, key: StepKey, sealed: bytes) -> tuple[int, int]:
+        """(revision, seconds) of the time limit that the controller has set for the attempt of `key`. Raises `NotAllowed`.
+
+        It does not end: an agent says it again after each restart, and the one of the highest revision counts.
+        """
+        command = self._command(key, sealed)
+        body = command.body
+        if type(body) is not SetTime or (body.job_id, body.attempt) != (key.job_id, key.attempt):
+            raise NotAllowed("the credential does not set this job's time limit")
+        return command.revision, body.time_limit_s
+
+    def _command(self, key: StepKey, sealed: bytes) -> Command:
+        if not sealed:
+            raise NotAllowed("no launch credential came with it: was the job sent by an earlier version?")
+        try:
+            command = self._open(sealed)
+        except BadSeal as error:
+            raise NotAllowed(f"the credential is not of this site: {error}") from None
+        if command.cluster != self.ring.cluster:
+            raise NotAllowed(f"the credential is of cluster {command.cluster!r}, not {self.ring.cluster!r}")
+        if not any(first <= key.node < first + length for first, length in command.nodes):
+            raise NotAllowed(f"the credential is not for node number {key.node}")
+        return command
+
+    def _opened(self, sealed: bytes) -> Command:
+        body = self.ring.keys.open(Purpose.COMMAND, sealed)
+        try:
+            return _decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise BadSeal("not a command") from None
+
+
+def _launch_of(key: StepKey, command: Command) -> tuple[JobLaunch, LaunchStep | None]:
+    """The job that the command starts as this step, and the step's own request."""
+    body = command.body
+    match body:
+        case Prepare(launch=found, start=True):
+            launch, request, step = found, None, BATCH_STEP
+        case Start(launch=JobLaunch() as found):
+            launch, request, step = found, None, BATCH_STEP
+        case LaunchStep(launch=JobLaunch() as found):
+            launch, request, step = found, body, body.step
+        case _:
+            raise NotAllowed("the credential starts nothing")
+    named = {(launch.job_id, launch.attempt, step)}
+    if not isinstance(body, Prepare):
+        named.add((body.job_id, body.attempt, step))
+    if named != {(key.job_id, key.attempt, key.step)} or key.step < BATCH_STEP:
+        raise NotAllowed(f"the credential is for another step than {key}")
+    if request is None and launch.groups[0].runs[0][0] != key.node:
+        raise NotAllowed(f"node number {key.node} is not the first of the job")
+    return launch, request
+
+
+def _node_name(launch: JobLaunch, number: int) -> str:
+    place = _place_of(launch.groups, number)
+    try:
+        names = _expand(launch.node_names)
+    except OptionError as error:
+        raise NotAllowed(f"the credential names no nodes: {error}") from None
+    if place is None or place >= len(names):
+        raise NotAllowed(f"node number {number} is none of the job's")
+    return names[place]
+
+
+def _place_of(groups: tuple[NodeGroup, ...], number: int) -> int | None:
+    before = 0
+    for group in groups:
+        for first, length in group.runs:
+            if first <= number < first + length:
+                return before + number - first
+            before += length
+    return None
+
+
+@lru_cache(_LISTS_MAX)
+def _expand(text: str) -> tuple[str, ...]:
+    return expand(text)
