@@ -145,6 +145,7 @@ def retire(directory: Path, identifier: str, force: bool) -> int:
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the files go."
 )
+@click.option("--each", is_flag=True, help="A membership for each of the names, in DIR/NAME.")
 @click.option(
     "--days",
     type=click.IntRange(1, 36_500),
@@ -152,15 +153,21 @@ def retire(directory: Path, identifier: str, force: bool) -> int:
     help="How long it is valid (default: until revoked).",
 )
 @_of_site
-def issue(directory: Path, role: Any, names: str, out: Path, days: int | None) -> int:
+def issue(directory: Path, role: Any, names: str, out: Path, each: bool, days: int | None) -> int:
     site = read_site_keys(directory)
-    folded = fold(expand(names, "--names"))
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = expand(names, "--names")
+    strange = [name for name in found if "/" in name or name.startswith(".")] if each else []
+    if strange:
+        raise OptionError("--each", strange[0], "is no name for a directory", "issue that one without --each")
+    homes = {out / name: name for name in found} if each else {out: fold(found)}
     now_us = _now_us()
     until_us = now_us + days * DAY_US if days else 0
-    enrol(site, out, role, folded, now_us, until_us, ledger=directory)
+    for home, of in homes.items():
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        enrol(site, home, role, of, now_us, until_us, ledger=directory)
+    place = f"{out}/NAME" if each else out
     click.echo(
-        f"{out}: {role} {folded}; copy the files to the state directory of that daemon, identity.key in secret"
+        f"{place}: {role} {fold(found)}; copy the files to the state directory of that daemon, identity.key in secret"
     )
     return exits.OK
 

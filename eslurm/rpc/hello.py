@@ -28,7 +28,7 @@ NONCE_BYTES = 16
 HELLO_BYTES_MAX = 16 * 1024
 """Of a first frame: strangers send it."""
 _BUSY = "busy: all links are in use, come back in "
-_CONVERT = "; the cluster of the older release is converted by `eslurm convert` (docs/security.md)"
+_CONVERT = "; the cluster of the older release is converted by `eslurm convert` (docs/guide/upgrades.md)"
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ import msgspec
 from escli import exits
 from escli.cluster import settings
 from escli.cluster.chaos import ACTIONS, Chaos, Request
+from escli.cluster.convert_command import convert_command
 from escli.cluster.down import take_down
 from escli.cluster.errors import ClusterError
 from escli.cluster.health import health
@@ -494,6 +495,7 @@ commands.add_command(simulate)
 commands.add_command(estimate)
 commands.add_command(health)
 commands.add_command(keys)
+commands.add_command(convert_command)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,10 @@ import msgspec
 from escli.cluster.errors import unusable
 from escli.cluster.processes import Identity
 
-FORMAT = 1
+FORMAT = 2
 """Of the directory: names of its files and what they mean. Raised when an older `eslurm` could not use it."""
+FORMAT_SHARED_KEY = 1
+"""Daemons of one shared key. `eslurm convert` makes the present format of it."""
 
 
 class AgentRecord(msgspec.Struct, frozen=True):
@@ -58,6 +60,11 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     estimator: bool = False
     daemon_uid: int = 0
     """Whom root's agents become; 0 where no root is."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether an older release has made the cluster, and `eslurm convert` has not been here."""
+        return self.format != FORMAT
 
     def find(self, name: str) -> DaemonRecord | None:
         """The daemon of this name, if it was started."""
@@ -114,7 +121,7 @@ def read_record(path: Path, version: str, uid: int) -> ClusterRecord | None:
                 f"{directory}: is the cluster of user id {head.owner_uid}, you are {uid}: "
                 "use a directory of your own (--state-dir)"
             )
-        if head.format != FORMAT or version_key(head.version) > version_key(version):
+        if head.format not in (FORMAT_SHARED_KEY, FORMAT) or version_key(head.version) > version_key(version):
             raise unusable(
                 f"{directory}: was made by eslurm {head.version}, this is {version}: use that version, "
                 "or another directory (--state-dir)"

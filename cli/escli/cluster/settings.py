@@ -117,9 +117,24 @@ def write_key(path: Path) -> None:
 
 
 def write_site_keys(directory: Path, cluster: str) -> None:
-    """Draw the keys that the controllers sign with, unless there are any."""
+    """Draw the keys that the controllers sign with, unless there are any. Raises `ClusterError`, OSError.
+
+    A crash may have come between both halves: then the public one is written now.
+    """
     if not (directory / site_keys.SITE_KEY).exists():
         site_keys.write_site_keys(directory, site_keys.new_site(cluster, time.time_ns() // 1000))
+        return
+    try:
+        keys = site_keys.read_site_keys(directory)
+    except site_keys.SiteKeyError as error:
+        raise ClusterError(str(error)) from None
+    if keys.cluster != cluster:
+        raise ClusterError(
+            f"{directory / site_keys.SITE_KEY} is of cluster {keys.cluster}, not of {cluster}: move it away, or put back "
+            "the configuration that belongs to it"
+        )
+    if not (directory / site_keys.SITE_PUB).exists():
+        site_keys.write_ring(directory / site_keys.SITE_PUB, keys.ring)
 
 
 def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> str:

@@ -137,6 +137,11 @@ def _reopen(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clus
         raise ClusterError(
             f"{layout.directory}: eslurm {record.version} runs here, this is {__version__}: stop it first (eslurm down)"
         )
+    if record.is_old:
+        raise ClusterError(
+            f"{layout.directory}: an older release made this cluster, whose daemons share one key: `eslurm convert` gives "
+            "each its own, jobs stay"
+        )
     if not record.agents:
         # An earlier run got no further than the first line of the record.
         return _furnish(layout, record, wishes)
@@ -144,7 +149,6 @@ def _reopen(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clus
     settings.check_agreement(layout, config, record.agents_wanted, wishes)
     if not config.nodes:
         raise unusable(f"{layout.config_file}: nodes: there are none: add a [[nodes]] section")
-    # A cluster that an older version has made has none.
     settings.write_site_keys(layout.directory, record.cluster)
     agents = assign_nodes(config, record.agents, record.agents_wanted)
     standbys = _standbys(layout, record, wishes, is_up=bool(alive))
