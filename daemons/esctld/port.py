@@ -43,11 +43,23 @@ class HeldPort:
 
 
 def _bound(family: int, address: Any) -> socket.socket:
-    held = socket.socket(family)
+    """A bound socket. Ended connections of a listener that did not share the port, as in older releases, are no obstacle."""
+    held = _reusing(family)
     try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind(address)
+        with _reusing(family) as brief:
+            brief.bind(held.getsockname())
+            # The kernel lets any user reuse an address where none listens; having listened, it compares socket by socket.
+            brief.listen()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     except OSError:
         held.close()
         raise
     return held
+
+
+def _reusing(family: int) -> socket.socket:
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return found

@@ -49,3 +49,18 @@ def test_a_port_that_another_user_has_is_told_of_at_the_start() -> None:
         port = thief.getsockname()[1]
         with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{port}: .*end what has the port"):
             HeldPort(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("option", [0, socket.SO_REUSEADDR, socket.SO_REUSEPORT])
+@pytest.mark.usefixtures("as_root")
+def test_a_port_that_an_older_release_used_a_moment_ago_is_held_all_the_same(option: int) -> None:
+    with socket.socket() as listener:
+        # Not shared, as older releases did: connections that it ends stay for a minute.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            listener.accept()[0].close()
+    with closing(HeldPort(f"127.0.0.1:{port}")):
+        assert not binds_as(STRANGER, "127.0.0.1", port, option)
