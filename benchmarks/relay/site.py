@@ -82,7 +82,9 @@ class Site:
         """A process' directory, with its identity in it."""
         home = self._directory / name
         home.mkdir(mode=0o700, exist_ok=True)
-        enrol(self._keys, home, role, name, time.time_ns() // 1000)
+        # A host serves any of the nodes: which ones, the book says.
+        names = f"{name},n[1-{self.nodes}]" if role == "agent" else name
+        enrol(self._keys, home, role, names, time.time_ns() // 1000)
         return home
 
     async def start(self) -> None:

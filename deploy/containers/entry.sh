@@ -7,7 +7,9 @@
 #   /etc/eslurm/eslurm.toml         esctld, esestd   the cluster's configuration
 #   /run/secrets/cluster_key        esctld           the key of tokens
 #   /run/secrets/postgres_password  esctld           the password of the role in controller.store_url
-#   ESLURM_CLUSTER                  essatd, esnoded  the cluster's name
+#   ESLURM_CLUSTER                  all but esestd   the cluster's name
+#   ESLURM_MEMBERS                  one esctld       whom it makes members: `ROLE NAMES DIRECTORY OWNER` a line, where
+#                                                    DIRECTORY is the state directory of that daemon
 #   ESLURM_CONTROLLERS              essatd, esnoded  host:port,...
 #   ESLURM_SATELLITES               esnoded          host:port,...
 #   ESLURM_NODES                    esnoded          the nodes it serves: `node1`, or `cn 2048 512`: those 512 of the
@@ -61,6 +63,24 @@ configuration() {
     chown eslurm "$PRIVATE" "$PRIVATE/eslurm.toml"
 }
 
+# members: draws the site's keys, and puts what makes a daemon a member into its volume, unless it is there.
+members() {
+    own "$DOORS"
+    [ -s "$DOORS/site.key" ] || (as_eslurm eslurm keys init --state-dir "$DOORS" --cluster "$ESLURM_CLUSTER")
+    echo "$ESLURM_MEMBERS" | while read -r role names directory owner; do
+        [ -n "$role" ] && [ ! -s "$directory/membership" ] || continue
+        own "$directory"
+        (as_eslurm eslurm keys issue --state-dir "$DOORS" --role "$role" --names "$names" --out "$directory")
+        chown -R "$owner" "$directory"
+    done
+}
+
+# await FILE: until the controller that makes members has made this one.
+await() {
+    [ -s "$1" ] || echo "eslurm-container: $1 is missing: waiting for the controller that has ESLURM_MEMBERS" >&2
+    while [ ! -s "$1" ]; do sleep 1; done
+}
+
 # own DIRECTORY: a fresh volume belongs to root.
 own() {
     mkdir -p "$1"
@@ -72,6 +92,8 @@ controller() {
     secret postgres_password pgpass eslurm
     configuration
     own "$DOORS"
+    if [ -n "${ESLURM_MEMBERS:-}" ]; then members; fi
+    await "$DOORS/site.key"
     child=
     trap '[ -z "$child" ] || kill -TERM "$child"' TERM INT
     while :; do
@@ -125,6 +147,7 @@ agent() {
         ;;
     esac
     homes
+    await "$home/membership"
     exec esnoded --cluster "$ESLURM_CLUSTER" --nodes "$nodes" --listen "$LINKS" --state-dir "$home" \
         --satellites "$ESLURM_SATELLITES" --controller "$ESLURM_CONTROLLERS" \
         --cores "${ESLURM_NODE_SIZE% *}" --memory-mib "${ESLURM_NODE_SIZE#* }" --metrics-listen "$METRICS" "$@"
@@ -149,6 +172,7 @@ esctld)
     ;;
 essatd)
     own "$STATE"
+    await "$STATE/membership"
     as_eslurm essatd --cluster "$ESLURM_CLUSTER" --name "$(hostname)" --listen "$LINKS" \
         --controllers "$ESLURM_CONTROLLERS" --state-dir "$STATE" --metrics-listen "$METRICS" "$@"
     ;;

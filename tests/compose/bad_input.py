@@ -31,7 +31,7 @@ CASES = (
     Case("other-cluster", "exited", r"esctld: the job store .*containers"),
     Case("missing-secret", "exited", r"eslurm-container: the secret cluster_key is missing"),
     Case("empty-secret", "exited", r"eslurm-container: the secret cluster_key is empty"),
-    Case("wrong-key", "unhealthy", r"no link to .*key"),
+    Case("no-member", "unhealthy", r"eslurm-container: .*membership is missing: waiting for the controller"),
 )
 COMPLAINT = re.compile(r"WARNING|ERROR|CRITICAL|Traceback|^es[a-z]+d: |^eslurm-container: ")
 
