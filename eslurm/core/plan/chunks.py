@@ -3,13 +3,15 @@
 Scattered, each chunk has a node of its own: that is decided exactly, by counting for every set of kinds the nodes that
 could take any of them. Packed, all of them are one amount on one node. Else chunks may share nodes, which is bin packing:
 expensive kinds first, cheap nodes first, each node filled; when that fails the fewest nodes are tried, then each chunk on
-a node of its own. Invariant: what is returned holds every chunk whole, and never more than is free.
+a node of its own, then a bounded search (`packing`). Invariant: what is returned holds every chunk whole, and never more
+than is free.
 """
 
 from __future__ import annotations
 
 from eslurm.core.plan.capacity import capacities, fitting
 from eslurm.core.plan.need import Need, Part
+from eslurm.core.plan.packing import search
 from eslurm.core.plan.room import Chosen, Room
 from eslurm.core.resources import bits
 from eslurm.core.resources.vector import CORES, Vector, add, fits, scale, subtract, times
@@ -42,12 +44,19 @@ def choose(room: Room, need: Need, candidates: int) -> Chosen | None:
     if need.pack:
         return _packed(room, need, candidates)
     if need.scatter:
-        return _scattered(room, need, candidates)
+        found = _scattered(room, need, candidates)
+        return search(room, need, candidates).chosen if found is None and need.include else found
     for widest_first in (False, True):
         found = _shared(room, need, candidates, widest_first)
         if found is not None:
             return found
-    return _scattered(room, need, candidates)
+    return _scattered(room, need, candidates) or search(room, need, candidates).chosen
+
+
+def is_impossible(room: Room, need: Need, candidates: int) -> bool:
+    """Whether it is proved, of what `choose` finds no nodes for, that there are none."""
+    is_exact = need.pack or (need.scatter and not need.include)
+    return is_exact or search(room, need, candidates).is_proved
 
 
 def _packed(room: Room, need: Need, candidates: int) -> Chosen | None:

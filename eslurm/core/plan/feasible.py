@@ -11,6 +11,7 @@ import msgspec
 
 from eslurm.core.config import NodeRule
 from eslurm.core.job.request import Request
+from eslurm.core.plan import chunks
 from eslurm.core.plan.capacity import capacities
 from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import Need, Part, compile_need
@@ -61,7 +62,18 @@ def feasible_ever(
     need = compile_need(request, partition, topology, time_limit_us=time_limit_us)
     if choose(empty, need) is not None:
         return None
-    return _not_wide(need, topology) or _too_large(request, need, partition, empty)
+    wrong = _not_wide(need, topology)
+    if wrong is None and len(need.parts) > 1 and not _is_proved(need, empty):
+        # Not known: it waits for a place like any other.
+        return None
+    return wrong or _too_large(request, need, partition, empty)
+
+
+def _is_proved(need: Need, empty: Ledger) -> bool:
+    """Whether several kinds of chunks certainly never fit together."""
+    if not need.allowed or need.include & ~need.allowed:
+        return True
+    return chunks.is_impossible(empty, need, need.allowed)
 
 
 def _bad_names(request: Request, partition: PartitionView, topology: Topology) -> Infeasible | None:
@@ -165,6 +177,8 @@ def _too_large(request: Request, need: Need, partition: PartitionView, empty: Le
         )
         if wrong is not None:
             return wrong
+    if request.chunks and (unfit := _named_in_vain(need, topology)) is not None:
+        return unfit
     if need.pack:
         return _too_large_together(need, partition.name, topology)
     if len(need.parts) > 1:
@@ -226,6 +240,20 @@ def _too_large_for_one(
                     f"the required node {topology.names[position]} has {total[index]}"
                 )
                 return Infeasible(text, resource, amounts[index], total[index])
+    return None
+
+
+def _named_in_vain(need: Need, topology: Topology) -> Infeasible | None:
+    """A node required by name that takes no chunk, or more of them than there are chunks."""
+    unfit = bits.first_positions(need.include & ~need.allowed, 1)
+    if unfit:
+        name = topology.names[unfit[0]]
+        text = f"--nodelist: node {name} takes none of the chunks, by its features or rules: leave it out"
+        return Infeasible(text, "nodes", 1, 0)
+    named, most = need.include.bit_count(), 1 if need.pack else need.tasks
+    if named > most:
+        text = f"--nodelist: {counted(named, 'node')} {are(named)} required by name, chunks use at most {most}: name fewer"
+        return Infeasible(text, "nodes", named, most)
     return None
 
 

@@ -3,8 +3,9 @@
 Only here is decided what fits (C-33, C-34); "now", "at that later instant" and "ever" are the same function asked of
 different rooms: `choose(room, need)`. For jobs of one part, packed and scattered ones it is exact and monotone: what fits
 still fits when more is free. Several kinds of chunks that may share nodes are mapped greedily, the expensive ones first
-onto the cheapest nodes; no chunk is ever split. Nodes are taken in the topology's order, and a job that fits under one
-switch stays under one (`switches`). Spans come in that order, and the same input gives the same nodes.
+onto the cheapest nodes, and by a bounded search where that fails; no chunk is ever split. Nodes are taken in the
+topology's order, and a job that fits under one switch stays under one (`switches`). Spans come in that order, and the same
+input gives the same nodes.
 """
 
 from __future__ import annotations

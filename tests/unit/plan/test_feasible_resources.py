@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from eslurm.core.config import NodeRule, Resource
 from eslurm.core.job.request import Chunk, Request
+from eslurm.core.plan import chunks, packing
 from eslurm.core.plan.avoided import need_without
 from eslurm.core.plan.explain import short_of_resources
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
@@ -253,3 +256,45 @@ def test_infeasible(request_: Request, resource: str, asked: int, largest: int, 
 
 def test_a_short_job_is_feasible_where_a_long_one_is_not() -> None:
     assert feasible_ever(Request(constraint="host=smp"), MAIN, EMPTY, HOUR_US // 2) is None
+
+
+def two_nodes(*totals: tuple[int, int]) -> Ledger:
+    return empty_ledger(Topology([node(number, f"n{number}", total) for number, total in enumerate(totals)]))
+
+
+@pytest.mark.parametrize(
+    ("totals", "asked"),
+    [
+        pytest.param(((16, 16), (4, 16)), ((1, 4, 15), (2, 6, 6)), id="the cheap kind needs the large node"),
+        pytest.param(((8, 8), (8, 8)), ((2, 5, 3), (2, 3, 5)), id="one of each on a node"),
+    ],
+)
+def test_chunks_that_first_fit_misplaces_are_accepted_and_placed(
+    totals: tuple[tuple[int, int], ...], asked: tuple[tuple[int, int, int], ...]
+) -> None:
+    ledger = two_nodes(*totals)
+    request = Request(tasks=sum(one[0] for one in asked), chunks=tuple([Chunk(*one) for one in asked]))
+    assert feasible_ever(request, MAIN, ledger) is None
+    spans = place(ledger, compile_need(request, MAIN, ledger.topology))
+    assert spans is not None and sum(span.tasks for span in spans) == request.tasks
+
+
+def test_chunks_are_refused_only_when_it_is_proved_that_they_never_fit() -> None:
+    ledger = two_nodes((8, 8), (8, 8))
+    request = Request(tasks=3, chunks=(Chunk(2, 5, 5), Chunk(1, 4, 1)))
+    need = compile_need(request, MAIN, ledger.topology)
+    assert packing.search(ledger, need, need.allowed) == packing.Packing(None, is_proved=True)
+    assert packing.search(ledger, need, need.allowed, steps_max=1) == packing.Packing(None)
+    refused = feasible_ever(request, MAIN, ledger)
+    assert refused is not None and "chunks" in refused.reason
+    # Not known is no reason to refuse.
+    with mock.patch.object(chunks, "search", lambda *_: packing.Packing(None)):
+        assert feasible_ever(request, MAIN, ledger) is None
+
+
+def test_nodes_that_are_named_in_vain_are_told() -> None:
+    several = (Chunk(1, 1, 1, (), "ib"), Chunk(1, 2, 1, (), "ib"))
+    refused = feasible_ever(Request(tasks=2, chunks=several, include=("smp",)), MAIN, EMPTY)
+    assert refused is not None and "node smp takes none of the chunks" in refused.reason
+    few = feasible_ever(Request(tasks=2, chunks=several, include=("c0", "c1", "g0")), MAIN, EMPTY)
+    assert few is not None and few.reason.startswith("--nodelist: node g0")
