@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> None:
         await daemon.run(lambda endpoint: announce(endpoint, arguments.ready_fd))
 
     try:
-        run_daemon("esnoded", body, arguments.loop)
+        run_daemon("esnoded", body, arguments.loop, starts_jobs=True)
     except SpoolError as error:
         _give_up(f"--state-dir: {error}")
 

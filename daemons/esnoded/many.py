@@ -156,7 +156,7 @@ class Nursery:
 
         try:
             options.state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-            run_daemon("esnoded", body, self._loop)
+            run_daemon("esnoded", body, self._loop, starts_jobs=True)
         except (OSError, SpoolError) as error:
             log.error("cannot start: %s", error)
             return EXIT_CANNOT_START

@@ -33,6 +33,7 @@ from eslurm.rpc.hello import LocalPeer
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import reachable, socket_budget
+from eslurm.rpc.peers import STRANGERS_MAX
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.tls import Tls
 from eslurm.security.credentials import Credentials
@@ -122,7 +123,9 @@ class Satellite:
 
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Serve until stopped; `ready` gets the endpoint. Raises OSError when it cannot listen."""
-        rpc = RpcServer([self._server.handler()], Guard(), connections_max=self._budget.connections_max)
+        # Strangers beyond the budget are soon closed; peers are bounded by the link server.
+        connections_max = self._budget.connections_max + STRANGERS_MAX
+        rpc = RpcServer([self._server.handler()], Guard(), connections_max=connections_max)
         endpoint = reachable(await rpc.listen(self._options.listen, self._options.tls))
         self._local.endpoint = endpoint
         await rpc.start()

@@ -6,6 +6,8 @@ Invariant: a privileged user finds a place while any of all is free; the places 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 PART = 4
 """A user may have at most one in so many of what the others have left."""
@@ -13,8 +15,11 @@ RESERVED = 8
 """One in so many places is for privileged users."""
 
 
-class FairRoom:
-    """`per_user` bounds one user however much is free."""
+U = TypeVar("U", bound=Hashable)
+
+
+class FairRoom(Generic[U]):
+    """Of users, or of addresses. `per_user` bounds one of them however much is free."""
 
     def __init__(self, places: int, per_user: int) -> None:
         self._places = places
@@ -22,9 +27,9 @@ class FairRoom:
         self._per_user = per_user
         self._privileged = 0
         self.taken = 0
-        self.by_user: Counter[int] = Counter()
+        self.by_user: Counter[U] = Counter()
 
-    def enter(self, user: int, *, privileged: bool) -> bool:
+    def enter(self, user: U, *, privileged: bool) -> bool:
         """Take a place, if this user may have one more."""
         mine = self.by_user[user]
         if self.taken >= self._places or mine >= self._per_user:
@@ -43,7 +48,7 @@ class FairRoom:
         self._privileged += privileged
         return True
 
-    def leave(self, user: int, *, privileged: bool) -> None:
+    def leave(self, user: U, *, privileged: bool) -> None:
         """Give a place back."""
         self.taken -= 1
         self._privileged -= privileged

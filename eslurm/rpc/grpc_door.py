@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from eslurm.ports.door import Answerer, DoorError, Status
+from eslurm.rpc.bodies import Bodies
 from eslurm.rpc.guard import abort, current_caller
 from eslurm.rpc.methods import METHODS, SERVICE, Method
 
@@ -25,21 +26,28 @@ _MARGIN_S = 0.5
 
 def door_handler(answerer: Answerer) -> grpc.GenericRpcHandler:
     """Generic handlers for the whole method table, for an `RpcServer` behind a `Guard`."""
+    bodies = Bodies()
     return grpc.method_handlers_generic_handler(
-        SERVICE, {method.name: _unary(method, answerer) for method in METHODS}
+        SERVICE, {method.name: _unary(method, answerer, bodies) for method in METHODS}
     )
 
 
-def _unary(method: Method[Any, Any], answerer: Answerer) -> grpc.RpcMethodHandler[bytes, bytes]:
-    async def answer(payload: bytes, context: _Context) -> bytes:
-        answered = await answerer.answer(method, payload, current_caller())
+def _unary(
+    method: Method[Any, Any], answerer: Answerer, bodies: Bodies
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    """On the wire a call of one message is like any other. As one of several it is not read before it is asked for."""
+
+    async def answer(_requests: object, context: _Context) -> bytes:
+        caller = current_caller()
+        async with bodies.of(caller.principal.uid, context) as payload:
+            answered = await answerer.answer(method, payload, caller)
         if answered.status is not Status.OK:
             left_s = await _hold(context, answered.retry_after_s) if answered.retry_after_s else 0.0
             await abort(context, DoorError(answered.status, answered.text, left_s))
         return answered.reply
 
     handler: Any = answer
-    return grpc.unary_unary_rpc_method_handler(handler)
+    return grpc.stream_unary_rpc_method_handler(handler)
 
 
 async def _hold(context: _Context, retry_after_s: float) -> float:

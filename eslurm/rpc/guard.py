@@ -19,6 +19,7 @@ import grpc.aio
 
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc.methods import BY_PATH
+from eslurm.rpc.peers import Peers
 from eslurm.rpc.status import refusal_of
 from eslurm.rpc.streams import being_cancelled
 from eslurm.rpc.tokens import Authenticator
@@ -38,6 +39,12 @@ _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Behaviour = Callable[[Any, _Context], Awaitable[Any]]
 
 _caller: ContextVar[Caller] = ContextVar("caller")
+_peers: ContextVar[Peers] = ContextVar("peers")
+
+
+def current_peers() -> Peers:
+    """Inside a guarded handler: who has proven themselves to this server."""
+    return _peers.get()
 
 
 def current_caller() -> Caller:
@@ -67,12 +74,14 @@ class Guard(grpc.aio.ServerInterceptor):
         self,
         authenticator: Authenticator | None = None,
         on_refused: Callable[[str, str, Status, str], None] = lambda *_what: None,
+        peers: Peers | None = None,
     ) -> None:
         """`on_refused` is told of calls whose caller is not known: method, peer, status, reason."""
         self._authenticator = authenticator
         self._on_refused = on_refused
         # Wrapped once per method: the table is fixed, and wrapping anew costs each call as much as checking it.
         self._wrapped: dict[str, Any] = {}
+        self.peers = peers or Peers()
         # Every handler under way: gRPC itself waits for none of them to clean up.
         self.handlers: set[asyncio.Task[Any]] = set()
 
@@ -88,7 +97,8 @@ class Guard(grpc.aio.ServerInterceptor):
             handler: Any = await continuation(handler_call_details)
             if handler is None:
                 is_call = self._authenticator is None and path in BY_PATH
-                return grpc.unary_unary_rpc_method_handler(_send_away) if is_call else None
+                # As a stream, here and below: the request of a stranger is not read.
+                return grpc.stream_unary_rpc_method_handler(_send_away) if is_call else None
             known = self._wrap(path, handler)
             if path in LINK_PATHS or path in BY_PATH:
                 self._wrapped[path] = known
@@ -97,14 +107,14 @@ class Guard(grpc.aio.ServerInterceptor):
     def _wrap(self, path: str, handler: Any) -> Any:
         if path in LINK_PATHS:
             return grpc.stream_stream_rpc_method_handler(self._tracked(_mapped(handler.stream_stream)))
-        if path in BY_PATH and handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(
-                self._tracked(self._guarded(BY_PATH[path].name, handler.unary_unary)),
+        if path in BY_PATH and handler.stream_unary is not None:
+            return grpc.stream_unary_rpc_method_handler(
+                self._tracked(self._guarded(BY_PATH[path].name, handler.stream_unary)),
                 handler.request_deserializer,
                 handler.response_serializer,
             )
         log.error("%s has a handler, but no entry in the method table: refused", path)
-        return grpc.unary_unary_rpc_method_handler(_refuse)
+        return grpc.stream_unary_rpc_method_handler(_refuse)
 
     def _tracked(self, behaviour: _Behaviour) -> Any:
         async def tracked(request: Any, context: _Context) -> Any:
@@ -113,6 +123,7 @@ class Guard(grpc.aio.ServerInterceptor):
             if task is not None and task not in self.handlers:
                 self.handlers.add(task)
                 task.add_done_callback(self.handlers.discard)
+            _peers.set(self.peers)
             return await behaviour(request, context)
 
         return tracked
@@ -143,6 +154,7 @@ class Guard(grpc.aio.ServerInterceptor):
         metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
         encrypted = context.auth_context().get("transport_security_type", [b""]) == [b"ssl"]
         principal = self._authenticator.principal(metadata, context.peer(), encrypted=encrypted)
+        self.peers.prove(context.peer())
         request_id = metadata.get(REQUEST_ID_KEY, b"")
         retry = metadata.get(RETRY_KEY) == "1"
         return Caller(

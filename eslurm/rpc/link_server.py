@@ -14,12 +14,14 @@ import grpc.aio
 
 from eslurm.ports.link import LinkBusy, LinkClosed, LinkRefused, LinkSink, PeerInfo
 from eslurm.rpc.counters import LinkCounters
+from eslurm.rpc.guard import current_peers
 from eslurm.rpc.hello import Handshake, LocalPeer, busy_text, first_frame, only_item
 from eslurm.rpc.kinds import is_agent
 from eslurm.rpc.link import GrpcLink
 from eslurm.rpc.options import LinkSettings
+from eslurm.rpc.peers import HANDSHAKE_FRAME_BYTES_MAX, TooMany
 from eslurm.rpc.sealed_stream import SealedStream
-from eslurm.rpc.streams import AcceptedStream, Stream, StreamLost
+from eslurm.rpc.streams import AcceptedStream, StreamLost
 from eslurm.security.channel import LinkKeys
 from eslurm.security.credentials import Credentials
 from eslurm.v1 import link_pb2
@@ -49,7 +51,6 @@ class LinkServer:
         self.counters = counters or LinkCounters()
         # By the nonces of both ends, as a bulk lane names them.
         self._links: dict[tuple[str, bytes, bytes], GrpcLink] = {}
-        self._handshakes = 0
         self._joining = 0
         # When the last of those who were told to come back will have had its turn.
         self._line_ends_s = 0.0
@@ -85,28 +86,27 @@ class LinkServer:
 
     async def _control(self, _requests: object, context: _Context) -> None:
         stream = AcceptedStream(context)
-        if self._handshakes >= self._settings.handshakes_max:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many handshakes at once")
-        self._handshakes += 1
         self.counters.sockets_now += 1
         try:
             await self._serve(stream, context)
         finally:
             self.counters.sockets_now -= 1
 
-    async def _serve(self, stream: Stream, context: _Context) -> None:
+    async def _serve(self, stream: AcceptedStream, context: _Context) -> None:
+        peers = current_peers()
         try:
-            async with asyncio.timeout(self._settings.hello_timeout_s):
+            async with asyncio.timeout(self._settings.hello_timeout_s), peers.handshake(stream.peer):
                 link = await self._shake_hands(stream)
+        except TooMany as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except TimeoutError:
             self.counters.hellos_refused += 1
             await _turn_away(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time")
             return
         except StreamLost:
             return
-        finally:
-            self._handshakes -= 1
         if link is not None:
+            peers.prove(stream.peer)
             await self._live(link)
 
     async def _live(self, link: GrpcLink) -> None:
@@ -120,7 +120,7 @@ class LinkServer:
             # gRPC cancels the handler when the connection is lost.
             link.abort("the peer is gone")
 
-    async def _shake_hands(self, stream: Stream) -> GrpcLink | None:
+    async def _shake_hands(self, stream: AcceptedStream) -> GrpcLink | None:
         handshake = Handshake(self._local, self._credentials)
         try:
             peer = await self._meet(stream, handshake)
@@ -138,7 +138,7 @@ class LinkServer:
         settings = self._settings
         return GrpcLink(sealed, peer, handshake.session, self._local, self._sink, settings, self.counters)
 
-    async def _meet(self, stream: Stream, handshake: Handshake) -> PeerInfo:
+    async def _meet(self, stream: AcceptedStream, handshake: Handshake) -> PeerInfo:
         """Hello, HelloReply, confirmation."""
         frame = await self._frame(stream)
         if self._stopping:
@@ -167,10 +167,15 @@ class LinkServer:
         raise LinkBusy(busy_text(after_s), retry_after_s=after_s)
 
     @staticmethod
-    async def _frame(stream: Stream) -> bytes:
-        frame = await stream.read()
+    async def _frame(stream: AcceptedStream) -> bytes:
+        async with current_peers().first_frame(stream.peer):
+            frame = await stream.read()
         if frame is None:
             raise StreamLost("the peer ended the stream during the handshake")
+        if len(frame) > HANDSHAKE_FRAME_BYTES_MAX:
+            raise LinkRefused(
+                f"a first frame of {len(frame)} bytes; at most {HANDSHAKE_FRAME_BYTES_MAX} are taken"
+            )
         return frame
 
     async def _bulk(self, _requests: object, context: _Context) -> None:

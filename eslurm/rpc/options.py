@@ -24,6 +24,11 @@ SOCKETS_MIN: Final = 8
 
 _KEEPALIVE_MS: Final = 20_000
 _KEEPALIVE_TIMEOUT_MS: Final = 5_000
+_HANDSHAKE_MS: Final = 5_000
+"""For what comes before the first call: TLS, and the settings of HTTP/2."""
+_IDLE_MS: Final = 60_000
+_STREAMS_MAX: Final = 256
+_METADATA_BYTES_MAX: Final = 16 * 1024
 
 Options = list[tuple[str, int | str]]
 
@@ -38,7 +43,6 @@ class LinkSettings(msgspec.Struct, frozen=True):
     queue_bytes_max: int = 32 * 1024 * 1024
     bulk_window_bytes: int = 1024 * 1024
     bulk_open_timeout_s: float = 5.0
-    handshakes_max: int = 512
     links_max: int = 4096
     agents_max: int = 0
     """Links from agents that a server takes (0: any number); more are told to come back, one every `line_pace_s`."""
@@ -136,15 +140,23 @@ def door_channel_options() -> Options:
 
 
 def server_options(
-    message_bytes_max: int = CONTROL_FRAME_BYTES_MAX, connections_max: int = 0, *, shares_port: bool = False
+    message_bytes_max: int = CONTROL_FRAME_BYTES_MAX,
+    connections_max: int = 1024,
+    *,
+    shares_port: bool = False,
 ) -> Options:
     """For a server of links, and of the door when `message_bytes_max` is its limit.
 
-    With `connections_max`, further connections are closed as soon as they are accepted.
+    Connections beyond `connections_max` are closed as soon as they are accepted.
     """
-    bound: Options = [("grpc.max_allowed_incoming_connections", connections_max)] if connections_max else []
     return [
-        *bound,
+        ("grpc.max_allowed_incoming_connections", connections_max),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+        ("grpc.max_connection_idle_ms", _IDLE_MS),
+        ("grpc.max_concurrent_streams", _STREAMS_MAX),
+        ("grpc.max_metadata_size", _METADATA_BYTES_MAX),
+        # Else what strangers push raises how much is taken of each of their streams before anybody reads it.
+        ("grpc.http2.bdp_probe", 0),
         # Two processes on one port would each get half of the connections.
         ("grpc.so_reuseport", int(shares_port)),
         ("grpc.max_receive_message_length", message_bytes_max),

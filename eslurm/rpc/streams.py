@@ -90,6 +90,7 @@ class AcceptedStream:
 
     def __init__(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         self._context = context
+        self.peer: str = context.peer()
 
     async def read(self) -> bytes | None:
         data: Any = await _guarded(self._context.read())

@@ -37,6 +37,7 @@ from eslurm.rpc.framing import (
     retry_units,
 )
 from eslurm.rpc.methods import BY_NUMBER, Method, too_large_text
+from eslurm.rpc.peers import connections_room
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.status import refusal_of
 
@@ -81,10 +82,14 @@ class UnixDoor:
         self.path = Path(path)
         self.answerer = answerer
         self.principals = principals
-        self.settings = settings or UnixDoorSettings()
+        # A quarter of the descriptors at most: remote peers may take half of them.
+        connections_max = min(UnixDoorSettings().connections_max, connections_room() // 2)
+        self.settings = settings or UnixDoorSettings(connections_max=connections_max)
         self.counters = counters or DoorCounters()
-        self.calls = FairRoom(self.settings.calls_max, self.settings.calls_max)
-        self.places = FairRoom(self.settings.connections_max, self.settings.connections_per_uid_max)
+        self.calls: FairRoom[int] = FairRoom(self.settings.calls_max, self.settings.calls_max)
+        self.places: FairRoom[int] = FairRoom(
+            self.settings.connections_max, self.settings.connections_per_uid_max
+        )
         self.bytes_now = 0
         self.bytes_by_uid: Counter[int] = Counter()
         self.connections: set[_Connection] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -116,9 +117,24 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, on_signal)
 
 
-def run_daemon(name: str, main: Callable[[], Coroutine[Any, Any, None]], loop: str) -> None:
-    """Run `main` to its end on the chosen loop. What cannot be is one clear line and a non-zero exit."""
+def raise_open_files() -> None:
+    """Let this process have as many descriptors as it may: strangers' connections are not to use up its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def run_daemon(
+    name: str, main: Callable[[], Coroutine[Any, Any, None]], loop: str, *, starts_jobs: bool = False
+) -> None:
+    """Run `main` to its end on the chosen loop. What cannot be is one clear line and a non-zero exit.
+
+    `starts_jobs`: jobs inherit its limits, and a program that was written for 1,024 descriptors may break with more.
+    """
     keep_small()
+    if not starts_jobs:
+        raise_open_files()
     try:
         with asyncio.Runner(loop_factory=_loop_factory(loop)) as runner:
             runner.run(main())

@@ -241,10 +241,10 @@ def test_a_handler_outside_the_table_is_closed_and_a_leaked_cancellation_is_answ
             raise asyncio.CancelledError
 
         mistake = grpc.method_handlers_generic_handler(
-            "eslurm.v1.Other", {"Read": grpc.unary_unary_rpc_method_handler(open_by_mistake)}
+            "eslurm.v1.Other", {"Read": grpc.stream_unary_rpc_method_handler(open_by_mistake)}
         )
         leak = grpc.method_handlers_generic_handler(
-            methods.SERVICE, {"Ping": grpc.unary_unary_rpc_method_handler(leaks)}
+            methods.SERVICE, {"Ping": grpc.stream_unary_rpc_method_handler(leaks)}
         )
         server = RpcServer([mistake, leak], Guard(TokenAuthenticator(KEYRING, "test", lambda: NOW_US)))
         endpoint = await server.listen("127.0.0.1:0")

@@ -20,6 +20,7 @@ from eslurm.rpc.codec import encode_frame
 from eslurm.rpc.dial import BULK_METHOD, CONTROL_METHOD
 from eslurm.rpc.hello import HELLO_BYTES_MAX, Handshake, LocalPeer, first_frame, only_item
 from eslurm.rpc.options import CONTROL_FRAME_BYTES_MAX, LinkSettings
+from eslurm.rpc.peers import PeerSettings
 from eslurm.security.channel import LaneKeys
 from eslurm.v1 import link_pb2
 from tests.property.mutation import damaged
@@ -41,9 +42,10 @@ from tests.unit.rpc.kit import (
 @asynccontextmanager
 async def pair(
     bounds: LinkSettings | None = None,
+    peers: PeerSettings | None = None,
 ) -> AsyncIterator[tuple[Process, Callable[[], Awaitable[None]]]]:
     """A listening process, and a call that proves that an ordinary link to it still works."""
-    async with process("a", listens=True, link_settings=bounds) as a, process("b") as b:
+    async with process("a", listens=True, link_settings=bounds, peer_settings=peers) as a, process("b") as b:
         a.sink.answer = lambda link, item: link.send(answer(item.report.seq)) if item.report.seq else None
         asked = 0
 
@@ -222,8 +224,8 @@ def test_a_frame_too_large_ends_its_stream_with_a_status() -> None:
 def test_silent_handshakes_are_bounded_in_number_and_time() -> None:
     async def scenario() -> None:
         # Long enough for all of them to come before the first is given up.
-        bounds = LinkSettings(hello_timeout_s=3.0, handshakes_max=4)
-        async with pair(bounds) as (a, works):
+        bounds = LinkSettings(hello_timeout_s=3.0)
+        async with pair(bounds, PeerSettings(handshakes_max=4)) as (a, works):
 
             async def silent() -> grpc.StatusCode:
                 async with grpc.aio.insecure_channel(a.endpoint) as channel, asyncio.timeout(PATIENCE_S):

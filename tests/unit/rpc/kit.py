@@ -20,6 +20,7 @@ from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.methods import Method
 from eslurm.rpc.options import LinkSettings, TableSettings
+from eslurm.rpc.peers import Peers, PeerSettings
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
@@ -136,6 +137,7 @@ async def process(
     link_settings: LinkSettings = PATIENT,
     table_settings: TableSettings | None = None,
     connections_max: int = 0,
+    peer_settings: PeerSettings | None = None,
     tls: Tls | None = None,
 ) -> AsyncIterator[Process]:
     """A process of the cluster, stopped in good order at the end. It says and hears any kind of item."""
@@ -149,7 +151,11 @@ async def process(
         kinds=lambda _sender, _receiver: ALL,
     )
     server = LinkServer(local, credentials, table, link_settings, table.counters)
-    rpc = RpcServer([server.handler()], Guard(), connections_max=connections_max) if listens else None
+    rpc = (
+        RpcServer([server.handler()], Guard(peers=Peers(peer_settings)), connections_max=connections_max)
+        if listens
+        else None
+    )
     _open.add(name)
     if rpc is not None:
         local.endpoint = await rpc.listen(at, tls)
