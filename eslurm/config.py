@@ -264,6 +264,8 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     """Seconds before a job that could not be launched is tried again; doubles with each try."""
     launch_failures_max: Count = 5
     """Launch tries after which a job is held for an administrator to look at."""
+    extension_percent: NotNegative = 10.0
+    """By how many per cent of its first time limit a job's owner may extend it in all while it runs; 0: not at all."""
     finished_retention_s: Positive = 60.0
     """Seconds for which finished jobs stay in memory (accounting keeps them for good)."""
     finished_jobs_max: Count = 2_000

@@ -98,3 +98,15 @@ def test_a_satellite_is_a_host_of_its_own(satellites: tuple[str, ...], words: st
     text += "".join(f"[[satellite]]\nname = '{name}'\nlisten = '127.0.0.1:1'\n" for name in satellites)
     with pytest.raises(ConfigError, match=re.escape(words)):
         parse_config(text.encode(), "eslurm.toml")
+
+
+@pytest.mark.parametrize("percent", [0.0, 10.0, 250.0])
+def test_how_far_owners_extend_their_jobs_can_be_configured(percent: float) -> None:
+    said = b"" if percent == 10.0 else b"\n[policy]\nextension_percent = %g\n" % percent
+    config = parse_config(b'[cluster]\nname = "test"\n' + said, "test.toml")
+    assert cluster_config(config).extension_percent == percent
+
+
+def test_owners_extend_their_jobs_by_no_less_than_nothing() -> None:
+    with pytest.raises(ConfigError, match="extension_percent"):
+        parse_config(b'[cluster]\nname = "test"\n[policy]\nextension_percent = -1\n', "test.toml")

@@ -87,9 +87,7 @@ def submission_problem(
     `beside` are jobs of the same submitter that are accepted with it and not in the state yet. A job that is there, as
     `before`, is counted only where it was not: whoever has too many since a limit was lowered may still change them.
     """
-    gate = state.gate
-    if gate is None or not gate.is_current(state, now_us):
-        gate = state.gate = Gate(state)
+    gate = _gate(state, now_us)
     who = submitter_of(spec)
     tasks = ranges.count(spec.array.tasks) if spec.array is not None else 1
     counted = frozenset(gate.index.memberships(submitter_of(before))) if before is not None else frozenset()
@@ -97,6 +95,18 @@ def submission_problem(
     if spec.array is not None:
         problems = chain(problems, _array_too_large(gate, who, tasks, now_us, counted))
     return next(problems, None) or _never(state, gate, spec, who)
+
+
+def rules_now(state: State, now_us: int) -> Rules:
+    """The rules of the policies in force, over a cluster with nothing on it: whom they keep from which nodes, and when."""
+    return _gate(state, now_us).rules
+
+
+def _gate(state: State, now_us: int) -> Gate:
+    gate = state.gate
+    if gate is None or not gate.is_current(state, now_us):
+        gate = state.gate = Gate(state)
+    return gate
 
 
 def _too_many(

@@ -12,7 +12,7 @@ from eslurm.core import facts
 from eslurm.core.account.model import Qos
 from eslurm.core.cluster import SECOND_US, State, attempts_of, waits
 from eslurm.core.job.model import Attempt, Job
-from eslurm.core.job.running import cores_are_back, suspend
+from eslurm.core.job.running import cores_are_back, shut_when_resumed, suspend
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 from eslurm.core.job.stopping import stop
 from eslurm.core.messages import Preemption
@@ -84,10 +84,13 @@ def resumptions(state: State, now_us: int) -> list[facts.Fact]:
             continue
         if _is_wanted(state, attempt, now_us) or not cores_are_back(state, attempt):
             continue
+        if shut_when_resumed(state, job, attempt, now_us) is not None:
+            # Its nodes are closed before it would end: it stands still until they are open again.
+            continue
         # Two that lent the same cores: the second is looked at again when the first holds its own.
         if taken.isdisjoint(attempt.held):
             taken |= attempt.held
-            found += suspend(state, job, "", resume=True)
+            found += suspend(state, job, "", now_us, resume=True)
     return found
 
 
@@ -103,7 +106,7 @@ def _is_wanted(state: State, victim: Attempt, now_us: int) -> bool:
 def _make_room(state: State, victim: Job, preemption: Preemption, now_us: int) -> list[facts.Fact]:
     by = f"to make room for job {preemption.for_job}"
     if preemption.mode == SUSPEND:
-        return suspend(state, victim, by, resume=False, room_for=preemption.for_job)
+        return suspend(state, victim, by, now_us, resume=False, room_for=preemption.for_job)
     cause = StopCause.PREEMPT if preemption.mode == REQUEUE else StopCause.EVICT
     qos = _qos(state, victim)
     grace_s = float(qos.preempt_grace_s) if qos is not None else -1.0

@@ -227,7 +227,7 @@ def on_suspend(state: State, message: SuspendJobs, now_us: int) -> Decision:
 
     def suspend_one(job: Job) -> list[facts.Fact]:
         assert job.attempt is not None
-        told = suspend(state, job, by, resume=message.resume)
+        told = suspend(state, job, by, now_us, resume=message.resume)
         if told and message.resume and lends(job.attempt):
             # Two that lent the same cores: the second goes on when the first has ended.
             if not returned.isdisjoint(job.attempt.held):

@@ -6,9 +6,13 @@ which are owed until they have acknowledged.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State
-from eslurm.core.job.holding import UNLIMITED_S, elapsed_us, end_us, lends, limit_s
+from eslurm.core.dates import format_moment
+from eslurm.core.job.closed import Shut, longest_s, shut
+from eslurm.core.job.holding import UNLIMITED_S, elapsed_us, end_us, lends, limit_s, paused_us
 from eslurm.core.job.model import NO_LIMIT, Attempt, Job
 from eslurm.core.messages import RefusalCode, Refused, UpdateJob
 from eslurm.core.plan.phrases import differing
@@ -19,10 +23,12 @@ _NOT_PARAMETERS = ("by", "job", "request", "was")
 _LIMIT = "time_limit_s"
 
 
-def suspend(state: State, job: Job, by: str, *, resume: bool, room_for: int = 0) -> list[facts.Fact]:
+def suspend(
+    state: State, job: Job, by: str, now_us: int, *, resume: bool, room_for: int = 0
+) -> list[facts.Fact]:
     """Stop the started job where it is, or let it go on. Nothing if it does so already; raises `Refused` if it cannot.
 
-    `room_for` is the job that gets its cores meanwhile.
+    `room_for` is the job that gets its cores meanwhile. A job that would still run when its nodes are closed stands still.
     """
     attempt = _started(job)
     if bool(attempt.suspended_us) is not resume:
@@ -33,7 +39,27 @@ def suspend(state: State, job: Job, by: str, *, resume: bool, room_for: int = 0)
             f"job {job.job_id} made room for job {attempt.room_for}, which still has its cores: "
             "it goes on by itself when they are free",
         )
+    if resume and (closed := shut_when_resumed(state, job, attempt, now_us)) is not None:
+        longest = longest_s(replace(attempt, paused_us=paused_us(attempt, now_us)), closed)
+        is_left = longest * SECOND_US > elapsed_us(attempt, now_us)
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"job {job.job_id} would still run when node {closed.node} is closed to it, from {_at(state, closed)} on: "
+            f"{closed.what}: resume it afterwards"
+            + (f", or give it a time limit of at most {longest} s first" if is_left else ""),
+        )
     return [facts.AttemptSuspended(job.job_id, attempt.number, not resume, by, room_for)]
+
+
+def shut_when_resumed(state: State, job: Job, attempt: Attempt, now_us: int) -> Shut | None:
+    """What keeps a suspended job from its nodes before its end if it goes on now.
+
+    Only the time counts that it runs later for having stood still: what it would have met anyway was set up over it.
+    """
+    has_s = limit_s(job, attempt)
+    planned_us = end_us(attempt, has_s)
+    until_us = end_us(replace(attempt, paused_us=paused_us(attempt, now_us)), has_s)
+    return shut(state, job, attempt, (max(now_us, planned_us), until_us), has_s, now_us)
 
 
 def cores_are_back(state: State, attempt: Attempt) -> bool:
@@ -52,7 +78,8 @@ def change_limit(
 ) -> list[facts.Fact]:
     """Give the started job another time limit (C-40). Raises `Refused` with what is left.
 
-    Its owner may shorten it, and extend it by `extension_percent` of the job's first limit in all; operators as they like.
+    Its owner may shorten it, and extend it by `extension_percent` of the job's first limit in all, but not into a time when
+    its nodes are closed to it; operators as they like.
     """
     attempt = _started(job)
     others = [
@@ -76,6 +103,9 @@ def change_limit(
     if not operator:
         _check_extension(state, job, wanted_s, has_s)
     until_us = INFINITY_US if attempt.suspended_us else end_us(attempt, wanted_s)
+    # What stands still is looked at when it is to go on.
+    if not operator and until_us > attempt.until_us:
+        _check_open(state, job, wanted_s, until_us, now_us)
     return [facts.TimeChanged(job.job_id, attempt.number, wanted_s or UNLIMITED_S, until_us)]
 
 
@@ -101,6 +131,27 @@ def _check_passed(job: Job, attempt: Attempt, wanted_s: int, now_us: int) -> Non
             f"--time: {wanted_s} s: job {job.job_id} has run for {passed_s} s already: "
             f"give at least {passed_s + 1} s, or end it: escancel {job.job_id}",
         )
+
+
+def _check_open(state: State, job: Job, wanted_s: int, until_us: int, now_us: int) -> None:
+    attempt = job.attempt
+    assert attempt is not None
+    closed = shut(state, job, attempt, (max(now_us, attempt.until_us), until_us), wanted_s, now_us)
+    if closed is None:
+        return
+    longest = longest_s(attempt, closed)
+    has_s = limit_s(job, attempt)
+    way_out = f"ask for at most {longest} s" if longest > has_s else "it cannot be extended"
+    asked = "no limit" if wanted_s == NO_LIMIT else f"{wanted_s} s"
+    raise Refused(
+        RefusalCode.CONFLICT,
+        f"--time: {asked}: job {job.job_id} would run on node {closed.node} into {closed.what}, from "
+        f"{_at(state, closed)} on: {way_out}, or ask an operator",
+    )
+
+
+def _at(state: State, closed: Shut) -> str:
+    return format_moment(closed.from_us, state.calendar.offset_s)
 
 
 def _check_extension(state: State, job: Job, wanted_s: int, has_s: int) -> None:

@@ -125,6 +125,11 @@ class Inside:
         duration_us, until_us = at_the_latest(duration_us, until_us, self._beyond_us)
         return find_stay(self._windows, duration_us, from_us, until_us)
 
+    def end_us(self, at_us: int) -> int:
+        """When the window that is open at that instant ends; the instant itself where none is open."""
+        window = self._windows.find(at_us, at_us + 1)
+        return window[1] if window is not None else at_us
+
     def why(self) -> str:
         """See `Constraint`."""
         return f"reservation {self.reservation.name}: the job runs inside it, from its beginning to its end at most"
