@@ -87,6 +87,10 @@ class Gate:
         self._scripts.release(key)
         self._limits.pop(key, None)
 
+    def close(self) -> None:
+        """Let go of the scripts' directory."""
+        self._scripts.close()
+
     def check_limit(self, request: wire.SetLimit, present_us: int) -> None:
         """Raises `NotAllowed` for a time limit that ends later than the present one (0: never) unless it is sealed."""
         asked_us = request.time_limit_us

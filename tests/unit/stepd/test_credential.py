@@ -1,0 +1,222 @@
+"""What a sealed command lets a host start, and what an agent cannot make of it. Each case is one thing that does not fit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eslurm.core.job.model import Principal
+from eslurm.core.wire import Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.ports.step_runner import StepKey
+from eslurm.security.sealing import Purpose
+from eslurm.security.site_keys import new_site, write_ring
+from esnoded.stepd import wire
+from esnoded.stepd.credential import TOLERANCE_US, NotAllowed, Users, Warrants
+from esnoded.stepd.gate import Gate
+from esnoded.stepd.journal import Journal
+from esnoded.stepd.place import Options, Place
+from tests.unit.stepd.credentials import KEY, SCRIPT, SITE, launch, order, sealed
+
+NOW_US = 1_000_000_000
+HOSTS = frozenset({"cn3", "cn4"})
+STEP = msgspec.structs.replace(KEY, step=0, node=4)
+FIRST = NodeGroup(((3, 1),), (1,), 1)
+SECOND = NodeGroup(((4, 1),), (1,), 2)
+
+
+def warrants(**users: Any) -> Warrants:
+    return Warrants(SITE.ring, HOSTS, Users(0, **users))
+
+
+def tasks(**changes: Any) -> LaunchStep:
+    made = LaunchStep(
+        job_id=7,
+        attempt=1,
+        step=0,
+        groups=(FIRST, SECOND),
+        argv=("hostname",),
+        environment_hash=launch().environment_hash,
+        work_dir="/tmp",
+        endpoint="127.0.0.1:4711",
+        cookie=b"c" * 32,
+        tasks=3,
+        launch=launch(),
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def as_user(uid: int) -> Prepare:
+    return Prepare(launch(user=Principal("u", uid, 100)), start=True)
+
+
+def test_a_good_one_says_whose_process_it_is() -> None:
+    allowed = warrants().launch(KEY, sealed(expires_us=NOW_US), NOW_US)
+    assert (allowed.launch, allowed.node_name, allowed.until_us) == (launch(), "cn3", NOW_US + TOLERANCE_US)
+    assert warrants().launch(KEY, sealed(Start(7, 1, launch()), expires_us=NOW_US), NOW_US).request is None
+    allowed = warrants().launch(STEP, sealed(tasks(), expires_us=NOW_US), NOW_US)
+    assert allowed.request == tasks() and allowed.node_name == "cn4"
+
+
+CASES: list[tuple[str, dict[str, Any], StepKey, str]] = [
+    ("another site's key", {"site": new_site("c", 9)}, KEY, "not of this site: unknown key"),
+    ("another purpose", {"purpose": Purpose.TOKEN}, KEY, "not of this site: the signature"),
+    ("another cluster", {"cluster": "d"}, KEY, "of cluster 'd'"),
+    ("not for the node", {"nodes": ((4, 9),)}, KEY, "not for node number 3"),
+    ("out of date", {"expires_us": NOW_US - TOLERANCE_US - 1}, KEY, "ended 60 s ago"),
+    ("never in date", {"expires_us": 0}, KEY, "ended"),
+    ("another host's node", {"body": Prepare(launch(node_names="xn[3-4]"), start=True)}, KEY, "node xn3"),
+    ("no start", {"body": Prepare(launch())}, KEY, "starts nothing"),
+    ("a start without a launch", {"body": Start(7, 1)}, KEY, "starts nothing"),
+    ("no launch at all", {"body": Heartbeat(0)}, KEY, "starts nothing"),
+    ("a step without a launch", {"body": tasks(launch=None)}, STEP, "starts nothing"),
+    ("a start of another job", {"body": Start(8, 1, launch())}, KEY, "another step"),
+    ("a step of another job", {"body": tasks(job_id=8)}, STEP, "another step"),
+    ("a job asked for as another", {}, StepKey(8, 1, -1, 3), "another step"),
+    ("another attempt", {}, StepKey(7, 2, -1, 3), "another step"),
+    ("a script asked for as a step", {}, StepKey(7, 1, 0, 3), "another step"),
+    ("a step asked for as another", {"body": tasks()}, StepKey(7, 1, 1, 4), "another step"),
+    ("a step asked for as the script", {"body": tasks()}, StepKey(7, 1, -1, 3), "another step"),
+    ("the script on a second node", {}, StepKey(7, 1, -1, 4), "not the first"),
+    ("a node that is none of the job's", {"nodes": ((0, 99),)}, StepKey(7, 1, -1, 9), "not the first"),
+    ("root", {"body": as_user(0)}, KEY, "root are refused"),
+    ("a service", {"body": as_user(999)}, KEY, "below 1000"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_what_does_not_fit_is_refused(fields: dict[str, Any], key: StepKey, said: str) -> None:
+    given = {"expires_us": NOW_US} | fields
+    with pytest.raises(NotAllowed, match=said):
+        warrants().launch(key, sealed(**given), NOW_US)
+
+
+def test_every_bit_counts() -> None:
+    good = sealed(expires_us=NOW_US)
+    for at in range(len(good)):
+        bad = bytearray(good)
+        bad[at] ^= 1
+        with pytest.raises(NotAllowed):
+            warrants().launch(KEY, bytes(bad), NOW_US)
+    for text in (b"", b"x", good[:40], SITE.seal(Purpose.COMMAND, b"nonsense")):
+        with pytest.raises(NotAllowed):
+            warrants().launch(KEY, text, NOW_US)
+
+
+def test_root_is_let_in_by_root_alone() -> None:
+    good = sealed(as_user(0), expires_us=NOW_US)
+    assert warrants(allow_root=True).launch(KEY, good, NOW_US).launch.user.uid == 0
+    assert warrants(min_uid=5).launch(KEY, sealed(as_user(5), expires_us=NOW_US), NOW_US)
+
+
+# ---- the gate: one launch for each credential, and its blobs ----
+
+
+@pytest.fixture
+def place(state_dir: Path) -> Place:
+    made = Place(state_dir / "a")
+    made.prepare()
+    write_ring(state_dir / "site.pub", SITE.ring)
+    made.write_options(Options("cn[3-4]", str(state_dir / "site.pub"), allow_root_jobs=True, min_uid=0))
+    return made
+
+
+def mine(**changes: Any) -> Prepare:
+    """As this process's user, who can be given a script without root's help."""
+    return Prepare(launch(user=Principal("me", os.getuid(), os.getgid()), **changes), start=True)
+
+
+class Opened:
+    """A gate and its journal, as one supervisor has them."""
+
+    def __init__(self, place: Place) -> None:
+        self.journal = Journal(place.journal, "boot")
+        self.gate = Gate(place, self.journal)
+
+    def close(self) -> None:
+        self.journal.close()
+        self.gate.close()
+
+
+@pytest.fixture
+def opened(place: Place) -> Iterator[Opened]:
+    made = Opened(place)
+    yield made
+    made.close()
+
+
+def test_the_step_is_what_the_credential_says(opened: Opened, place: Place) -> None:
+    spec = opened.gate.admit(order(sealed(mine(arguments=("a",), time_limit_s=60, umask=0o077)))).spec
+    assert Path(spec.argv[0]).read_bytes() == SCRIPT and Path(spec.argv[0]).parent == Path(place.scripts)
+    assert spec.argv[1:] == ("a",) and spec.uid == os.getuid() and spec.cwd == "/tmp" and spec.stdout == "out"
+    assert (spec.time_limit_us, spec.umask, spec.env["ESLURM_SOCKET"]) == (60_000_000, 0o077, "/door")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"script": b"#!/bin/sh\nid\n"}, {"script": b""}, {"environment": b"A=b\0"}]
+)
+def test_other_blobs_are_refused(changes: dict[str, Any], opened: Opened) -> None:
+    with pytest.raises(NotAllowed, match="is not the one"):
+        opened.gate.admit(order(sealed(mine()), **changes))
+    assert opened.gate.admit(order(sealed(mine()))), "it did not count"
+
+
+def test_a_credential_starts_its_step_once_also_after_a_restart(opened: Opened, place: Place) -> None:
+    again = order(sealed(mine()))
+    opened.gate.on_taken(opened.gate.admit(again))
+    with pytest.raises(NotAllowed, match="launched before"):
+        opened.gate.admit(again)
+    opened.journal.compact(())
+    opened.close()
+    opened.__init__(place)  # type: ignore[misc]
+    with pytest.raises(NotAllowed, match="launched before"):
+        opened.gate.admit(again)
+
+
+def test_a_limit_is_lengthened_by_a_sealed_command_of_a_later_revision(opened: Opened) -> None:
+    hour = 3_600_000_000
+
+    def ask(limit_us: int, credential: bytes = b"") -> None:
+        opened.gate.check_limit(wire.SetLimit(1, KEY, limit_us, credential), hour)
+
+    ask(hour // 2)
+    for limit_us in (2 * hour, 0):
+        with pytest.raises(NotAllowed, match="sealed command"):
+            ask(limit_us)
+    longer = sealed(SetTime(7, 1, 7200), revision=8)
+    ask(2 * hour, longer)
+    with pytest.raises(NotAllowed, match="sets a time limit of 7200 s"):
+        ask(3 * hour, longer)
+    with pytest.raises(NotAllowed, match="later command"):
+        ask(3 * hour, sealed(SetTime(7, 1, 10_800), revision=7))
+    with pytest.raises(NotAllowed, match="does not set"):
+        ask(3 * hour, sealed(SetTime(8, 1, 10_800), revision=9))
+
+
+def test_other_keys_are_trusted_when_present_ones_vouch_for_them(opened: Opened, place: Place) -> None:
+    waiting = SITE.with_next(2)
+    credential = sealed(mine(), site=waiting.with_next_signing())
+    with pytest.raises(NotAllowed, match="unknown key"):
+        opened.gate.admit(order(credential))
+    with pytest.raises(NotAllowed, match="not replaced"):
+        opened.gate.trust(new_site("c", 3).ring.sealed)
+    opened.gate.trust(waiting.ring.sealed)
+    assert opened.gate.admit(order(credential))
+    opened.gate.on_ended(KEY)
+    opened.close()
+    opened.__init__(place)  # type: ignore[misc]
+    assert opened.gate.admit(order(credential)), "it is kept"
+
+
+def test_what_root_says_counts_from_the_next_connection_on(opened: Opened, place: Place) -> None:
+    options = place.read_options()
+    place.write_options(msgspec.structs.replace(options, nodes="cn4"))
+    opened.gate.refresh()
+    with pytest.raises(NotAllowed, match="cn3"):
+        opened.gate.admit(order(sealed(mine())))
