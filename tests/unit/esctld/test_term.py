@@ -51,6 +51,8 @@ def configured(cores: int = 4, metrics_listen: str = "") -> Config:
         name = "{CLUSTER}"
         [controller]
         metrics_listen = "{metrics_listen}"
+        [agent]
+        allow_root_jobs = true
         [[nodes]]
         names = "cn1"
         cores = {cores}
