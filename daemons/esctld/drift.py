@@ -22,6 +22,7 @@ from eslurm.core.job.states import FINAL
 from eslurm.core.node.model import Node
 from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.step.model import Step
+from eslurm.core.token.model import TOKEN, IssuedToken
 from eslurm.core.view import View
 from eslurm.ports.store import Head, JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow, StoreReader
 from eslurm.store.rows import SETTINGS
@@ -45,6 +46,7 @@ _policies: msgspec.msgpack.Decoder[Policy] = msgspec.msgpack.Decoder(Policy)
 _RECORDS: dict[str, msgspec.msgpack.Decoder[Any]] = {
     USAGE: msgspec.msgpack.Decoder(Usage),
     PROMISE: msgspec.msgpack.Decoder(Promise),
+    TOKEN: msgspec.msgpack.Decoder(IssuedToken),
 }
 
 

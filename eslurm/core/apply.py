@@ -15,6 +15,7 @@ from eslurm.core.job import apply as job
 from eslurm.core.node import apply as node
 from eslurm.core.satellite import apply as satellite
 from eslurm.core.step import apply as step
+from eslurm.core.token import apply as token
 
 
 def _lease(state: State, fact: facts.IdsLeased) -> None:
@@ -64,6 +65,9 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.StepFinished: step.apply_finished,
     facts.PolicySet: account.apply_policy_set,
     facts.PolicyRemoved: account.apply_policy_removed,
+    facts.TokenIssued: token.apply_issued,
+    facts.TokensRevoked: token.apply_gone,
+    facts.TokensExpired: token.apply_gone,
 }
 
 

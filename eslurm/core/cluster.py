@@ -38,6 +38,7 @@ from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.satellite.model import SatelliteDown
 from eslurm.core.step.model import Step, StepState
+from eslurm.core.token.model import TOKEN, IssuedToken
 
 __all__ = [
     "SECOND_US",
@@ -69,7 +70,7 @@ class Touched:
         # Jobs that changed and were forgotten since: their last records are still to be written.
         self.forgotten: list[Job] = []
         self.settings = False
-        # (kind, name) of policies, of usage and of promises.
+        # (kind, name) of policies, of usage, of promises and of tokens.
         self.records: set[tuple[str, str]] = set()
 
 
@@ -94,6 +95,8 @@ class State:
         self.usage: dict[tuple[str, str], Usage] = {}
         # Of waiting jobs only (ADR 17).
         self.promises: dict[int, Promise] = {}
+        # By id; those that were revoked or have expired are gone.
+        self.tokens: dict[bytes, IssuedToken] = {}
         # Indexes.
         self.coordinators: dict[str, set[str]] = {}
         """By user the accounts that name the user as a coordinator."""
@@ -233,6 +236,17 @@ class State:
         else:
             self.promises.pop(new.job_id, None)
         self.touched.records.add((PROMISE, str(new.job_id)))
+
+    def put_token(self, new: IssuedToken) -> None:
+        """Insert a token and see to it that its end is noticed."""
+        self.tokens[new.id] = new
+        self.touched.records.add((TOKEN, new.id.hex()))
+        heapq.heappush(self.timers, (new.expires_us, TOKEN, int.from_bytes(new.id)))
+
+    def drop_token(self, identifier: bytes) -> None:
+        """Remove a token: it was revoked, or has expired."""
+        del self.tokens[identifier]
+        self.touched.records.add((TOKEN, identifier.hex()))
 
     def drop_job(self, job_id: int) -> None:
         """Forget a finished job."""

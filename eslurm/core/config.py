@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from eslurm.core.token.model import TokenRules
+
 
 class Partition(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """A named set of nodes. Limits are in seconds; 0 means none."""
@@ -142,3 +144,4 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """No job of a user below this is accepted."""
     allow_root_jobs: bool = True
     """Whether root's are, whatever `min_uid` says."""
+    tokens: TokenRules = TokenRules()

@@ -18,6 +18,7 @@ from eslurm.core.messages import (
     ChangePolicies,
     ConfigLoaded,
     CreateStep,
+    CreateToken,
     EffectDone,
     EpochStarted,
     FinishStep,
@@ -26,12 +27,14 @@ from eslurm.core.messages import (
     Message,
     PlanMade,
     RequeueJobs,
+    RevokeTokens,
     SatelliteSilent,
     SetForecasts,
     StepCreated,
     SubmitJobs,
     Submitted,
     SuspendJobs,
+    TokenMade,
     UpdateJob,
     UpdateNodes,
     UpdateSatellites,
@@ -40,9 +43,10 @@ from eslurm.core.node import decide as nodes
 from eslurm.core.planning import on_plan_made
 from eslurm.core.satellite import decide as satellites
 from eslurm.core.step import decide as steps
+from eslurm.core.token import decide as tokens
 from eslurm.core.wire import NodeGone, Registration, RegistrationReply, ReportBody, StepEnded
 
-Answer: TypeAlias = Submitted | Changed | StepCreated | RegistrationReply | None
+Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | RegistrationReply | None
 Decision: TypeAlias = tuple[list[facts.Fact], Answer]
 
 
@@ -87,6 +91,10 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return steps.on_create(state, message)
         case FinishStep():
             return steps.on_finish(state, message)
+        case CreateToken():
+            return tokens.on_create(state, message, now_us)
+        case RevokeTokens():
+            return tokens.on_revoke(state, message)
         case EpochStarted():
             return nodes.on_epoch(state, message), None
         case ConfigLoaded():

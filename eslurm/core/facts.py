@@ -20,6 +20,7 @@ from eslurm.core.job.states import JobState
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.promise import Promise
 from eslurm.core.satellite.states import SatelliteState
+from eslurm.core.token.model import IssuedToken
 
 
 class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -356,6 +357,24 @@ class PolicyRemoved(FactBase, frozen=True, tag=True):
     name: str
 
 
+# ---- tokens ----
+
+
+class TokenIssued(FactBase, frozen=True, tag=True):
+    """This token is good from now on. The token itself is written nowhere."""
+
+    token: IssuedToken
+
+
+class TokensRevoked(FactBase, frozen=True, tag=True):
+    ids: tuple[bytes, ...]
+    by: str
+
+
+class TokensExpired(FactBase, frozen=True, tag=True):
+    ids: tuple[bytes, ...]
+
+
 Fact: TypeAlias = (
     ConfigAccepted
     | EpochBegan
@@ -394,6 +413,9 @@ Fact: TypeAlias = (
     | NodeSetAside
     | NodeTriedAgain
     | AvoidanceEnded
+    | TokenIssued
+    | TokensRevoked
+    | TokensExpired
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -21,6 +21,7 @@ from eslurm.core.node.states import NodeState
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.vector import aligned, subtract
 from eslurm.core.step.model import StepState
+from eslurm.core.token.model import TOKEN
 
 
 class InvariantViolation(AssertionError):
@@ -261,6 +262,9 @@ def _check_timers(state: State) -> None:
             # One that held nothing when its timer fired is not lost, only unknown.
             idle = node.state is NodeState.UNKNOWN and state.lost_at_us(node) <= state.now_us
             _require(silent or idle, f"node {node.name} is {node.state.value} for ever")
+    for token in state.tokens.values():
+        end = (token.expires_us, TOKEN, int.from_bytes(token.id)) in timers
+        _require(end, f"token {token.id.hex()} is kept for ever")
     kept = set(state.finished)
     for job in state.jobs.values():
         if job.not_before_us and job.state not in FINAL:

@@ -221,6 +221,24 @@ class FinishStep(msgspec.Struct, frozen=True, gc=False):
     signal: int = 0
 
 
+class CreateToken(msgspec.Struct, frozen=True, gc=False):
+    """Make a token that lets its bearer act as `of`. `id` is random. Answer: `TokenMade`."""
+
+    by: Principal
+    of: Principal
+    id: bytes
+    scope: str
+    life_s: int
+
+
+class RevokeTokens(msgspec.Struct, frozen=True, gc=False):
+    """Take tokens back: those of these ids, and all of `user` (empty: none). Answer: `Changed`."""
+
+    by: Principal
+    ids: tuple[bytes, ...] = ()
+    user: str = ""
+
+
 # ---- from nodes, links, timers and the configuration ----
 
 
@@ -310,6 +328,8 @@ Request: TypeAlias = (
     | ChangePolicies
     | CreateStep
     | FinishStep
+    | CreateToken
+    | RevokeTokens
 )
 Event: TypeAlias = (
     Reports | EffectDone | HeartbeatDone | SatelliteSilent | EpochStarted | ConfigLoaded | Tick | PlanMade
@@ -349,4 +369,14 @@ class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_create
     layout: tuple[tuple[str, int], ...]
 
 
-Answer: TypeAlias = Submitted | Changed | StepCreated
+class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", gc=False):
+    """What the token says, for the shell to seal."""
+
+    id: bytes
+    of: Principal
+    scope: str
+    issued_us: int
+    expires_us: int
+
+
+Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade

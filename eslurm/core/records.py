@@ -6,6 +6,7 @@ rows == replay(log) == state: what `restore` builds equals what applying every f
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from eslurm.core.node.model import Node
 from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.satellite.model import SatelliteDown
 from eslurm.core.step.model import Step
+from eslurm.core.token.model import TOKEN, IssuedToken
 
 RECORD_VERSION = 1
 
@@ -63,8 +65,11 @@ _steps = msgspec.msgpack.Decoder(Step)
 _accounted = msgspec.msgpack.Decoder(Accounted)
 _settings = msgspec.msgpack.Decoder(Settings)
 _policies: msgspec.msgpack.Decoder[Policy] = msgspec.msgpack.Decoder(Policy)
-_usages = msgspec.msgpack.Decoder(Usage)
-_promises = msgspec.msgpack.Decoder(Promise)
+_others: dict[str, msgspec.msgpack.Decoder[Any]] = {
+    USAGE: msgspec.msgpack.Decoder(Usage),
+    PROMISE: msgspec.msgpack.Decoder(Promise),
+    TOKEN: msgspec.msgpack.Decoder(IssuedToken),
+}
 
 
 def encode(record: Job | Node | Step | Settings | Accounted | Record) -> bytes:
@@ -83,10 +88,10 @@ def decode_accounted(blob: bytes) -> Accounted:
 
 
 def decode_record(kind: str, blob: bytes) -> Record:
-    """A policy, a usage record or a promise from its row."""
-    if kind == USAGE:
-        return _usages.decode(blob)
-    return _promises.decode(blob) if kind == PROMISE else _policies.decode(blob)
+    """A policy, a usage record, a promise or a token from its row."""
+    decoder: msgspec.msgpack.Decoder[Any] = _others.get(kind, _policies)
+    record: Record = decoder.decode(blob)
+    return record
 
 
 def settings_of(state: State) -> Settings:
@@ -114,7 +119,7 @@ def restore(
 ) -> State:
     """The state as the last commit left it. Raises `msgspec.ValidationError` for bytes that are no such record.
 
-    `policies` are (kind, record) of policies, of usage and of promises.
+    `policies` are (kind, record) of policies, of usage, of promises and of tokens.
     """
     state = State(owner)
     state.revision = revision
@@ -138,6 +143,8 @@ def restore(
             put_usage(state, record)
         elif isinstance(record, Promise):
             state.put_promise(record)
+        elif isinstance(record, IssuedToken):
+            state.put_token(record)
         else:
             put_policy(state, record)
     # Arrays first: their tasks look at their limits.

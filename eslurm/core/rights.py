@@ -2,7 +2,8 @@
 
 Each level has what the ones before it have. Operators manage jobs, nodes, satellites and all policies; administrators also
 the controllers, the log of facts, tokens and keys. A coordinator of an account manages the jobs and users of it and of
-those below it. Invariant: a way in on which a node's word is taken for the caller's uid (`ATTESTED`) gives a user's rights.
+those below it. Invariant: a way in on which a node's word is taken for the caller's uid (`ATTESTED`), and a token of another scope than
+admin, give a user's rights.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from eslurm.core.account.model import Account
-from eslurm.core.job.model import ATTESTED, Job, Principal
+from eslurm.core.job.model import Job, Principal, acts_for_others
 
 if TYPE_CHECKING:
     from eslurm.core.cluster import State
@@ -28,7 +29,7 @@ class Level(enum.IntEnum):
 
 def level_of(state: State, who: Principal) -> Level:
     """The highest level that the caller has."""
-    if who.via in ATTESTED:
+    if not acts_for_others(who):
         return Level.USER
     if who.uid in state.config.administrators:
         return Level.ADMINISTRATOR
@@ -45,7 +46,7 @@ def is_operator(state: State, who: Principal) -> bool:
 def coordinates(state: State, who: Principal, account: str) -> bool:
     """Whether the caller is a coordinator of the account or of one above it."""
     mine = state.coordinators.get(who.name)
-    if not mine or who.via in ATTESTED:
+    if not mine or not acts_for_others(who):
         return False
     accounts = state.policies["account"]
     while account:

@@ -13,6 +13,8 @@ from eslurm.core.cluster import SECOND_US, State, Timer
 from eslurm.core.job.states import FINAL
 from eslurm.core.node.decide import lost
 from eslurm.core.node.states import NodeState
+from eslurm.core.token.decide import expired
+from eslurm.core.token.model import ID_BYTES, TOKEN
 
 
 def next_timer_us(state: State) -> int | None:
@@ -46,6 +48,8 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         if 0 < state.policy_due_us <= now_us:
             boundaries.rearm(state, now_us)
         return []
+    if kind == TOKEN:
+        return expired(state, key.to_bytes(ID_BYTES), now_us)
     return _forget(state, key, now_us)
 
 
@@ -66,6 +70,8 @@ def _may_fire(state: State, timer: Timer) -> bool:
         return (aside := state.nodes.get(key)) is not None and aside.aside_until_us == at_us
     if kind == boundaries.TIMER:
         return at_us == state.policy_due_us
+    if kind == TOKEN:
+        return key.to_bytes(ID_BYTES) in state.tokens
     job = state.find_job(key)
     if job is None:
         return False

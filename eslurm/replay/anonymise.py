@@ -26,6 +26,7 @@ from eslurm.core.node.model import Node
 from eslurm.core.plan.promise import PROMISE
 from eslurm.core.records import Settings, decode_record
 from eslurm.core.step.model import Step
+from eslurm.core.token.model import TOKEN
 from eslurm.ports.store import LoggedFact
 from eslurm.replay.base import POLICIES, BasePacker, pieces_of, read_head
 
@@ -55,6 +56,9 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
         ("Defaults", "kind"),
         ("Reservation", "flags"),
         ("PolicyRemoved", "kind"),
+        ("Principal", "scope"),
+        ("IssuedToken", "scope"),
+        ("IssuedToken", "via"),
     }
 )
 """Texts that say nothing about anybody: (struct, field)."""
@@ -113,6 +117,9 @@ WORDS: dict[tuple[str, str], str] = {
     ("Switch", "nodes"): "node",
     ("Limit", "resource"): "resource",
     ("FreePool", "resource"): "resource",
+    ("IssuedToken", "user"): "user",
+    ("IssuedToken", "by"): "user",
+    ("TokensRevoked", "by"): "user",
 }
 """What kind of name a field holds: the same name in fields of one kind becomes the same word. Others: `text`."""
 
@@ -129,6 +136,8 @@ UIDS: frozenset[tuple[str, str]] = frozenset(
         ("Principal", "groups"),
         ("ClusterConfig", "operators"),
         ("ClusterConfig", "administrators"),
+        ("IssuedToken", "uid"),
+        ("IssuedToken", "by_uid"),
     }
 )
 
@@ -145,6 +154,7 @@ _TYPES: dict[str, Callable[[bytes], Any]] = {
     POLICIES: partial(decode_record, POLICIES),
     USAGE: partial(decode_record, USAGE),
     PROMISE: partial(decode_record, PROMISE),
+    TOKEN: partial(decode_record, TOKEN),
 }
 _encoder = msgspec.msgpack.Encoder()
 

@@ -18,12 +18,13 @@ from eslurm.core import records
 from eslurm.core.account.apply import USAGE
 from eslurm.core.cluster import State
 from eslurm.core.plan.promise import PROMISE
+from eslurm.core.token.model import TOKEN
 from eslurm.ports.store import JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow
 
 BASE_VERSION = 1
 RECORDS_PER_PIECE = 500
 POLICIES = "policies"
-RECORDS = (POLICIES, USAGE, PROMISE)
+RECORDS = (POLICIES, USAGE, PROMISE, TOKEN)
 """Kinds that are rows of one table: `POLICIES` stands for all kinds of policies."""
 SETTINGS = "state"
 """Name of the settings row that holds the state's scalars."""
@@ -45,7 +46,7 @@ class BaseHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Encoded records of one kind: settings, nodes, jobs, steps, policies, usage or promises."""
+    """Encoded records of one kind: settings, nodes, jobs, steps, policies, usage, promises or tokens."""
 
     kind: str
     blobs: list[bytes]
@@ -99,6 +100,7 @@ def pack_base(state: State) -> bytes:
     packer.add(POLICIES, [records.encode(policy) for policy in policies])
     packer.add(USAGE, [records.encode(usage) for usage in state.usage.values()])
     packer.add(PROMISE, [records.encode(promise) for promise in state.promises.values()])
+    packer.add(TOKEN, [records.encode(token) for token in state.tokens.values()])
     packer.add("nodes", [records.encode(node) for node in state.nodes.values()])
     packer.add("jobs", [records.encode(job) for job in state.jobs.values()])
     packer.add("steps", [records.encode(step) for step in state.steps.values()])

@@ -1,7 +1,7 @@
 """How facts about policies change the state: the only place where a policy or a usage record is written.
 
 Each record is one row of the store under (kind, name); a usage record's kind is `usage` and its name `account/user`,
-a promise's kind is `promise` and its name the job's number.
+a promise's kind is `promise` and its name the job's number, a token's kind is `token` and its name the id.
 Invariant: whatever is written here is touched, so the rows follow.
 """
 
@@ -13,13 +13,14 @@ from eslurm.core import facts
 from eslurm.core.account.boundaries import arm
 from eslurm.core.account.model import Account, FreePool, Limit, Policy, Reservation, Usage, kind_of
 from eslurm.core.plan.promise import PROMISE, Promise
+from eslurm.core.token.model import TOKEN, IssuedToken
 
 if TYPE_CHECKING:
     from eslurm.core.cluster import State
 
 USAGE: Final = "usage"
 
-Record: TypeAlias = Policy | Usage | Promise
+Record: TypeAlias = Policy | Usage | Promise | IssuedToken
 
 
 def usage_name(account: str, user: str) -> str:
@@ -82,20 +83,23 @@ def _binding(policy: Policy | None) -> Policy | str | None:
 
 
 def records_of(state: State) -> dict[tuple[str, str], Record]:
-    """Every policy, usage record and promise by its row's kind and name."""
+    """Every policy, usage record, promise and token by its row's kind and name."""
     found: dict[tuple[str, str], Record] = {
         (kind, name): policy for kind, named in state.policies.items() for name, policy in named.items()
     }
     found.update(((USAGE, usage_name(*key)), usage) for key, usage in state.usage.items())
     found.update(((PROMISE, str(job_id)), promise) for job_id, promise in state.promises.items())
+    found.update(((TOKEN, token.id.hex()), token) for token in state.tokens.values())
     return found
 
 
 def find_record(state: State, kind: str, name: str) -> Record | None:
-    """The policy, usage record or promise behind a row's kind and name."""
+    """The policy, usage record, promise or token behind a row's kind and name."""
     if kind == USAGE:
         account, _, user = name.partition("/")
         return state.usage.get((account, user))
     if kind == PROMISE:
         return state.promises.get(int(name))
+    if kind == TOKEN:
+        return state.tokens.get(bytes.fromhex(name))
     return state.policies[kind].get(name)

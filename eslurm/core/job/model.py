@@ -27,14 +27,23 @@ ATTESTED = frozenset(("agent", "login"))
 """Ways in on which a node's word is taken for who somebody is: for users that is enough, for operators it is not."""
 
 
+def acts_for_others(who: Principal) -> bool:
+    """Whether rights over others (an operator's, say) come along: not by a node's word, nor with a limited token."""
+    return who.via not in ATTESTED and who.scope in ("", "admin")
+
+
 class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Who asked, as the door established it. `via` is `socket`, `agent`, `login` or `token`."""
+    """Who asked, as the door established it. `via` is `socket`, `agent`, `login` or `token`.
+
+    `scope` is what a token is limited to (`core.token.model.SCOPES`); empty on other ways in.
+    """
 
     name: str
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
     via: str = "socket"
+    scope: str = ""
 
 
 class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -86,6 +86,7 @@ def picture(state: State) -> dict[str, object]:
         "policies": {kind: named for kind, named in state.policies.items() if named},
         "usage": state.usage,
         "promises": state.promises,
+        "tokens": state.tokens,
         "mentions": (state.mentions.counts, state.job_counts.counts),
         "job_counts": state.job_counts.counts,
         "numbers": state.numbers,

@@ -1,0 +1,1 @@
+"""Tokens of remote callers: what was issued, its bounds, and what takes it back."""

@@ -1,0 +1,48 @@
+"""What the controller remembers of a token that it has issued: everything but the token.
+
+Invariant: a sealed token is good only while its record is here. A revoked token has none, so it is refused at once by
+every controller that has the state.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+TOKEN: Final = "token"
+"""The kind of its row; the row's name is the id in hexadecimal digits."""
+ID_BYTES: Final = 16
+
+SCOPES: Final = ("read", "own-jobs", "submit", "admin", "estimator")
+"""What a token may be limited to (`rpc.scopes` says which calls that are). The first four contain each other."""
+
+
+class TokenRules(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Bounds of tokens, at creation and at use. `total_max` counts all users' tokens."""
+
+    life_user_max_s: int = 604_800
+    """Of a token that a user makes for themselves."""
+    life_max_s: int = 2_592_000
+    """Of a token that an administrator makes for somebody else."""
+    user_max: int = 100
+    total_max: int = 10_000
+
+
+class IssuedToken(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One token: `user` bears it, `by` has asked for it, through the door `via`. Times are UTC microseconds."""
+
+    id: bytes
+    user: str
+    uid: int
+    scope: str
+    issued_us: int
+    expires_us: int
+    by: str
+    by_uid: int
+    via: str = ""
+
+
+def life_max_s(rules: TokenRules, token: IssuedToken) -> int:
+    """The longest life that a token may have, by whom it was made for."""
+    return rules.life_user_max_s if token.by_uid == token.uid else rules.life_max_s
