@@ -20,6 +20,7 @@ from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand
 from eslurm.config_nodes import login_of, nodes_of, resources_of, rules_of, switches_of
 from eslurm.config_policies import policy_names
+from eslurm.config_tokens import check_tokens, token_rules
 from eslurm.core.config import ClusterConfig, Partition, PriorityWeights
 from eslurm.core.privacy import KINDS as PRIVATE_KINDS
 from eslurm.security.files import UnsafeFile, read_trusted
@@ -366,6 +367,47 @@ class EstimatorSection(msgspec.Struct, forbid_unknown_fields=True):
     """What else the estimator is told, as its documentation says."""
 
 
+class JwtSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Tokens (JWT) of the site's own issuer are taken at the remote door besides those of the cluster. The user is looked
+    up on the controller's host; root is refused. Applies at a restart; the keys are read anew when their file changes."""
+
+    issuer: str = ""
+    """What the claim iss has to be; empty: no such tokens are taken."""
+    audience: str = ""
+    """What the claim aud has to name."""
+    key_file: str = ""
+    """The issuer's public keys, as a JSON Web Key Set or one in PEM, relative to the state directory."""
+    algorithms: list[str] = msgspec.field(default_factory=list)
+    """Signatures that are taken: RS256, ES256, EdDSA. Each key serves its own only."""
+    user_claim: str = "sub"
+    """The claim that holds the user's name; often preferred_username."""
+    scope_claim: str = ""
+    """The claim whose words say the scope; empty: every token has `scope`."""
+    scopes: dict[str, str] = msgspec.field(default_factory=dict)
+    """Which word of scope_claim means which scope; of several the widest counts, with none the token is refused."""
+    scope: str = "submit"
+    """The scope of all tokens when there is no scope_claim: read, own-jobs, submit or admin."""
+    leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
+    """By how many seconds the issuer's clock may differ."""
+    life_max_s: Count = 3600
+    """Longest life (exp - iat) in seconds of a token that is taken: it cannot be revoked here."""
+
+
+class TokensSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Bounds of the tokens that remote callers show (`esctl token`), when they are made and whenever they are shown."""
+
+    life_user_max_s: Count = 604_800
+    """Longest life in seconds of a token that users make for themselves."""
+    life_max_s: Count = 2_592_000
+    """Longest life in seconds of a token that administrators make for others."""
+    user_max: Count = 100
+    """Most tokens of one user that are good at a time."""
+    total_max: Count = 10_000
+    """Most tokens of all users that are good at a time."""
+    jwt: JwtSection = msgspec.field(default_factory=JwtSection)
+    """Tokens of another issuer."""
+
+
 class Config(msgspec.Struct, forbid_unknown_fields=True):
     """The whole file."""
 
@@ -386,6 +428,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     failure: FailureSection = msgspec.field(default_factory=FailureSection)
     priority: PrioritySection = msgspec.field(default_factory=PrioritySection)
     estimator: EstimatorSection = msgspec.field(default_factory=EstimatorSection)
+    tokens: TokensSection = msgspec.field(default_factory=TokensSection)
 
 
 def read_config(path: Path, *, is_obeyed: bool = False) -> Config:
@@ -429,6 +472,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         login_nodes = login_of(config.login, names)
         switches = switches_of(config.switch, names)
         rules = rules_of(config.node_rule, names, resources)
+        check_tokens(config.tokens)
         partitions = _partitions(config, {node.name: node.name for node in nodes}, login_nodes, origin)
     except OptionError as error:
         raise ConfigError(f"{origin}: {error}") from None
@@ -466,6 +510,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         private=tuple(dict.fromkeys(config.privacy.private)),
         min_uid=config.agent.min_uid,
         allow_root_jobs=config.agent.allow_root_jobs,
+        tokens=token_rules(config.tokens),
         **numbers,
     )
     _check_billing(made, origin)

@@ -143,16 +143,27 @@ def configuration_page(root: Path) -> str:
         many = isinstance(kind, types.ListType)
         section = kind.item_type if isinstance(kind, types.ListType) else kind
         assert isinstance(section, types.StructType), f"{field.name} is no section"
-        cls = section.cls
         heading = f"[[{field.name}]]" if many else f"[{field.name}]"
-        lines = [f"## `{heading}`", "", " ".join((cls.__doc__ or "").split()), ""]
-        if many:
-            lines += ["Any number of these.", ""]
-        lines += ["| key | value | default | |", "|---|---|---|---|"]
-        for key in _keys(section, texts[cls.__name__]):
-            lines.append(f"| `{key.name}` | {key.kind} | {key.default} | {_cell(key.text)} |")
-        parts.append("\n".join(lines) + "\n")
+        parts.append(_configuration_section(section, heading, texts, many=many))
+        parts += [
+            _configuration_section(inner.type, f"[{field.name}.{inner.name}]", texts)
+            for inner in section.fields
+            if isinstance(inner.type, types.StructType)
+        ]
     return "\n".join(parts)
+
+
+def _configuration_section(
+    section: types.StructType, heading: str, texts: dict[str, dict[str, str]], *, many: bool = False
+) -> str:
+    cls = section.cls
+    lines = [f"## `{heading}`", "", " ".join((cls.__doc__ or "").split()), ""]
+    if many:
+        lines += ["Any number of these.", ""]
+    lines += ["| key | value | default | |", "|---|---|---|---|"]
+    for key in _keys(section, texts[cls.__name__]):
+        lines.append(f"| `{key.name}` | {key.kind} | {key.default} | {_cell(key.text)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _texts(source: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -185,6 +196,9 @@ def _fields(cls: type[msgspec.Struct]) -> tuple[types.Field, ...]:
 
 def _keys(section: types.StructType, texts: dict[str, str]) -> Iterator[Key]:
     for field in section.fields:
+        if isinstance(field.type, types.StructType):
+            # A section of its own.
+            continue
         yield Key(field.encode_name, _kind(field.type), _default(field), texts.get(field.name, ""))
 
 

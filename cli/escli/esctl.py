@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     Action: TypeAlias = Callable[[Door, list[str], Words], int]
 
 COMMAND = "esctl"
-TOKEN = "token"  # nosec B105 # an action's name
-"""The one action that needs no controller."""
 _NODES_MAX_NAMED = 100_000
 
 
@@ -50,17 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _control(given: Words) -> int:
     if not given.rest:
-        raise OptionError("ACTION", "", "is missing", f"use one of {', '.join((*ACTIONS, TOKEN))}")
+        raise OptionError("ACTION", "", "is missing", f"use one of {', '.join(ACTIONS)}")
     word, *words = given.rest
-    if word.lower() == TOKEN:
-        from escli.tokens import token
-
-        return token(words, given)
     action = ACTIONS.get(word.lower())
     if action is None:
-        known = (*ACTIONS, TOKEN)
-        near = nearest(word.lower(), known)
-        way_out = f"did you mean {near}?" if near else f"use one of {', '.join(known)}"
+        near = nearest(word.lower(), tuple(ACTIONS))
+        way_out = f"did you mean {near}?" if near else f"use one of {', '.join(ACTIONS)}"
         raise OptionError("ACTION", word, "is not an action", way_out)
     with open_door(given, COMMAND) as door:
         return action(door, words, given)
@@ -173,6 +166,12 @@ def _nodes(door: Door, words: list[str], given: Words, action: str) -> int:
     )
 
 
+def _token(door: Door, words: list[str], given: Words) -> int:
+    from escli.tokens import token
+
+    return token(door, words, given)
+
+
 def _change(door: Door, method: str, request: Any, given: Words) -> int:
     reply = door.call(method, request, request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="nothing changed")
@@ -202,4 +201,5 @@ ACTIONS: Mapping[str, Action] = {
     **dict(policies.actions()),
     "load": policies.load,
     "ping": _ping,
+    "token": _token,
 }

@@ -119,9 +119,10 @@ COMMANDS: dict[str, About] = {
             ),
             ("esctl doctor", "is anything wrong? 0: healthy, 1: warnings, 2: errors, 3: not reachable"),
             (
-                "esctl token ada --for 8h --output token",
-                "who shows it from another host is ada to the cluster",
+                "esctl token create --for 8h --output token",
+                "what shows it from another host acts for you (USER: for another user)",
             ),
+            ("esctl token list; esctl token revoke ID", "the tokens that are good; one of them is no more"),
             ("esctl ping", "is the controller there?"),
         ),
         "What can be updated: name, partition, time, priority, nice, begin, deadline, comment, account, qos, reservation,\n"

@@ -105,9 +105,9 @@ class Remote(Way):
 
         bearer = find_bearer(self._token)
         if bearer is None:
-            return f" ({self._token_file} holds no token)"
+            return f" ({self._token_file} holds no token of eslurm)"
         end = format_moment(bearer.expires_us, clock.local_offset_s)
-        return f" ({self._token_file}: {bearer.user} at cluster {bearer.cluster} until {end})"
+        return f" ({self._token_file}: {bearer.user} at cluster {bearer.cluster} until {end}, scope {bearer.scope})"
 
     def has_changed(self) -> bool:
         before = self._token
@@ -209,8 +209,8 @@ def token_in(path: Path) -> str:
     except FileNotFoundError:
         raise CommandFailed(
             exits.USAGE,
-            f"token file {path} does not exist: ask an administrator for a token (`esctl token USER` on the controller's "
-            "host makes one) and put it there, or name another file with --token-file",
+            f"token file {path} does not exist: ask an administrator for a token (`esctl token create` on a host of "
+            "the cluster makes one) and put it there, or name another file with --token-file",
         ) from None
     except OSError as error:
         raise CommandFailed(exits.USAGE, f"token file {path} cannot be read: {error.strerror}") from None

@@ -1,177 +1,181 @@
-"""`esctl token USER`: makes the token by which a user's commands on other hosts are known to the cluster.
+"""`esctl token create|list|revoke`: the tokens by which commands on other hosts are known to the cluster.
 
-Needs no controller but the cluster's key, so it is for who may read that. Invariant: a token is written nowhere where
-others could read it.
+The leading controller makes them. Invariant: a token is written nowhere where others could read it.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import pwd
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from escli import clock, exits, program
-from escli.door import state_dir
-from escli.failures import CommandFailed
-from eslurm.compat.errors import OptionError
-from eslurm.compat.lengths import length_text, parse_length
+from escli import changes, clock, exits, program
+from escli.tables import Column, render
+from eslurm.compat.errors import OptionError, escaped
+from eslurm.compat.lengths import parse_length
 from eslurm.compat.moments import format_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
+    from escli.door import Door
     from escli.options import Words
-    from eslurm.core.job.model import Principal
 
-TOKEN_S = 8 * 3600
-TOKEN_MAX_S = 7 * 86_400
-SYSTEM_CONFIG = "/etc/eslurm/eslurm.toml"
-SYSTEM_STATE = "/var/lib/eslurm"
-CONFIG = "eslurm.toml"
-KEY_BYTES_MIN = 16
+COMMAND = "esctl"
+LIFE_MAX_S = 2**31 - 1
 
 
-class _Issuer(NamedTuple):
-    """The cluster that vouches for tokens."""
-
-    cluster: str
-    key: bytes
-
-
-def token(words: Sequence[str], given: Words) -> int:
-    """`esctl token USER [--for TIME] [--output FILE] [--json]`: the token alone on standard output, or in a file."""
+def token(door: Door, words: Sequence[str], given: Words) -> int:
+    """`esctl token create [USER]`, `list`, `revoke [ID ...]`; `esctl token USER` is short for the first."""
     if not words:
-        raise OptionError("token", "", "needs a user", "use e.g. esctl token ada --for 8h > token")
+        way_out = f"use one of {', '.join(_ACTIONS)}, e.g. esctl token create --for 8h --output token"
+        raise OptionError("token", "", "needs to know what", way_out)
+    action = _ACTIONS.get(words[0].lower())
+    return _create(door, words, given) if action is None else action(door, words[1:], given)
+
+
+def _create(door: Door, words: Sequence[str], given: Words) -> int:
+    """The token alone on standard output, or in a file."""
+    from eslurm.v1 import controller_pb2 as pb
+
     program.no_more_words(words[1:])
-    length_s = _length_s(given)
-    bearer = _bearer(words[0])
-    issuer = _issuer(given, os.environ)
-
-    from eslurm.rpc.signing import Keyring
-    from eslurm.rpc.tokens import mint_token
-
-    expires_us = clock.now_us() + length_s * 1_000_000
-    made = mint_token(Keyring({1: issuer.key}), issuer.cluster, bearer, expires_us)
-    path = given.text("output")
-    if path:
-        _write(Path(path), made, bearer)
+    path = Path(given.text("output")) if given.text("output") else None
+    if path is not None:
+        _check_file(path)
+    request = pb.CreateTokenRequest(
+        user=words[0] if words else "", scope=given.text("scope"), life_s=_life_s(given)
+    )
+    reply = door.call("CreateToken", request, request_id=os.urandom(16))
+    if path is not None:
+        _write(path, reply)
+    info = reply.info
     if given.has("json"):
-        import json
-
-        values = {"user": bearer.name, "uid": bearer.uid, "cluster": issuer.cluster, "expires_us": expires_us}
-        program.say(json.dumps(values | ({"file": path} if path else {"token": made})))
-    elif path:
-        until = format_moment(expires_us, clock.local_offset_s)
-        program.say(f"{path}: {bearer.name} at cluster {issuer.cluster} until {until}")
+        values = {
+            "id": info.id,
+            "user": info.user,
+            "uid": info.uid,
+            "cluster": reply.cluster,
+            "scope": info.scope,
+            "expires_us": info.expires_us,
+        }
+        program.say(
+            json.dumps(values | ({"file": str(path)} if path is not None else {"token": reply.token}))
+        )
+    elif path is not None:
+        until = format_moment(info.expires_us, clock.local_offset_s)
+        program.say(
+            f"{path}: {escaped(info.user)} at cluster {reply.cluster} until {until}, scope {info.scope}, id {info.id}"
+        )
     else:
-        program.say(made)
+        program.say(reply.token)
     return exits.OK
 
 
-def _length_s(given: Words) -> int:
-    text, option = given.text("for"), given.spelling("for")
+def _list(door: Door, words: Sequence[str], given: Words) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    program.no_more_words(words)
+    reply = door.call("Tokens", pb.TokensRequest(user=given.text("user")))
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        program.say(to_json(reply))
+    else:
+        program.say(_table(reply).rstrip("\n"))
+    return exits.OK
+
+
+def _revoke(door: Door, words: Sequence[str], given: Words) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    user = given.text("user")
+    if not words and not user:
+        way_out = "use its ID (esctl token list shows it), or --user USER for all of a user's"
+        raise OptionError("token revoke", "", "needs a token", way_out)
+    request = pb.RevokeTokensRequest(ids=words, user=user)
+    reply = door.call("RevokeTokens", request, request_id=os.urandom(16))
+    return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="there was none to revoke")
+
+
+_ACTIONS: dict[str, Callable[[Door, Sequence[str], Words], int]] = {
+    "create": _create,
+    "list": _list,
+    "revoke": _revoke,
+}
+
+
+def _table(reply: Any) -> str:
+    rows = [
+        [
+            one.id,
+            escaped(one.user),
+            one.scope,
+            format_moment(one.issued_us, clock.local_offset_s),
+            format_moment(one.expires_us, clock.local_offset_s),
+            escaped(one.by),
+        ]
+        for one in reply.tokens
+    ]
+    heads = ("ID", "USER", "SCOPE", "MADE", "UNTIL", "BY")
+    return render([Column(head) for head in heads], rows)
+
+
+def _life_s(given: Words) -> int:
+    """As long as is asked for; 0: as the controller says."""
     if not given.has("for"):
-        return TOKEN_S
+        return 0
+    text, option = given.text("for"), given.spelling("for")
     seconds = parse_length(text, option)
-    if not 0 < seconds <= TOKEN_MAX_S:
-        raise OptionError(
-            option,
-            text,
-            f"is not between 1s and {length_text(TOKEN_MAX_S)}, and a token cannot be taken back",
-            f"use e.g. --for {length_text(TOKEN_MAX_S)}, and make another one then",
-        )
-    return seconds
+    if not 0 < seconds <= LIFE_MAX_S:
+        raise OptionError(option, text, "is no life of a token", "use e.g. --for 8h")
+    return int(seconds)
 
 
-def _bearer(name: str) -> Principal:
+def _check_file(path: Path) -> None:
+    """Before a token is made for it. A file can take the place of a file only, not of a device."""
     try:
-        entry = pwd.getpwnam(name)
-    except (KeyError, ValueError):
-        raise OptionError(
-            "USER", name, "is not known on this host", "use a name that `getent passwd NAME` finds"
-        ) from None
-    if entry.pw_uid == 0:
-        raise OptionError(
-            "USER",
-            name,
-            "gets no token: whoever holds it would be root on every node",
-            "name an operator's own account (cluster.operators in the configuration)",
-        )
-    from eslurm.rpc.principals import look_up
-
-    return look_up(entry.pw_uid, entry.pw_gid)
-
-
-def _issuer(given: Words, environ: Mapping[str, str]) -> _Issuer:
-    """Which cluster, and its key. The key is where the controller of the same configuration looks for it."""
-    from eslurm.config import ConfigError, read_config
-
-    own = Path(state_dir(environ))
-    config_file = Path(given.text("config") or (own / CONFIG if (own / CONFIG).exists() else SYSTEM_CONFIG))
-    try:
-        config = read_config(config_file)
-    except ConfigError as error:
-        raise CommandFailed(
-            exits.USAGE, f"{error}: make tokens on a controller's host, or name its --config and --key-file"
-        ) from None
-    is_own = config_file == own / CONFIG or bool(environ.get("ESLURM_STATE_DIR"))
-    base = own if is_own else Path(SYSTEM_STATE)
-    return _Issuer(config.cluster.name, _key(Path(given.text("key-file") or base / config.cluster.key_file)))
-
-
-def _key(path: Path) -> bytes:
-    try:
-        key = path.read_bytes().strip()
-    except OSError as error:
-        raise CommandFailed(
-            exits.USAGE,
-            f"the cluster's key {path} cannot be read: {error.strerror}: tokens are made by the administrator on a "
-            "controller's host; another place is named with --key-file",
-        ) from None
-    if len(key) < KEY_BYTES_MIN:
-        raise CommandFailed(exits.USAGE, f"{path} holds {len(key)} bytes, which is no cluster's key")
-    return key
-
-
-def _write(path: Path, made: str, bearer: Principal) -> None:
-    """In the place of what was there; root gives it to the user, who could not read it otherwise."""
-    if not _may_hold_file(path):
+        may_hold = path.parent != Path("/dev") and stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        may_hold = path.name not in ("", "..") and path.parent != Path("/dev")
+    if not may_hold:
         raise OptionError(
             "--output",
             str(path),
             "is no file",
             "name one, or leave it out to have the token on standard output",
         )
-    fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+
+
+def _write(path: Path, reply: Any) -> None:
+    """In the place of what was there; root gives it to the user, who could not read it otherwise.
+
+    All within one directory, held open: whoever owns it may rename it meanwhile, and gains nothing.
+    """
+    fresh = f".{path.name}.{os.urandom(6).hex()}"
     try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.write(fd, f"{made}\n".encode())
-            os.fchmod(fd, 0o600)
-            if os.geteuid() == 0:
-                os.fchown(fd, bearer.uid, bearer.gid)
-            os.replace(fresh, path)
-        except OSError:
-            os.unlink(fresh)
-            raise
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=directory)
+            try:
+                os.write(fd, f"{reply.token}\n".encode())
+                os.fchmod(fd, 0o600)
+                if os.geteuid() == 0:
+                    os.fchown(fd, reply.info.uid, reply.gid)
+                os.replace(fresh, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+            except OSError:
+                os.unlink(fresh, dir_fd=directory)
+                raise
+            finally:
+                os.close(fd)
         finally:
-            os.close(fd)
+            os.close(directory)
     except OSError as error:
         raise OptionError(
             "--output",
             str(path),
-            f"cannot be written ({error.strerror})",
-            "name a file in a directory of yours",
+            f"cannot be written ({error.strerror}), and token {reply.info.id} was made",
+            f"name a file in a directory of yours, and revoke that token: esctl token revoke {reply.info.id}",
         ) from None
-
-
-def _may_hold_file(path: Path) -> bool:
-    """Whether a file can take its place: root's hand could put one in the place of a device."""
-    if path.parent == Path("/dev"):
-        return False
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return True

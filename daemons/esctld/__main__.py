@@ -115,6 +115,14 @@ def main(
         site = SiteSigner(state_dir)
     except (ValueError, TlsError, SiteKeyError) as error:
         _cannot_start(str(error))
+    if config.tokens.jwt.issuer:
+        with importing():
+            from eslurm.rpc.jwt_tokens import JwtKeysError, read_keys
+
+        try:
+            read_keys(state_dir / config.tokens.jwt.key_file)
+        except JwtKeysError as error:
+            _cannot_start(f"{config_file}: {error}")
     if site.cluster != config.cluster.name:
         _cannot_start(
             f"{state_dir / SITE_KEY} belongs to cluster {site.cluster}, the configuration is of {config.cluster.name}"

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -40,6 +40,7 @@ from esctld.service import ControllerService
 from esctld.shares import Shares
 from esctld.site import Member, SiteSigner
 from esctld.status import CountedCalls, Happenings, LeaderStatus
+from esctld.tokens import Tokens
 from esctld.trees import TreeQueries
 from esctld.views import Queries
 from eslurm import __version__
@@ -67,11 +68,13 @@ from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import socket_budget
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
 from eslurm.rpc.tokens import TokenAuthenticator
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
+
+if TYPE_CHECKING:
+    from eslurm.rpc.jwt_tokens import JwtAuthenticator
 
 log = logging.getLogger("esctld")
 
@@ -229,7 +232,6 @@ class Controller:
         cluster = options.config.cluster.name
         calendar_zone = options.config.policy.zone
         set_calendar(state, SiteCalendar(calendar_zone))
-        keyring = Keyring({1: options.key})
         self._local = LocalPeer(
             cluster=cluster,
             role="controller",
@@ -303,6 +305,10 @@ class Controller:
         policies = Policies(self._dispatcher, calendar_zone)
         service.offer("Policies", policies.show)
         service.offer_change("ChangePolicies", policies.read)
+        tokens = Tokens(state, self._dispatcher.view, self._principals, options.site, service.decide)
+        service.offer("CreateToken", tokens.create)
+        service.offer("Tokens", tokens.show)
+        service.offer_change("RevokeTokens", tokens.read_revocation)
         service.offer("ExportLog", Logbook(self._store, OWNER, cluster).export)
         service.offer("Audit", Audits(self._audit_log, self._lead.name).call)
         self._doctor = Doctor(state, self._dispatcher.view, self._store, self._surroundings(satellites))
@@ -327,9 +333,24 @@ class Controller:
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate, self._audit)
         self._rpc = RpcServer(
             [self._link_server.handler(), door_handler(self._gate)],
-            Guard(TokenAuthenticator(keyring, cluster, wall_us), self._audit.on_refused),
+            Guard(
+                TokenAuthenticator(
+                    lambda: options.site.ring, tokens.ledger, wall_us, self._site_issuer(options)
+                ),
+                self._audit.on_refused,
+            ),
             shares_port=True,
         )
+
+    def _site_issuer(self, options: ControllerOptions) -> JwtAuthenticator | None:
+        """What takes the tokens of the site's own issuer, where there is one."""
+        section = options.config.tokens.jwt
+        if not section.issuer:
+            return None
+        # Only for sites that have one.
+        from eslurm.rpc.jwt_tokens import JwtAuthenticator, jwt_settings
+
+        return JwtAuthenticator(jwt_settings(section, options.state_dir), self._principals.find_named)
 
     def _surroundings(self, satellites: LinkedSatellites) -> Surroundings:
         """What the doctor looks at besides the state."""

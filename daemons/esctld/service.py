@@ -171,6 +171,10 @@ class ControllerService:
             raise answer
         return answer
 
+    async def decide(self, message: Message, caller: Caller) -> BatchAnswer:
+        """The durable answer to a message of a part that answers calls of its own (`offer`)."""
+        return await self._decide(message, caller)
+
     async def _find_stored(self, request_id: bytes, message: Message, caller: Caller) -> BatchAnswer | None:
         stored = await self._store.lookup_request(request_id)
         if stored is not None:

@@ -19,7 +19,6 @@ from eslurm.telemetry.process import (
     listening,
     logging_to_stderr,
     own_directory,
-    read_key,
     run_daemon,
     stop_on_signals,
 )
@@ -41,8 +40,10 @@ def main(argv: list[str] | None = None) -> None:
         os.environ.setdefault(name, "1")
     with importing():
         from esestd.daemon import EstimatorDaemon, EstimatorOptions
+        from esestd.doors import TokenFile
         from eslurm.config import ConfigError, estimator_settings, read_config
         from eslurm.estimator.files import ModelError, other_settings, read_kept
+        from eslurm.ports.door import DoorUnreachable
 
     try:
         config = read_config(arguments.config, is_obeyed=True)
@@ -59,6 +60,12 @@ def main(argv: list[str] | None = None) -> None:
         files = None if sockets else tls_files(arguments, config.tls, state_dir, listens=False)
     except ValueError as error:
         _cannot_start(str(error))
+    token_file = (arguments.token_file or state_dir / "token").absolute()
+    try:
+        if not sockets:
+            TokenFile(token_file).read()
+    except DoorUnreachable as error:
+        _cannot_start(str(error))
     controllers = arguments.controllers or config.controller.listen
     options = EstimatorOptions(
         cluster=config.cluster.name,
@@ -67,9 +74,7 @@ def main(argv: list[str] | None = None) -> None:
         state_dir=state_dir,
         sockets=sockets,
         controllers=tuple(endpoint for endpoint in controllers.split(",") if endpoint),
-        key=b"" if sockets else read_key(arguments.key_file or state_dir / config.cluster.key_file),
-        uid=os.getuid(),
-        gid=os.getgid(),
+        token_file=token_file,
         refresh_s=config.estimator.refresh_s,
         metrics_listen=listening(arguments.metrics_listen or config.estimator.metrics_listen),
         warm_start=warm.model if warm is not None else None,
@@ -130,10 +135,11 @@ def _parser() -> argparse.ArgumentParser:
         "(default: the configuration's controller.listen)",
     )
     parser.add_argument(
-        "--key-file",
+        "--token-file",
         type=Path,
         default=None,
-        help="with --controllers: file with the cluster's secret (default: as configured, in --state-dir)",
+        help="with --controllers: file with a token of scope estimator, read anew when it changes (default: token, in "
+        "--state-dir)",
     )
     parser.add_argument(
         "--warm-start",

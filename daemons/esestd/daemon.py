@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from esestd.doors import Calls, LeaderDoor
+from esestd.doors import Calls, LeaderDoor, RemoteDoor, TokenFile
 from esestd.follower import POLL_S, Follower
 from esestd.forecaster import Forecaster
 from esestd.sender import Sender
 from esestd.status import EstimatorStatus
-from eslurm.core.job.model import Principal
 from eslurm.estimator.files import ModelFiles, other_settings
 from eslurm.estimator.registry import make
 from eslurm.ports.estimator import Estimator, Model, Setting
@@ -35,11 +34,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("esestd")
 
 TICK_S = 1.0
-TOKEN_US = 10 * 365 * 86_400 * 1_000_000
 
 
 class EstimatorOptions(msgspec.Struct, frozen=True):
-    """What `esestd` has to be told. Without `sockets` it calls `controllers` (host:port) with a token that `key` signs."""
+    """What `esestd` has to be told. Without `sockets` it calls `controllers` (host:port) with the token in
+    `token_file`.
+    """
 
     cluster: str
     estimator: str
@@ -47,9 +47,7 @@ class EstimatorOptions(msgspec.Struct, frozen=True):
     state_dir: Path
     sockets: tuple[str, ...] = ()
     controllers: tuple[str, ...] = ()
-    key: bytes = b""
-    uid: int = 0
-    gid: int = 0
+    token_file: Path = Path()
     refresh_s: float = 300.0
     metrics_listen: str = ""
     warm_start: Model | None = None
@@ -202,10 +200,10 @@ def _doors(options: EstimatorOptions) -> list[Calls]:
         return [UnixCalls(path) for path in options.sockets]
     # Only for who needs it: gRPC takes its time and memory.
     from eslurm.rpc.grpc_client import GrpcClient
-    from eslurm.rpc.signing import Keyring
-    from eslurm.rpc.tokens import mint_token
 
-    caller = Principal("esestd", options.uid, options.gid, (options.gid,))
-    token = mint_token(Keyring({1: options.key}), options.cluster, caller, wall_us() + TOKEN_US)
+    token = TokenFile(options.token_file)
     # Another of them may lead: none is waited for.
-    return [GrpcClient(endpoint, token, options.tls, is_patient=False) for endpoint in options.controllers]
+    return [
+        RemoteDoor(GrpcClient(endpoint, "", options.tls, is_patient=False), token)
+        for endpoint in options.controllers
+    ]

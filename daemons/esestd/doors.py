@@ -7,23 +7,77 @@ leader before the next call, each for `probe_s` at most.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
 from eslurm.rpc.methods import PING, Method, ReplyT, RequestT
+from eslurm.security.files import UnsafeFile, read_private
 from eslurm.v1 import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from eslurm.rpc.grpc_client import GrpcClient
 
 PROBE_S = 2.0
 _GONE = (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED, Status.CANCELLED)
 
 
 class Calls(Protocol):
-    """One door: `eslurm.rpc.unix_calls.UnixCalls` or `eslurm.rpc.grpc_client.GrpcClient`."""
+    """One door: `eslurm.rpc.unix_calls.UnixCalls` or a `RemoteDoor`."""
 
     async def call(self, method: Method[Any, Any], request: Any, timeout_s: float) -> Any: ...
 
     async def close(self) -> None: ...
+
+
+class TokenFile:
+    """The token in a file that this user alone can read; read again when the file has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._token = ""
+
+    def read(self) -> str:
+        """The token. Raises `DoorUnreachable` when there is none that can be used."""
+        try:
+            status = os.stat(self._path)
+            seen = status.st_ino, status.st_mtime_ns
+            if seen != self._seen:
+                self._token = self._read()
+                self._seen = seen
+        except (UnsafeFile, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise DoorUnreachable(
+                f"no token to call the controllers with (--token-file {self._path}: {why}): have one made with "
+                "esctl token create USER --scope estimator --output FILE"
+            ) from None
+        return self._token
+
+    def _read(self) -> str:
+        text = read_private(self._path).decode(errors="replace").strip()
+        if not text or not text.isascii() or len(text.split()) != 1:
+            raise UnsafeFile("it holds no token")
+        return text
+
+
+class RemoteDoor:
+    """Calls to a controller over gRPC, with the token as it is in its file at that moment."""
+
+    def __init__(self, client: GrpcClient, token: TokenFile) -> None:
+        self._client = client
+        self._token = token
+
+    async def call(self, method: Method[Any, Any], request: Any, timeout_s: float) -> Any:
+        """See `Calls`."""
+        self._client.token = self._token.read()
+        return await self._client.call(method, request, timeout_s)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._client.close()
 
 
 class Away(Exception):

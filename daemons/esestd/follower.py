@@ -27,6 +27,7 @@ EVENTS_MAX = 5_000
 REDIAL_S = 0.1
 REDIAL_MAX_S = 2.0
 REFUSED_S = 15.0
+_WAY_OUT = "; cluster.operators must name this user, or its token be of scope estimator"
 _NO_RIGHT = (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
 
 
@@ -86,7 +87,11 @@ class Follower:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, REDIAL_MAX_S)
             except DoorRefused as error:
-                way_out = "; cluster.operators must name this user" if error.status in _NO_RIGHT else ""
+                way_out = (
+                    "; cluster.operators must name this user, or its token be of scope estimator"
+                    if error.status in _NO_RIGHT
+                    else ""
+                )
                 self._tell("the controller refuses its feed: %s", f"{error.text}{way_out}")
                 await asyncio.sleep(REFUSED_S)
             else:

@@ -2,8 +2,8 @@
 
 Each level has what the ones before it have. Operators manage jobs, nodes, satellites and all policies; administrators also
 the controllers, the log of facts, tokens and keys. A coordinator of an account manages the jobs and users of it and of
-those below it. Invariant: a way in on which a node's word is taken for the caller's uid (`ATTESTED`), and a token of another scope than
-admin, give a user's rights.
+those below it. Invariant: a way in on which a node's word is taken for the caller's uid (`ATTESTED`), and a token of
+another scope than admin, give a user's rights.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ def level_of(state: State, who: Principal) -> Level:
 def is_operator(state: State, who: Principal) -> bool:
     """Whether the caller may change anything of jobs, nodes and policies."""
     return level_of(state, who) >= Level.OPERATOR
+
+
+def is_administrator(state: State, who: Principal) -> bool:
+    """Whether the caller may change the cluster itself, and make, see and revoke the tokens of others."""
+    return level_of(state, who) >= Level.ADMINISTRATOR
 
 
 def coordinates(state: State, who: Principal, account: str) -> bool:

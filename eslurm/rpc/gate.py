@@ -21,6 +21,7 @@ from eslurm.rpc.framing import REQUEST_ID_BYTES
 from eslurm.rpc.limits import LimitSettings, RequestLimits, Ticket, charging
 from eslurm.rpc.metered import Metered
 from eslurm.rpc.methods import SUBMIT, Method, too_large_text
+from eslurm.rpc.scopes import grants, permits
 from eslurm.rpc.shapes import Submission, check_lists, check_shape
 from eslurm.rpc.status import refusal_of
 
@@ -55,7 +56,10 @@ def check_caller(method: Method[Any, Any], caller: Caller, level: Level) -> None
         )
     if caller.via in ATTESTED and caller.principal.uid == 0:
         raise DoorError(Status.PERMISSION_DENIED, root_text(caller.via))
-    if not method.is_privileged:
+    if not permits(caller.principal.scope, method):
+        text = f"{method.name} is beyond a token of scope {caller.principal.scope}: have another one made"
+        raise DoorError(Status.PERMISSION_DENIED, f"{text} (esctl token create --scope)")
+    if not method.is_privileged or grants(caller.principal, method):
         return
     needed, people = NEEDED[method.right]
     if caller.via in ATTESTED:
@@ -130,7 +134,7 @@ class Gate:
         level = seen.level = self._level_of(caller.principal)
         check_caller(method, caller, level)
         operator = caller.via not in ATTESTED and level >= Level.OPERATOR
-        ticket = self._limits.admit(method, caller, operator=operator)
+        ticket = self._limits.admit(method, caller, operator=operator or grants(caller.principal, method))
         try:
             work = self._serve(method, payload, caller, seen, trusted=operator)
             return await (_metered(work, ticket) if ticket.metered else work)

@@ -149,6 +149,7 @@ class GrpcClient:
     """Calls from a program with an event loop. Use it on the loop that made it; `close` it in the end.
 
     One that `is_patient` tries again until a call's time is over while nobody is there; who knows other doors is not.
+    `token` may be replaced: the next call shows the new one.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class GrpcClient:
     ) -> None:
         _check_token_path(endpoint, tls is not None)
         self._endpoint = endpoint
-        self._token = token
+        self.token = token
         self._is_patient = is_patient
         self._tls = tls
         self._revision = 0
@@ -204,9 +205,7 @@ class GrpcClient:
         request_id: bytes | None = None,
     ) -> ReplyT:
         """See `eslurm.rpc.unix_client.Client.call`."""
-        tries = _Tries(
-            self._endpoint, self._token, method, timeout_s, request_id, is_patient=self._is_patient
-        )
+        tries = _Tries(self._endpoint, self.token, method, timeout_s, request_id, is_patient=self._is_patient)
         payload = request.SerializeToString()
         while True:
             async with self._lent() as channel:

@@ -133,7 +133,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: _Context) -> Any:
             try:
-                caller = self._caller_of(context)
+                caller = await self._caller_of(context)
             except DoorError as refusal:
                 self._on_refused(name, context.peer(), refusal.status, refusal.text)
                 await abort(context, refusal)
@@ -145,7 +145,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
         return guarded
 
-    def _caller_of(self, context: _Context) -> Caller:
+    async def _caller_of(self, context: _Context) -> Caller:
         remaining_s: float | None = context.time_remaining()
         if remaining_s is None:
             raise DoorError(Status.INVALID_ARGUMENT, "the call has no deadline; send one")
@@ -153,12 +153,18 @@ class Guard(grpc.aio.ServerInterceptor):
             raise DoorError(Status.UNAUTHENTICATED, LINKS_ONLY)
         metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
         encrypted = context.auth_context().get("transport_security_type", [b""]) == [b"ssl"]
-        principal = self._authenticator.principal(metadata, context.peer(), encrypted=encrypted)
+        who = await self._authenticator.identify(metadata, context.peer(), encrypted=encrypted)
         self.peers.prove(context.peer())
         request_id = metadata.get(REQUEST_ID_KEY, b"")
         retry = metadata.get(RETRY_KEY) == "1"
         return Caller(
-            principal, bytes(request_id), retry, int(remaining_s * 1e6), "token", peer=context.peer()
+            who.principal,
+            bytes(request_id),
+            retry,
+            int(remaining_s * 1e6),
+            "token",
+            token=who.token,
+            peer=context.peer(),
         )
 
 

@@ -86,6 +86,9 @@ SUSPEND = Method("Suspend", 29, pb.SuspendRequest, pb.ChangeReply, True, "operat
 JOB_FEED = Method("JobFeed", 30, pb.JobFeedRequest, pb.JobFeedReply, False, "operator")
 SET_FORECASTS = Method("SetForecasts", 31, pb.SetForecastsRequest, pb.ChangeReply, True, "operator")
 AUDIT = Method("Audit", 32, pb.AuditRequest, pb.AuditReply, False, "administrator")
+CREATE_TOKEN = Method("CreateToken", 33, pb.CreateTokenRequest, pb.CreateTokenReply, True, "owner")
+TOKENS = Method("Tokens", 34, pb.TokensRequest, pb.TokensReply, False, "owner")
+REVOKE_TOKENS = Method("RevokeTokens", 35, pb.RevokeTokensRequest, pb.ChangeReply, True, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -120,6 +123,9 @@ METHODS: tuple[Method[Any, Any], ...] = (
     JOB_FEED,
     SET_FORECASTS,
     AUDIT,
+    CREATE_TOKEN,
+    TOKENS,
+    REVOKE_TOKENS,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -39,6 +39,15 @@ def look_up(uid: int, gid: int) -> Principal:
     return Principal(entry.pw_name, uid, gid, tuple(sorted(groups | {gid})))
 
 
+def look_up_name(name: str) -> Principal | None:
+    """The user of this name; None when the name service knows none. It may take its time."""
+    try:
+        entry = pwd.getpwnam(name)
+    except (KeyError, ValueError, OSError):
+        return None
+    return look_up(entry.pw_uid, PRIMARY)
+
+
 class Principals:
     """A cache of `look_up`. `ttl_s` bounds how long a removed group membership still counts."""
 
@@ -47,6 +56,7 @@ class Principals:
         self._entries_max = entries_max
         self._lookup = lookup
         self._known: dict[tuple[int, int], tuple[float, Principal]] = {}
+        self._named: dict[str, tuple[float, Principal | None]] = {}
         self._asking: dict[tuple[int, int], asyncio.Future[Principal]] = {}
         # Of its own: a slow directory must not hold up other users of the default pool.
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="principals")
@@ -84,6 +94,18 @@ class Principals:
                 "let the name service there know the user",
             )
         return replace(principal, gid=gid) if gid in principal.groups else principal
+
+    async def find_named(self, name: str) -> Principal | None:
+        """The user of this name, from the cache or the name service; None when there is none."""
+        loop = asyncio.get_running_loop()
+        known = self._named.get(name)
+        if known is not None and loop.time() < known[0]:
+            return known[1]
+        found = await loop.run_in_executor(self._pool, look_up_name, name)
+        if len(self._named) >= self._entries_max:
+            del self._named[next(iter(self._named))]
+        self._named[name] = (loop.time() + self._ttl_s, found)
+        return found
 
     def _learn(self, key: tuple[int, int], asked: asyncio.Future[Principal], now_s: float) -> None:
         """Who is no longer asked for is known from this moment on, or nobody could say."""

@@ -3,7 +3,7 @@
 Ids of jobs, attempts, broadcasts and the like become fields of their own: they are the words before a message's
 placeholders ("broadcast %d: ..."), or come as `extra`. Invariants: a message is one line unless it tells of an error's
 traceback; of messages of one kind (logger, level, template) only some a second are written, the others are counted and
-told of; secrets that were named to `hide`, and passwords in URLs, never leave.
+told of; secrets that were named to `hide`, callers' tokens, and passwords in URLs, never leave.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ IDS: Final = ("job", "attempt", "step", "epoch", "broadcast", "trace", "revision
 HIDDEN: Final = "***"
 
 _PLACEHOLDER = re.compile(rf"(?:\b({'|'.join(IDS)}) )?%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
+_TOKEN = re.compile(r"\bes[12]\.[A-Za-z0-9_-]{16,}|\beyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+"""Tokens of callers, the cluster's and those of other issuers."""
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s/@]+@")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """What moves a terminal's cursor, ends a line, or turns the direction of writing; not the tabulator and the line feed."""
@@ -74,6 +76,8 @@ def redacted(text: str) -> str:
     """The text without what is to be hidden."""
     for secret in _secrets:
         text = text.replace(secret, HIDDEN)
+    if "es2." in text or "es1." in text or "eyJ" in text:
+        text = _TOKEN.sub(HIDDEN, text)
     return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text) if "://" in text else text
 
 

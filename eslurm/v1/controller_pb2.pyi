@@ -1465,3 +1465,65 @@ class AuditReply(_message.Message):
     lines: _containers.RepeatedScalarFieldContainer[str]
     controller: str
     def __init__(self, lines: _Optional[_Iterable[str]] = ..., controller: _Optional[str] = ...) -> None: ...
+
+class CreateTokenRequest(_message.Message):
+    __slots__ = ("user", "scope", "life_s")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LIFE_S_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    scope: str
+    life_s: int
+    def __init__(self, user: _Optional[str] = ..., scope: _Optional[str] = ..., life_s: _Optional[int] = ...) -> None: ...
+
+class CreateTokenReply(_message.Message):
+    __slots__ = ("token", "info", "gid", "cluster")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    GID_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    info: TokenInfo
+    gid: int
+    cluster: str
+    def __init__(self, token: _Optional[str] = ..., info: _Optional[_Union[TokenInfo, _Mapping]] = ..., gid: _Optional[int] = ..., cluster: _Optional[str] = ...) -> None: ...
+
+class TokenInfo(_message.Message):
+    __slots__ = ("id", "user", "uid", "scope", "issued_us", "expires_us", "by", "via")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_US_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    VIA_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    user: str
+    uid: int
+    scope: str
+    issued_us: int
+    expires_us: int
+    by: str
+    via: str
+    def __init__(self, id: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., scope: _Optional[str] = ..., issued_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., by: _Optional[str] = ..., via: _Optional[str] = ...) -> None: ...
+
+class TokensRequest(_message.Message):
+    __slots__ = ("user",)
+    USER_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    def __init__(self, user: _Optional[str] = ...) -> None: ...
+
+class TokensReply(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedCompositeFieldContainer[TokenInfo]
+    def __init__(self, tokens: _Optional[_Iterable[_Union[TokenInfo, _Mapping]]] = ...) -> None: ...
+
+class RevokeTokensRequest(_message.Message):
+    __slots__ = ("ids", "user")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    user: str
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ...) -> None: ...

@@ -194,6 +194,21 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.AuditRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.AuditReply.FromString,
                 _registered_method=True)
+        self.CreateToken = channel.unary_unary(
+                '/eslurm.v1.Controller/CreateToken',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.CreateTokenReply.FromString,
+                _registered_method=True)
+        self.Tokens = channel.unary_unary(
+                '/eslurm.v1.Controller/Tokens',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.TokensRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.TokensReply.FromString,
+                _registered_method=True)
+        self.RevokeTokens = channel.unary_unary(
+                '/eslurm.v1.Controller/RevokeTokens',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.RevokeTokensRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -391,6 +406,24 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Tokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeTokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -553,6 +586,21 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.Audit,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.AuditRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.AuditReply.SerializeToString,
+            ),
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.CreateTokenRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.CreateTokenReply.SerializeToString,
+            ),
+            'Tokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.Tokens,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.TokensRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.TokensReply.SerializeToString,
+            ),
+            'RevokeTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeTokens,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.RevokeTokensRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1419,6 +1467,87 @@ class Controller:
             '/eslurm.v1.Controller/Audit',
             eslurm_dot_v1_dot_controller__pb2.AuditRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.AuditReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/CreateToken',
+            eslurm_dot_v1_dot_controller__pb2.CreateTokenRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.CreateTokenReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Tokens',
+            eslurm_dot_v1_dot_controller__pb2.TokensRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.TokensReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/RevokeTokens',
+            eslurm_dot_v1_dot_controller__pb2.RevokeTokensRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import pwd
 import secrets
 import shutil
 import signal
@@ -329,6 +330,18 @@ class LiveCluster:
     def call(self, method: str, request: Any, timeout_s: float = PATIENCE_S) -> Any:
         """One call through the controller's door; tried again while it restarts."""
         return self._client.call(BY_NAME[method], request, timeout_s)
+
+    def token(self, scope: str = "submit", user: str = "") -> str:
+        """A token of a user; of who runs the tests, or of nobody when that is root, who gets none."""
+        own = pwd.getpwuid(os.getuid()).pw_name if os.getuid() else "nobody"
+        made: str = self.call("CreateToken", pb.CreateTokenRequest(user=user or own, scope=scope)).token
+        return made
+
+    def write_token(self, path: Path, scope: str = "submit", user: str = "") -> Path:
+        """The same in a file for this user alone."""
+        path.touch(0o600)
+        path.write_text(self.token(scope, user) + "\n")
+        return path
 
     def job(self, job_id: int, task: int | None = None) -> Any:
         """How a job stands now."""

@@ -32,7 +32,8 @@ def estimated_cluster() -> Iterator[LiveCluster]:
     with running(nodes=4, agents=1, satellites=1, sections=SECTION, **controllers) as cluster:
         words = [ESTIMATOR, "--config", str(cluster.directory / "eslurm.toml")]
         words += ["--state-dir", str(cluster.directory / ESTIMATOR)]
-        words += ["--key-file", str(cluster.directory / "cluster.key")]
+        token = cluster.write_token(cluster.directory / "estimator.token", "estimator")
+        words += ["--token-file", str(token)]
         words += ["--controllers", ",".join(cluster.endpoints), "--log-level", "debug"]
         cluster.daemons[ESTIMATOR] = Daemon(ESTIMATOR, words, cluster.directory / f"{ESTIMATOR}.log")
         yield cluster

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eslurm.core.job.model import Principal
 from eslurm.rpc.grpc_client import BlockingGrpcClient
-from eslurm.rpc.methods import JOB_FEED
-from eslurm.rpc.signing import Keyring
-from eslurm.rpc.tokens import mint_token
-from eslurm.telemetry.process import read_key
+from eslurm.rpc.methods import BY_NAME, JOB_FEED
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import CLUSTER, LiveCluster
+from tests.integration.cluster import LiveCluster
 from tests.integration.daemons import PATIENCE_S
 
 FORECAST = pb.Forecast(p10_s=60, p50_s=120, p90_s=240, estimate_s=150)
@@ -109,19 +104,22 @@ def test_nonsense_is_refused(cluster: LiveCluster) -> None:
         foretell(cluster, job, pb.Forecast())
 
 
-def test_the_feed_over_grpc_is_for_operators(cluster: LiveCluster) -> None:
-    keyring = Keyring({1: read_key(cluster.directory / "cluster.key")})
-
-    def ask(uid: int) -> pb.JobFeedReply:
-        expires_us = time.time_ns() // 1000 + 60_000_000
-        token = mint_token(keyring, CLUSTER, Principal("someone", uid, uid), expires_us)
-        with BlockingGrpcClient(cluster.endpoint, token) as client:
+def test_the_feed_over_grpc_is_for_operators_and_estimators(cluster: LiveCluster) -> None:
+    def ask(scope: str, user: str = "nobody") -> pb.JobFeedReply:
+        with BlockingGrpcClient(cluster.endpoint, cluster.token(scope, user)) as client:
             reply: pb.JobFeedReply = client.call(JOB_FEED, pb.JobFeedRequest(), PATIENCE_S)
             return reply
 
-    assert ask(os.getuid()).from_start
+    assert ask("estimator").from_start
     with pytest.raises(Exception, match="JobFeed is for operators"):
-        ask(4711)
+        ask("admin")
+    with pytest.raises(Exception, match="JobFeed is beyond a token of scope submit"):
+        ask("submit")
+    with (
+        BlockingGrpcClient(cluster.endpoint, cluster.token("estimator", "nobody")) as client,
+        pytest.raises(Exception, match="Jobs is beyond a token of scope estimator"),
+    ):
+        client.call(BY_NAME["Jobs"], pb.JobsRequest(), PATIENCE_S)
 
 
 def test_a_waiting_follower_hears_that_the_controller_stops(broken: LiveCluster) -> None:

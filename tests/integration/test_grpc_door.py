@@ -13,7 +13,6 @@ import grpc
 import grpc.aio
 import pytest
 
-from eslurm.core.job.model import Principal
 from eslurm.core.messages import RefusalCode, Refused
 from eslurm.ports.door import DoorError, DoorRefused, DoorUnreachable, Status
 from eslurm.rpc import methods
@@ -25,13 +24,12 @@ from eslurm.rpc.options import DOOR_MESSAGE_BYTES_MAX
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.tls import Tls
 from eslurm.rpc.tls_options import TlsFiles
-from eslurm.rpc.tokens import TokenAuthenticator, mint_token
+from eslurm.rpc.tokens import Identified, TokenAuthenticator
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.certificates import KEPT, place, replace_file, replace_pair
 from tests.support.loops import both_loops, run
 from tests.unit.rpc.kit import (
     ALICE,
-    KEYRING,
     PATIENCE_S,
     REQUEST_ID,
     Service,
@@ -39,9 +37,11 @@ from tests.unit.rpc.kit import (
     nobody_operates,
     until,
 )
+from tests.unit.rpc.tokens_kit import SITE, Office
 
 NOW_US = 1000
-TOKEN = mint_token(KEYRING, "test", ALICE, NOW_US + 1)
+OFFICE = Office()
+TOKEN = OFFICE.token(NOW_US + 1, ALICE, "admin")
 FOUR_TRIES_S = 1.4
 """With `full_pauses`: the fourth try is at 0.7 s, and the next pause would be longer than what is left."""
 
@@ -56,12 +56,12 @@ class Authenticator(TokenAuthenticator):
     """Remembers what it was told about the connections."""
 
     def __init__(self) -> None:
-        super().__init__(KEYRING, "test", lambda: NOW_US)
+        super().__init__(lambda: SITE.ring, OFFICE.ledger, lambda: NOW_US)
         self.encrypted: list[bool] = []
 
-    def principal(self, metadata: Mapping[str, str], peer: str, *, encrypted: bool) -> Principal:
+    async def identify(self, metadata: Mapping[str, str], peer: str, *, encrypted: bool) -> Identified:
         self.encrypted.append(encrypted)
-        return super().principal(metadata, peer, encrypted=encrypted)
+        return await super().identify(metadata, peer, encrypted=encrypted)
 
 
 @asynccontextmanager
@@ -102,6 +102,7 @@ def test_a_token_says_who_calls(uvloop: bool) -> None:
             assert (reply.cluster, reply.now_us) == ("alice", 4001)
             _name, caller = service.calls[0]
             assert (caller.via, caller.principal.via, caller.retry) == ("token", "token", False)
+            assert (caller.token, caller.principal.scope) == ("00" * 15 + "01", "admin")
             # gRPC rounds time-outs up on their way.
             assert caller.deadline_us is not None and 0 < caller.deadline_us <= PATIENCE_S * 1.1e6
 
@@ -147,7 +148,7 @@ def test_unavailable_is_retried_with_the_same_request_id() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("token", ["", "es1.AAAA", mint_token(KEYRING, "test", ALICE, NOW_US)])
+@pytest.mark.parametrize("token", ["", "es2.AAAA", OFFICE.token(NOW_US)])
 def test_without_a_valid_token_nothing_is_open(token: str) -> None:
     async def scenario() -> None:
         async with door(service := Service()) as endpoint, client(endpoint, token) as one:
@@ -246,7 +247,7 @@ def test_a_handler_outside_the_table_is_closed_and_a_leaked_cancellation_is_answ
         leak = grpc.method_handlers_generic_handler(
             methods.SERVICE, {"Ping": grpc.stream_unary_rpc_method_handler(leaks)}
         )
-        server = RpcServer([mistake, leak], Guard(TokenAuthenticator(KEYRING, "test", lambda: NOW_US)))
+        server = RpcServer([mistake, leak], Guard(OFFICE.authenticator(lambda: NOW_US)))
         endpoint = await server.listen("127.0.0.1:0")
         await server.start()
         code, _text = await raw_call(endpoint, "/eslurm.v1.Other/Read", PATIENCE_S)

@@ -25,15 +25,16 @@ from eslurm.rpc.guard import Guard
 from eslurm.rpc.limits import LimitSettings, RequestLimits
 from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.tokens import TokenAuthenticator, mint_token
 from eslurm.rpc.unix_client import Client
 from eslurm.rpc.unix_door import UnixDoor
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import ALICE, KEYRING, PATIENCE_S, calls_ending, until
+from tests.unit.rpc.kit import ALICE, PATIENCE_S, calls_ending, until
+from tests.unit.rpc.tokens_kit import Office
 
 NOW_US = 1000
-TOKEN = mint_token(KEYRING, "test", ALICE, NOW_US + 1)
+OFFICE = Office()
+TOKEN = OFFICE.token(NOW_US + 1, ALICE, "admin")
 COST_S = 0.1
 SETTINGS = LimitSettings(read_share_percent=20.0, read_share_user_percent=10.0)
 
@@ -90,7 +91,7 @@ async def unix_door(gate: Gate) -> AsyncIterator[Path]:
 
 @asynccontextmanager
 async def grpc_door(gate: Gate) -> AsyncIterator[str]:
-    authenticator = TokenAuthenticator(KEYRING, "test", lambda: NOW_US)
+    authenticator = OFFICE.authenticator(lambda: NOW_US)
     server = RpcServer([door_handler(gate)], Guard(authenticator))
     endpoint = await server.listen("127.0.0.1:0")
     await server.start()

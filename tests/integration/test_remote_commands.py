@@ -9,12 +9,23 @@ import json
 import os
 import pwd
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.integration.cluster import PATIENCE_S, LiveCluster
+from eslurm.core.job.model import Principal
+from eslurm.ports.door import DoorRefused, Status
+from eslurm.rpc.grpc_client import BlockingGrpcClient
+from eslurm.rpc.methods import PING
+from eslurm.rpc.tls import Tls
+from eslurm.rpc.tls_options import TlsFiles
+from eslurm.rpc.tokens import Claims, seal_token
+from eslurm.security.site_keys import new_site
+from eslurm.v1 import controller_pb2 as pb
+from tests.integration.cluster import CLUSTER, PATIENCE_S, LiveCluster
 from tests.integration.commands import BIN
 from tests.integration.conftest import running
 from tests.support.certificates import CA, KEPT, place, words
@@ -57,15 +68,17 @@ class Elsewhere:
             "ESLURM_TLS_CA": str(KEPT / "ca.pem"),
         }
 
-    def make_token(self, user: str, *more: str) -> None:
-        """What an administrator does on a controller's host."""
-        directory = self._cluster.directory
-        given = ["--config", str(directory / "eslurm.toml"), "--key-file", str(directory / "cluster.key")]
-        made = self._process("esctl", "token", user, *given, *more, environ=os.environ)
+    def make_token(self, user: str, *more: str) -> str:
+        """What an administrator does on a controller's host. Returns the token's id."""
+        self.token_file.unlink(missing_ok=True)
+        words = ("--socket", str(self._cluster.socket), "--output", str(self.token_file))
+        made = self._process("esctl", "token", user, *words, *more, environ=os.environ)
         out, err = made.communicate(timeout=PATIENCE_S)
         assert (made.returncode, err) == (0, "")
-        self.token_file.touch(0o600)
-        self.token_file.write_text(out)
+        if not os.getuid():
+            # It is the bearer's; here root shows it.
+            os.chown(self.token_file, 0, 0)
+        return out.split()[-1]
 
     def begin(self, command: str, *given: str, **environ: str) -> subprocess.Popen[str]:
         return self._process(command, *given, environ=self._environ | environ)
@@ -131,12 +144,103 @@ def test_looking_around(encrypted: LiveCluster, elsewhere: Elsewhere) -> None:
 
 
 def test_rights_are_those_of_the_token(encrypted: LiveCluster, elsewhere: Elsewhere) -> None:
+    drain = ("esctl", "drain", "cn0001", "reason=mine")
+    told = "UpdateNodes is beyond a token of scope submit: have another one made (esctl token create --scope)"
+    assert elsewhere.fails(*drain) == (1, f"esctl: {told}")
+    elsewhere.make_token(USER, "--scope", "admin")
     if os.getuid():
-        elsewhere.do("esctl", "drain", "cn0001", "reason=mine")
+        elsewhere.do(*drain)
         elsewhere.do("esctl", "resume", "cn0001")
     else:
-        failed = elsewhere.fails("esctl", "drain", "cn0001", "reason=mine")
-        assert failed == (1, f"esctl: UpdateNodes is for operators; {USER} is none here")
+        assert elsewhere.fails(*drain) == (1, f"esctl: UpdateNodes is for operators; {USER} is none here")
+
+
+def test_each_scope_goes_as_far_as_it_says(encrypted: LiveCluster, elsewhere: Elsewhere) -> None:
+    held = elsewhere.do("essubmit", "--parsable", "--hold", "--wrap", "true").strip()
+    others = str(encrypted.wrap("true", "--hold"))
+    submit = ("essubmit", "--hold", "--wrap", "true")
+    elsewhere.make_token(USER, "--scope", "read")
+    assert held in elsewhere.do("esqueue", "-h", "-o", "%i").split()
+    for command in (submit, ("escancel", held), ("esctl", "hold", held), ("esctl", "token", "create")):
+        code, told = elsewhere.fails(*command)
+        assert code == 1 and " is beyond a token of scope read: " in told
+    elsewhere.make_token(USER, "--scope", "own-jobs")
+    assert " is beyond a token of scope own-jobs: " in elsewhere.fails(*submit)[1]
+    # Whatever its bearer is elsewhere: other people's jobs are none of its business.
+    if not os.getuid():
+        assert elsewhere.run("escancel", others)[0] == 1
+        assert encrypted.job(int(others)).state == "PENDING"
+    elsewhere.do("escancel", held)
+    assert encrypted.job(int(held)).state == "CANCELLED"
+    elsewhere.make_token(USER, "--scope", "estimator")
+    assert " is beyond a token of scope estimator: " in elsewhere.fails("esqueue")[1]
+    elsewhere.make_token(USER, "--scope", "admin")
+    code, told = elsewhere.fails("esctl", "token", "create", USER)
+    assert code == 1 and "tokens are not made with a token" in told
+
+
+def test_a_token_is_taken_back_while_it_is_used(encrypted: LiveCluster, elsewhere: Elsewhere) -> None:
+    """At once, for a client that is connected and has been verified before; and by the next leader."""
+    token = elsewhere.token_file.read_text().strip()
+    tls = Tls(TlsFiles(KEPT / "ca.pem"))
+    with BlockingGrpcClient(encrypted.endpoints, token, tls) as client:
+        assert client.call(PING, pb.PingRequest(), PATIENCE_S).cluster == CLUSTER
+        identifier = next(one.id for one in encrypted.call("Tokens", pb.TokensRequest(user=USER)).tokens)
+        encrypted.do("esctl", "token", "revoke", "--user", USER)
+        with pytest.raises(DoorRefused, match="the token was revoked") as refused:
+            client.call(PING, pb.PingRequest(), PATIENCE_S)
+        assert refused.value.status is Status.UNAUTHENTICATED
+    again = encrypted.run("esctl", "token", "revoke", identifier)
+    assert again.code == 1 and "there is no such token (any more)" in again.err
+    code, told = elsewhere.fails("esqueue")
+    assert code == 1 and told.startswith("esqueue: the token was revoked; have a new one made")
+    elsewhere.make_token(USER)
+    encrypted.do("esctl", "takeover")
+    assert elsewhere.fails("esqueue", ESLURM_TOKEN_FILE=str(write(elsewhere, token)))[0] == 1
+    elsewhere.do("esqueue")
+
+
+def write(elsewhere: Elsewhere, token: str) -> Path:
+    path = elsewhere.token_file.with_name("former")
+    path.touch(0o600)
+    path.write_text(token)
+    return path
+
+
+def test_a_forged_token_and_one_of_another_purpose_are_refused(
+    encrypted: LiveCluster, elsewhere: Elsewhere
+) -> None:
+    """Sealed by a key of the site's own name, and by the site's key itself, but never issued."""
+    claims = Claims(os.urandom(16), CLUSTER, Principal("ada", 4711, 4711), "admin", 1, 2**62)
+    now_us = time.time_ns() // 1000
+    for keys, said in ((new_site(CLUSTER, 1), "is not valid here"), (encrypted.site.keys, "was revoked")):
+        fresh = msgspec.structs.replace(claims, issued_us=now_us, expires_us=now_us + 60_000_000)
+        elsewhere.token_file.write_text(seal_token(keys, fresh))
+        code, told = elsewhere.fails("esqueue")
+        assert code == 1 and said in told
+
+
+def test_tokens_stand_in_no_log_and_no_table_of_processes(
+    encrypted: LiveCluster, elsewhere: Elsewhere
+) -> None:
+    token = elsewhere.token_file.read_text().strip()
+    with elsewhere.begin("essubmit", "--wait", "--hold", "--wrap", "true") as waiting:
+        assert waiting.stdout is not None
+        job = waiting.stdout.readline().split()[-1]
+        said = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if readable(path))
+        assert token.encode() not in said
+        elsewhere.do("escancel", job)
+        waiting.communicate(timeout=PATIENCE_S)
+    for log in encrypted.directory.glob("*.log"):
+        assert token not in log.read_text(errors="replace"), log
+
+
+def readable(path: Path) -> bool:
+    try:
+        path.read_bytes()
+    except OSError:
+        return False
+    return True
 
 
 def test_what_is_not_taken(encrypted: LiveCluster, elsewhere: Elsewhere) -> None:
@@ -146,10 +250,10 @@ def test_what_is_not_taken(encrypted: LiveCluster, elsewhere: Elsewhere) -> None
     assert told.endswith(" from an authority in --tls-ca")
     code, told = elsewhere.fails("esqueue", ESLURM_TLS_NAME="eslurm.test")
     assert code == 3 and told.startswith(f"esqueue: {leads}: the certificate there is for other names: ")
-    elsewhere.token_file.write_text("es1.AAAA\n")
+    elsewhere.token_file.write_text("es2.AAAA\n")
     code, told = elsewhere.fails("esqueue")
     assert code == 1
-    assert told.startswith("esqueue: the token is not valid here; ask an operator for one (")
+    assert told.startswith("esqueue: the token is not valid here; have a new one made (")
 
 
 def test_another_controller_takes_over(encrypted: LiveCluster, elsewhere: Elsewhere) -> None:

@@ -10,22 +10,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from eslurm.core.job.model import Principal
 from eslurm.ports.door import DoorUnreachable
 from eslurm.rpc.grpc_client import BlockingGrpcClient
 from eslurm.rpc.methods import PING
 from eslurm.rpc.mismatch import SPEAKS_TLS
-from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
-from eslurm.rpc.tokens import mint_token
-from eslurm.telemetry.process import read_key
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import CLUSTER, PATIENCE_S, ROOT, Daemon, LiveCluster
 from tests.integration.conftest import running
@@ -59,8 +54,8 @@ def encrypted_cluster(certificates: Path) -> Iterator[LiveCluster]:
             str(cluster.directory / ESTIMATOR),
         ]
         more += [
-            "--key-file",
-            str(cluster.directory / "cluster.key"),
+            "--token-file",
+            str(cluster.write_token(cluster.directory / "estimator.token", "estimator")),
             "--controllers",
             ",".join(cluster.endpoints),
         ]
@@ -135,8 +130,7 @@ def test_every_daemon_tells_when_its_certificates_end(encrypted: LiveCluster) ->
 
 
 def test_a_token_is_taken_over_tls_only(encrypted: LiveCluster, certificates: Path) -> None:
-    keyring = Keyring({1: read_key(encrypted.directory / "cluster.key")})
-    token = mint_token(keyring, CLUSTER, Principal("ada", 4711, 4711), time.time_ns() // 1000 + 60_000_000)
+    token = encrypted.token("read")
     with BlockingGrpcClient(encrypted.endpoint, token, Tls(place(certificates, required=True))) as client:
         assert client.call(PING, pb.PingRequest(), PATIENCE_S).cluster == CLUSTER
     with BlockingGrpcClient(encrypted.endpoint, token) as client, pytest.raises(DoorUnreachable):

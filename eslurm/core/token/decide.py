@@ -20,7 +20,7 @@ from eslurm.core.messages import (
     RevokeTokens,
     TokenMade,
 )
-from eslurm.core.rights import Level, level_of
+from eslurm.core.rights import is_administrator
 from eslurm.core.token.model import ID_BYTES, SCOPES, IssuedToken, life_max_s
 
 REVOKED_MAX: Final = 1_000
@@ -30,11 +30,6 @@ _NOT_BY: Final = {
     "token": "tokens are not made with a token: use a host of the cluster",
     "agent": "tokens are not made on nodes, which vouch for their jobs' users only: use a login host or a controller's",
 }
-
-
-def is_administrator(state: State, who: Principal) -> bool:
-    """Whether the caller may make, see and revoke the tokens of others."""
-    return level_of(state, who) >= Level.ADMINISTRATOR
 
 
 def on_create(state: State, message: CreateToken, now_us: int) -> tuple[list[facts.Fact], TokenMade]:
@@ -118,7 +113,8 @@ def _check_maker(state: State, by: Principal, of: Principal) -> None:
         raise Refused(RefusalCode.DENIED, _NOT_BY[by.via])
     if by.uid != of.uid and not is_administrator(state, by):
         raise Refused(
-            RefusalCode.DENIED, f"{by.name} is no administrator: only they have tokens made for others ({of.name})"
+            RefusalCode.DENIED,
+            f"{by.name} is no administrator: only they have tokens made for others ({of.name})",
         )
 
 
@@ -127,7 +123,9 @@ def _check_scope(state: State, message: CreateToken) -> None:
     if scope not in SCOPES:
         raise Refused(RefusalCode.INVALID, f"scope '{scope}' does not exist: use one of {', '.join(SCOPES)}")
     if scope == "estimator" and not is_administrator(state, by):
-        raise Refused(RefusalCode.DENIED, f"{by.name} is no administrator: only they make tokens for estimators")
+        raise Refused(
+            RefusalCode.DENIED, f"{by.name} is no administrator: only they make tokens for estimators"
+        )
     if scope == "admin" and by.via == "login":
         raise Refused(
             RefusalCode.DENIED,

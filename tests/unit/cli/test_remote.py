@@ -19,18 +19,19 @@ from eslurm.compat.errors import OptionError
 from eslurm.core.job.model import Principal
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
 from eslurm.rpc.grpc_client import BlockingGrpcClient
-from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
-from eslurm.rpc.tokens import mint_token
+from eslurm.rpc.tokens import Claims, seal_token
+from eslurm.security.site_keys import KeyRecord, SiteKeys
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.certificates import KEPT, place
 
 ADA = Principal("ada", 4711, 4711)
 END_US = 1_790_000_000_000_000
+SITE = SiteKeys("c", 1, (KeyRecord(bytes(32), "signing", 1),))
 
 
 def token_of(who: Principal, expires_us: int = END_US) -> str:
-    return mint_token(Keyring({1: b"0123456789abcdef"}), "c", who, expires_us)
+    return seal_token(SITE, Claims(bytes(16), "c", who, "submit", 1, expires_us))
 
 
 def write_token(path: Path, text: str) -> Path:
@@ -257,7 +258,7 @@ def test_who_is_refused_hears_which_token_it_was(
     path = home / ".config" / "eslurm" / "token"
     assert told == (
         "esqueue: the token has expired; ask an operator for a new one"
-        f" ({path}: ada at cluster c until 2026-09-21T14:13:20)\n"
+        f" ({path}: ada at cluster c until 2026-09-21T14:13:20, scope submit)\n"
     )
 
 

@@ -67,7 +67,11 @@ def refusal(directory: Path, section: str, *words: str) -> str:
         ),
         ("refresh_s = 0", [], "estimator.refresh_s"),
         ('name = "last-2"', ["--warm-start", "/nowhere.npz"], "/nowhere.npz: cannot be read: No such file"),
-        ('name = "last-2"', ["--controllers", "127.0.0.1:1"], "--key-file: "),
+        (
+            'name = "last-2"',
+            ["--controllers", "127.0.0.1:1"],
+            "no token to call the controllers with (--token-file ",
+        ),
         ('name = "last-2"', ["--log-level", "loud"], "--log-level: 'loud' is unknown"),
     ],
 )
@@ -85,7 +89,7 @@ def test_a_warm_start_with_a_model_of_another_estimator(tmp_path: Path) -> None:
 
 def test_a_warm_start_with_a_model_of_other_settings_is_told_of(tmp_path: Path) -> None:
     write_model(tmp_path / "m.npz", "svr", model_of(1), None, {"window_jobs": 700})
-    # It goes no further, for want of a key.
+    # It goes no further, for want of a token.
     words = ["--controllers", "127.0.0.1:1", "--warm-start", str(tmp_path / "m.npz")]
     said = refusal(tmp_path, 'name = "svr"\nwindow_jobs = 300', *words)
     assert "m.npz was learnt with other settings (window_jobs: 700, now 300)" in said

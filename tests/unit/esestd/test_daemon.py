@@ -27,8 +27,6 @@ from eslurm.rpc.grpc_door import door_handler
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.options import DOOR_MESSAGE_BYTES_MAX
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
-from eslurm.rpc.tokens import TokenAuthenticator
 from eslurm.telemetry.clocks import wall_us
 from tests.support.loops import both_loops, run
 from tests.unit.esestd.kit import (
@@ -46,9 +44,8 @@ from tests.unit.esestd.kit import (
     until,
     whole_run,
 )
-from tests.unit.rpc.kit import calls_ending
-
-KEY = b"a shared secret of this cluster"
+from tests.unit.rpc.kit import ALICE, calls_ending
+from tests.unit.rpc.tokens_kit import Office
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +145,12 @@ def test_over_grpc_with_a_token(state_dir: Path, monkeypatch: pytest.MonkeyPatch
 
     async def scenario() -> None:
         controller = Controller()
-        authenticator = TokenAuthenticator(Keyring({1: KEY}), "test", wall_us)
+        office = Office()
+        path = state_dir / "token"
+        who, now_us = msgspec.structs.replace(ALICE, uid=4002), wall_us()
+        path.write_text(office.token(now_us + 600_000_000, who, "estimator", now_us) + "\n")
+        path.chmod(0o600)
+        authenticator = office.authenticator(wall_us)
         gate = Gate(controller, lambda principal: Level.OPERATOR if principal.uid == 4001 else Level.USER)
         server = RpcServer(
             [door_handler(gate)], Guard(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX
@@ -156,7 +158,7 @@ def test_over_grpc_with_a_token(state_dir: Path, monkeypatch: pytest.MonkeyPatch
         endpoint = await server.listen("127.0.0.1:0")
         await server.start()
         controller.events = [submitted(1, now_s(), limit_s=50)]
-        told = options(state_dir, estimator="user", controllers=("127.0.0.1:1", endpoint), key=KEY, uid=4001)
+        told = options(state_dir, estimator="user", controllers=("127.0.0.1:1", endpoint), token_file=path)
         async with living(told) as one:
             await until(lambda: estimates(controller) == {1: 50})
             await server.stop(0.5)

@@ -22,7 +22,6 @@ from eslurm.rpc.methods import Method
 from eslurm.rpc.options import LinkSettings, TableSettings
 from eslurm.rpc.peers import Peers, PeerSettings
 from eslurm.rpc.server import RpcServer
-from eslurm.rpc.signing import Keyring
 from eslurm.rpc.tls import Tls
 from eslurm.security.credentials import Credentials
 from eslurm.security.membership import Role
@@ -33,7 +32,6 @@ PATIENCE_S = 50.0
 PATIENT = LinkSettings(connect_timeout_s=PATIENCE_S, hello_timeout_s=PATIENCE_S)
 """Of a process that nothing on a busy machine takes too long for."""
 SITE = Site()
-KEYRING = Keyring({1: b"a shared secret of this cluster"})
 """Of tokens."""
 ALICE = Principal("alice", 4001, 4001, (4001,), "socket")
 REQUEST_ID = bytes(range(1, 17))

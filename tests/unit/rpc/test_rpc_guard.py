@@ -12,10 +12,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from eslurm.core.job.model import Principal
 from eslurm.ports.door import DoorError, Status
 from eslurm.rpc.guard import Guard, abort
 from eslurm.rpc.methods import PING
+from eslurm.rpc.tokens import Identified
 from tests.support.loops import run
 from tests.unit.rpc.kit import ALICE, PATIENCE_S
 
@@ -25,8 +25,8 @@ SERVICE = "eslurm.v1.Controller"
 class _Anybody:
     """An authenticator."""
 
-    def principal(self, *_told: object, encrypted: bool) -> Principal:
-        return ALICE
+    async def identify(self, *_told: object, encrypted: bool) -> Identified:
+        return Identified(ALICE, "1")
 
 
 class _Caller(threading.Thread):

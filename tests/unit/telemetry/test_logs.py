@@ -101,6 +101,17 @@ def test_no_secret_leaves(form: str) -> None:
     assert text.count("***") >= 4 and "postgresql://es:***@db/x" in text
 
 
+@pytest.mark.parametrize("form", logs.FORMS)
+@pytest.mark.parametrize(
+    "token", ["es2." + "Ab_-" * 30, "es1." + "A" * 60, "eyJhbGciOiJub25l.eyJz-_dWI.c2ln", "eyJhb.eyJz."]
+)
+def test_no_token_leaves(form: str, token: str) -> None:
+    log = Log(form)
+    log.to.info("a call with %s, authorization: Bearer %s", token, token)
+    text = "\n".join(log.lines())
+    assert token not in text and text.count("***") == 2 and "a call with" in text
+
+
 def test_a_flood_is_counted_not_written() -> None:
     log = Log()
     for number in range(BURST + 30):
