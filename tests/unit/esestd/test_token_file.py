@@ -45,10 +45,3 @@ def test_files_that_are_not_used(tmp_path: Path, text: str, mode: int, told: str
     write(tmp_path / "token", text, mode)
     with pytest.raises(DoorUnreachable, match=told):
         TokenFile(tmp_path / "token").read()
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    write(tmp_path / "there", "es2.one")
-    (tmp_path / "token").symlink_to("there")
-    with pytest.raises(DoorUnreachable, match="symbolic link"):
-        TokenFile(tmp_path / "token").read()
