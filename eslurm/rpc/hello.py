@@ -206,7 +206,9 @@ def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -
     with suppress(BadSeal):
         credentials.learn_ring(hello.ring)
     if not hello.membership:
-        raise LinkRefused(f"{hello.role or 'the peer'} has no membership: let it join (esctl join-token)")
+        raise LinkRefused(
+            f"{hello.role or 'the peer'} has no membership: issue one on a controller's host (eslurm keys issue)"
+        )
     try:
         membership = credentials.members.check(hello.membership, _now_us())
     except NotAMember as error:

@@ -72,7 +72,8 @@ def read_identity(path: Path) -> Identity:
     seed = read_private(path)
     if len(seed) != _SEED_BYTES:
         raise UnsafeFile(
-            f"{path} holds {len(seed)} bytes, an identity has {_SEED_BYTES}: remove it and join anew"
+            f"{path} holds {len(seed)} bytes, an identity has {_SEED_BYTES}: remove it and its membership, "
+            "and issue a new one (eslurm keys issue)"
         )
     return Identity(seed)
 
@@ -129,7 +130,9 @@ class Members:
         if membership.serial in self.revoked:
             raise NotAMember(f"membership {membership.serial.hex()} was revoked")
         if membership.until_us and now_us >= membership.until_us:
-            raise NotAMember(f"membership {membership.serial.hex()} has ended: let the host join anew")
+            raise NotAMember(
+                f"membership {membership.serial.hex()} has ended: issue a new one (eslurm keys issue)"
+            )
         return membership
 
     def _opened(self, sealed: bytes) -> Membership:

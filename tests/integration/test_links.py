@@ -93,7 +93,7 @@ def test_an_item_may_be_reused_and_envelopes_carry_trace_and_revision() -> None:
         ({"credentials": Site().credentials("agent", "b")}, "not of this cluster: unknown key"),
         ({"credentials": SITE.credentials("agent", "c")}, "says it is 'b'; its membership is for c"),
         ({"credentials": SITE.credentials("login", "b")}, "says it is a 'agent'; its membership says login"),
-        ({"credentials": SITE.credentials("agent", "b", until_us=2)}, "has ended: let the host join anew"),
+        ({"credentials": SITE.credentials("agent", "b", until_us=2)}, "has ended: issue a new one"),
         ({"protocol": (3, 4)}, "no common protocol: this side speaks 2 to 2, the peer 3 to 4"),
         ({"protocol": (1, 1)}, "the peer 1 to 1; .* is converted by `eslurm convert`"),
         ({"name": "a"}, "a process cannot have a link to itself"),

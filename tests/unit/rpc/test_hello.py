@@ -175,8 +175,8 @@ def test_a_membership_is_worth_nothing_without_its_key() -> None:
         (LocalPeer("test", "agent", "main.bb.cc"), OF_ANN, "says it is 'main.bb'"),
         (LocalPeer("other", "agent", "esnoded.cn1.aa"), OF_ANN, "wrong cluster"),
         (ANN, Site().credentials("agent", "cn1"), "not of this cluster: unknown key"),
-        (ANN, SITE.credentials("agent", "cn1", until_us=5), "has ended: let the host join anew"),
-        (ANN, Credentials(OF_ANN.identity, b"", OF_ANN.members), "agent has no membership: let it join"),
+        (ANN, SITE.credentials("agent", "cn1", until_us=5), "has ended: issue a new one"),
+        (ANN, Credentials(OF_ANN.identity, b"", OF_ANN.members), "agent has no membership: issue one"),
         (
             LocalPeer("test", "agent", "esnoded.cn1.aa", protocol_min=1, protocol_max=1),
             OF_ANN,
