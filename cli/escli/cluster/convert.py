@@ -30,12 +30,16 @@ _KNOCK_TIMEOUT_S = 5.0
 
 
 class Converted(msgspec.Struct, frozen=True):
-    """`members`: how many satellites and agents have a membership; `retired`: where the shared key is, empty without."""
+    """`members`: how many satellites and agents have a membership; `retired`: where the shared key is, empty without.
+
+    `refuses_root`: the cluster is root's and takes none of root's own jobs from now on.
+    """
 
     cluster: str
     was_converted: bool
-    members: int
-    retired: str
+    members: int = 0
+    retired: str = ""
+    refuses_root: bool = False
 
 
 class ByHand(msgspec.Struct, frozen=True):
@@ -47,13 +51,16 @@ class ByHand(msgspec.Struct, frozen=True):
     commands: tuple[str, ...]
 
 
-def convert(layout: Layout) -> Converted:
-    """Convert a personal cluster. Idempotent. Raises `ClusterError`, with nothing changed while daemons run."""
+def convert(layout: Layout, *, allow_root_jobs: bool = False) -> Converted:
+    """Convert a personal cluster; `allow_root_jobs` as for a new one.
+
+    Idempotent. Raises `ClusterError`, with nothing changed while daemons run.
+    """
     check(layout)
     with locked(layout):
         record = layout.get_record()
         if not record.is_old:
-            return Converted(record.cluster, was_converted=True, members=0, retired="")
+            return Converted(record.cluster, was_converted=True)
         alive = alive_daemons(record)
         if alive or is_supervised(layout):
             names = ", ".join(daemon.name for daemon in alive) or "an `eslurm up` that watches them"
@@ -62,18 +69,22 @@ def convert(layout: Layout) -> Converted:
                 "eslurm down --keep-jobs"
             )
         retired = None
+        refuses_root = False
         # Without agents its first `eslurm up` got no further than the record, and makes the rest.
         if record.agents:
             config = settings.load_config(layout, record.cluster)
             try:
                 settings.write_site_keys(layout.directory, record.cluster)
+                settings.add_agent_section(layout, record.owner_uid, allow_root_jobs=allow_root_jobs)
             except OSError as error:
                 raise _failed(error) from None
+            config = settings.load_config(layout, record.cluster)
+            refuses_root = record.owner_uid == 0 and not config.agent.allow_root_jobs
             enrol(layout, config, record)
             retired = _retire(layout.directory / config.cluster.key_file)
         members = len(record.agents) and len(record.agents) + len(config.satellite)
         layout.save(msgspec.structs.replace(record, format=FORMAT, version=__version__))
-    return Converted(record.cluster, was_converted=False, members=members, retired=str(retired or ""))
+    return Converted(record.cluster, False, members, str(retired or ""), refuses_root)
 
 
 def convert_by_hand(state_dir: Path, config_file: Path) -> ByHand:

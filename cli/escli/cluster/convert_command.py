@@ -26,8 +26,11 @@ from escli.cluster.layout import choose
     metavar="FILE",
     help="Of an esctld started by hand (default: eslurm.toml in DIR).",
 )
+@click.option(
+    "--allow-root-jobs", is_flag=True, help="As root, of `eslurm up`: it goes on taking root's own jobs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def convert_command(state_dir: str | None, config: Path | None, as_json: bool) -> int:
+def convert_command(state_dir: str | None, config: Path | None, allow_root_jobs: bool, as_json: bool) -> int:
     """Convert a cluster of the release whose daemons shared one key (cluster.key), while its daemons are down.
 
     Jobs that run go on under their step supervisors, those that wait are kept. May be repeated.
@@ -42,9 +45,13 @@ def convert_command(state_dir: str | None, config: Path | None, as_json: bool) -
             raise unusable(
                 f"--config: {layout.directory} is a cluster of `eslurm up`, with its configuration in it"
             )
-        found = convert(layout)
+        found = convert(layout, allow_root_jobs=allow_root_jobs)
         click.echo(_json(found) if as_json else _converted(found))
         return exits.OK
+    if allow_root_jobs:
+        raise unusable(
+            f"--allow-root-jobs: no `eslurm up` made {layout.directory}: set agent.allow_root_jobs by hand"
+        )
     done = convert_by_hand(layout.directory, config or layout.config_file)
     click.echo(_json(done) if as_json else _by_hand(done))
     return exits.OK
@@ -58,6 +65,10 @@ def _converted(found: Converted) -> str:
     ]
     if found.retired:
         lines.append(f"  the shared key opens nothing any more: {found.retired} can be removed")
+    if found.refuses_root:
+        lines.append(
+            "  jobs of root do not start any more: [agent] allow_root_jobs = true in eslurm.toml lets them"
+        )
     return "\n".join([*lines, "  eslurm up -d    starts it; jobs that run have gone on"])
 
 

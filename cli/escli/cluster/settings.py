@@ -1,7 +1,8 @@
 """The configuration and the key of a personal cluster: written once, then the user's.
 
-Invariant: an existing `eslurm.toml` is never rewritten but for the ports that `--port-base` asks for; an option
-that contradicts it is refused. The key is readable by its owner only, from its first byte on.
+Invariant: an existing `eslurm.toml` is never rewritten but for the ports that `--port-base` asks for, and for a section
+that an older release did not have; an option that contradicts it is refused. The key is readable by its owner only, from its
+first byte on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pwd
 import re
 import secrets
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -151,17 +153,26 @@ def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> st
         controller=ports.address(chosen[0]),
         store=f"store_url = {json.dumps(wishes.store)}\n" if wishes.store else "",
         satellites="".join(sections),
-        agent=_agent_section(wishes, uid),
+        agent=_agent_section(uid, wishes.allow_root_jobs),
         nodes=node_names(nodes),
         cores=wishes.cores or cores,
         memory_mib=memory_mib,
     )
 
 
-def _agent_section(wishes: Wishes, uid: int) -> str:
+def add_agent_section(layout: Layout, uid: int, *, allow_root_jobs: bool) -> None:
+    """Let an older cluster run its owner's jobs as a new one would; a section that is there stays. Raises OSError."""
+    text = layout.config_file.read_text(encoding="utf-8")
+    if "agent" not in tomllib.loads(text):
+        section = _agent_section(uid, allow_root_jobs)
+        if section:
+            replace_file(layout.config_file, text.rstrip("\n") + "\n" + section)
+
+
+def _agent_section(uid: int, allow_root_jobs: bool) -> str:
     """What differs from what every site has: a personal cluster runs its owner's jobs, root's if that is wished."""
     if uid == 0:
-        return "\n[agent]\nallow_root_jobs = true\n" if wishes.allow_root_jobs else ""
+        return "\n[agent]\nallow_root_jobs = true\n" if allow_root_jobs else ""
     return f"\n[agent]\nmin_uid = {uid}\n" if uid < AgentSection().min_uid else ""
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from escli.cluster import convert
 from escli.eslurm import main
+from eslurm.config import read_config
 from eslurm.security.credentials import check_own, read_credentials
 from eslurm.security.site_keys import read_ring, read_site_keys
 from tests.unit.cluster.fakes import Fakes
@@ -92,6 +93,23 @@ def test_an_old_cluster_is_converted_and_comes_up(old: Fakes) -> None:
     assert old.files() == before
     assert old.up().code == 0
     assert old("down", "--purge").code == 0
+
+
+@pytest.mark.parametrize("uid", [0, 700, 1000])
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_the_owner_s_jobs_still_run(
+    old: Fakes, uid: int, is_allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = old.layout.config_file.read_text()
+    monkeypatch.setattr("os.getuid", lambda: uid)
+    old.edit_record(owner_uid=uid)
+    answer = old("convert", *(["--allow-root-jobs"] if is_allowed else []))
+    assert answer.code == 0, answer.err
+    assert ("jobs of root do not start" in answer.out) == (uid == 0 and not is_allowed)
+    agent = read_config(old.layout.config_file).agent
+    assert agent.min_uid == (700 if uid == 700 else 1000)
+    assert agent.allow_root_jobs == (uid == 0 and is_allowed)
+    assert old.layout.config_file.read_text().startswith(text.rstrip())
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
