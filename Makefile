@@ -13,7 +13,7 @@ PYTHON ?=
 TESTS ?=
 ARGS ?=
 QUICK ?=
-FROM ?= 37eed52
+FROM ?= 2e778af
 BENCH ?=
 TRACES ?=
 SEEDS ?= 2000
@@ -45,7 +45,7 @@ help:
 	@echo 'make bench-estimator accuracy, underestimates and cost of estimators on public logs (QUICK=1; TRACES=dir)'
 	@echo 'make curves       draws the published curves and ours from a model of the network (docs/results)'
 	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'
-	@echo 'make verify-upgrade upgrades a running cluster from revision FROM, daemon by daemon, while users submit'
+	@echo 'make verify-upgrade upgrades a running cluster from revision FROM while users submit'
 	@echo 'make verify-compose a cluster of 2,050 nodes in containers, and everything it must survive (a container engine)'
 	@echo 'make secrets      draws the secrets of the cluster in containers (docker-compose.yml), unless they are there'
 	@echo 'make venv         the environment in VENV=$(VENV), and nothing else'

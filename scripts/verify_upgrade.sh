@@ -1,6 +1,6 @@
 #!/bin/sh
-# Upgrades a running cluster from an earlier revision of these sources to the present ones, daemon by daemon, in both
-# orders, while users submit. scripts/verify_upgrade.sh PYTHON REVISION
+# Upgrades a running cluster from an earlier revision of these sources to the present ones, in both orders, while users
+# submit: daemon by daemon, or by `eslurm convert` where its daemons share one key. scripts/verify_upgrade.sh PYTHON REVISION
 set -eu
 
 python=$1
@@ -15,4 +15,6 @@ sources=$(mktemp -d)
 trap 'rm -rf "$sources"' EXIT
 trap 'exit 130' INT TERM
 git archive "$revision" eslurm daemons cli | tar -x -C "$sources"
-"$python" -m pytest tests/integration/test_rolling.py "--upgrade-from=$sources" -q
+tests=tests/integration/test_rolling.py
+[ -d "$sources/eslurm/security" ] || tests=tests/integration/test_conversion.py
+"$python" -m pytest "$tests" "--upgrade-from=$sources" -q
