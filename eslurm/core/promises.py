@@ -2,7 +2,8 @@
 (ADR 17).
 
 Invariant: what is kept never contradicts what runs. Where everybody has a planned start, promises that have changed are
-committed together with the placements of the same cycle; without a placement they may wait.
+committed together with the placements of the same cycle; without a placement they may wait. Where few are made, a promise
+that got later or was given up is written in the same cycle, others may wait.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None
     """The plan with the promises that are to be written now: those that have changed, and the new ones by their starts."""
     starts = {one.job_id for one in plan.placements}
     due_us = _due_us(schedule)
-    if not schedule.moved or (due_us > plan.made_us and (schedule.renews or not starts)):
+    may_wait = not _is_overstated(state, schedule) if schedule.renews else not starts
+    if not schedule.moved or (due_us > plan.made_us and may_wait):
         return replace(plan, next_us=min(plan.next_us, due_us))
     schedule.told_us = plan.made_us
     moved: list[Promise] = []
@@ -108,6 +110,16 @@ def on_promises(state: State, promises: tuple[Promise, ...]) -> list[facts.Fact]
     """What of them is true of the jobs as they are now."""
     found = [one for one in promises if _waits(state, one.job_id)]
     return [facts.JobsPromised(tuple(found))] if found else []
+
+
+def _is_overstated(state: State, schedule: Schedule) -> bool:
+    """Whether the log promises a waiting job an earlier start than it has now."""
+    for job_id in schedule.moved:
+        told = state.promises.get(job_id)
+        bookings = schedule.bookings.get(job_id, ())
+        if told is not None and min([one.start_us for one in bookings], default=INFINITY_US) > told.start_us:
+            return True
+    return False
 
 
 def _due_us(schedule: Schedule) -> int:

@@ -279,6 +279,21 @@ def test_where_few_are_promised_a_start_little_is_written() -> None:
     assert list(world.kept()) == [5]
 
 
+def test_a_promise_that_got_later_is_written_at_once_where_few_are_made() -> None:
+    """The next leader would take the old one for broken."""
+    world = with_a_head()
+    began_us, told_us = world.now_us, world.schedule.told_us
+    # A node where the first was to start is out: it waits for another one.
+    world.send(UpdateNodes(ROOT, ("cn1",), "drain", "disk"))
+    world.pass_time(3)
+    world.cycle()
+    assert world.now_us < told_us + RENEWED_EVERY_US
+    assert world.kept() == {3: began_us + 100 * SECOND}
+    assert world.cycle().broken == ()
+    world.fail_over()
+    assert world.settle().broken == ()
+
+
 def test_the_first_in_an_easy_queue_keeps_its_start_over_a_failover() -> None:
     world = with_a_head()
     kept = world.kept()
