@@ -18,6 +18,11 @@ AGENT_UID = 61_300
 """Whom agents become that root starts: no account has it."""
 
 
+def agent_home(state_dir: Path) -> Path:
+    """Where an agent keeps its own files: below its state directory when root starts it."""
+    return state_dir / "agent" if os.geteuid() == 0 else state_dir
+
+
 def agent_user() -> list[str]:
     """The option that an agent needs when root starts it."""
     return ["--user", str(AGENT_UID)] if os.geteuid() == 0 else []

@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from eslurm.ports.door import DoorRefused
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
 from eslurm.v1.controller_pb2 import PingRequest
+from tests.integration.daemons import agent_home
 from tests.integration.test_esnoded import Site, launch, play
 from tests.unit.agent.fake_controller import PATIENCE_S, FakeController, payload
 
@@ -43,12 +45,20 @@ def site(state_dir: Path) -> Iterator[Site]:
 
 
 def fill_disk(site: Site, agent: subprocess.Popen[bytes]) -> None:
-    size = (site.directory / "a/agent.spool").stat().st_size
-    resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    limit_files(agent, (agent_home(site.directory / "a") / "agent.spool").stat().st_size)
 
 
 def make_room(agent: subprocess.Popen[bytes]) -> None:
-    resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    limit_files(agent, resource.RLIM_INFINITY)
+
+
+def limit_files(agent: subprocess.Popen[bytes], size: int) -> None:
+    """As the agent's own user: root may lack the right to change limits of others."""
+    limit = "unlimited" if size == resource.RLIM_INFINITY else str(size)
+    owner = os.stat(f"/proc/{agent.pid}")
+    ids: dict[str, Any] = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}
+    words = ["prlimit", "--pid", str(agent.pid), f"--fsize={limit}:unlimited"]
+    subprocess.run(words, check=True, **ids)
 
 
 async def problems(controller: FakeController) -> tuple[str, ...]:
@@ -144,7 +154,7 @@ def test_an_agent_that_cannot_count_its_start_offers_nothing_until_it_can(site: 
         assert (await controller.order(Prepare(job, start=True), (0,)))[0].status is Status.OK
         agent.send_signal(signal.SIGTERM)
         await asyncio.to_thread(agent.wait)
-        size = (site.directory / "a/agent.spool").stat().st_size
+        size = (agent_home(site.directory / "a") / "agent.spool").stat().st_size
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
         try:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.cluster import LiveCluster, is_alive
 from tests.integration.conftest import running
+from tests.integration.daemons import agent_home
 
 LOST_AFTER_S = 5.0
 PATIENCE = {
@@ -81,7 +82,7 @@ def test_a_job_that_may_not_run_twice_fails_with_its_node_and_is_ended_there(
     # It may still run there, for nobody could tell the node: the node is told as soon as it is back.
     if forgets:
         # The supervisor knows it all the same.
-        (losing.agent_dir("agent0") / "agent.spool").unlink()
+        (agent_home(losing.agent_dir("agent0")) / "agent.spool").unlink()
     losing.launch("agent0")
     losing.until(lambda: not is_alive(pid), "the job's process is gone")
 

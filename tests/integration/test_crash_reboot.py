@@ -17,6 +17,7 @@ from esnoded.spool import Spool
 from esnoded.stepd import journal, procfs
 from esnoded.stepd.place import Place
 from tests.integration.cluster import LiveCluster
+from tests.integration.daemons import agent_home
 from tests.integration.test_crash import GATE, MARK, open_gate
 from tests.integration.test_steps import door
 from tests.unit.stepd.kit import end_process
@@ -37,10 +38,12 @@ def reboot(cluster: LiveCluster, agent: str, *, forgets: bool = False) -> None:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    spool = Spool(cluster.agent_dir(agent) / "agent.spool")
+    spool = Spool(agent_home(cluster.agent_dir(agent)) / "agent.spool")
     spool.state.boot_id = EARLIER
+    owner = spool.path.stat().st_uid
     spool.compact(spool.state)
     spool.close()
+    os.chown(spool.path, owner, -1)
     backdate(Path(place.journal), forgets)
 
 

@@ -22,6 +22,8 @@ PICTURE_BYTES_MIN = 10_000
 @pytest.fixture
 def environment(state_dir: Path, adopt_orphans: None) -> Iterator[dict[str, str]]:
     others = {child.pid for child in process.children()}
+    # Agents that root starts are of another user.
+    state_dir.chmod(0o711)
     yield os.environ | {"TMPDIR": str(state_dir)}
     left = [child for child in process.children() if child.pid not in others]
     for child in left:

@@ -18,7 +18,7 @@ from tests.integration.stepd_kit import outcome_of, play
 from tests.property.test_stepd_fuzz import RawAgent
 from tests.security.conftest import STRANGER
 from tests.support.ports import free_port
-from tests.unit.stepd.kit import PATIENCE_S, Outcomes, Site, key, supervised
+from tests.unit.stepd.kit import PATIENCE_S, Outcomes, Site, key, order_of, supervised
 
 COOKIE = bytes(range(32))
 
@@ -66,7 +66,7 @@ def test_a_unix_socket_that_admits_only_root_hears_nothing(site: Site) -> None:
                 spec = site.spec(
                     key(), "true", endpoint=OutputEndpoint(host, port, COOKIE), uid=STRANGER, gid=STRANGER
                 )
-                answer = agent.ask(lambda number, spec=spec: wire.Launch(number, spec))
+                answer = agent.ask(lambda number, spec=spec: wire.Launch(number, order_of(spec)))
                 assert isinstance(answer, wire.Refused) and answer.text.startswith("endpoint: ")
         finally:
             agent.close()
@@ -115,9 +115,9 @@ def test_a_listener_that_does_not_answer_holds_up_no_other_step(site: Site, rese
     try:
         endpoint = OutputEndpoint("127.0.0.1", reserved.getsockname()[1], COOKIE)
         slow = site.spec(key(1), "sleep", "600", endpoint=endpoint, uid=STRANGER, gid=STRANGER)
-        assert isinstance(agent.ask(lambda number: wire.Launch(number, slow)), wire.Launched)
+        assert isinstance(agent.ask(lambda number: wire.Launch(number, order_of(slow))), wire.Launched)
         quick = site.spec(key(2), "true", uid=STRANGER, gid=STRANGER)
-        assert isinstance(agent.ask(lambda number: wire.Launch(number, quick)), wire.Launched)
+        assert isinstance(agent.ask(lambda number: wire.Launch(number, order_of(quick))), wire.Launched)
         agent.wait_ended(key(2))
         agent.end(key(1))
         agent.wait_ended(key(2))
@@ -133,7 +133,7 @@ def test_the_stream_is_not_readable_on_the_wire(site: Site, reserved: socket.soc
     agent = RawAgent(site)
     try:
         spec = site.spec(key(), script, endpoint=endpoint, uid=STRANGER, gid=STRANGER)
-        assert isinstance(agent.ask(lambda number: wire.Launch(number, spec)), wire.Launched)
+        assert isinstance(agent.ask(lambda number: wire.Launch(number, order_of(spec))), wire.Launched)
         accepted, _ = reserved.accept()
         with accepted:
             accepted.settimeout(PATIENCE_S)
