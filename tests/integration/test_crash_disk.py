@@ -13,7 +13,6 @@ import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -55,10 +54,12 @@ def make_room(agent: subprocess.Popen[bytes]) -> None:
 def limit_files(agent: subprocess.Popen[bytes], size: int) -> None:
     """As the agent's own user: root may lack the right to change limits of others."""
     limit = "unlimited" if size == resource.RLIM_INFINITY else str(size)
-    owner = os.stat(f"/proc/{agent.pid}")
-    ids: dict[str, Any] = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}
     words = ["prlimit", "--pid", str(agent.pid), f"--fsize={limit}:unlimited"]
-    subprocess.run(words, check=True, **ids)
+    owner = os.stat(f"/proc/{agent.pid}")
+    if os.geteuid() == 0:
+        # Not by options of subprocess, which would fork this process with its threads.
+        words = ["setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups", *words]
+    subprocess.run(words, check=True)
 
 
 async def problems(controller: FakeController) -> tuple[str, ...]:
