@@ -16,6 +16,7 @@ QUICK ?=
 FROM ?= 2e778af
 BENCH ?=
 TRACES ?=
+SECONDS ?= 600
 SEEDS ?= 2000
 SEEDS_LARGE ?= 20
 
@@ -26,12 +27,13 @@ STAGE = sh scripts/stage.sh
 SOURCES = .:daemons:cli
 
 .PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench bench-relay \
-	bench-recovery bench-plan bench-estimator curves sim verify-upgrade verify-compose security audit secrets lock clean
+	bench-recovery bench-plan bench-estimator curves sim verify-upgrade verify-compose security fuzz audit secrets lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
 	@echo 'make test         all tests (TESTS=path, ARGS="pytest options")'
 	@echo 'make check        what CI runs: format, lint, types, layers, generated files, audit, tests, attacks'
+	@echo 'make fuzz         nearly right requests and frames against the doors of a live cluster, for SECONDS=$(SECONDS) (as root)'
 	@echo 'make security     attacks a cluster as another user of the host (as root; otherwise most of it is skipped)'
 	@echo 'make audit        dangerous calls in the sources (bandit), advisories for locked packages (pip-audit)'
 	@echo 'make format       formats the code and applies safe lint fixes'
@@ -64,6 +66,9 @@ test: $(READY)
 	@exec sh scripts/test.sh "$(BIN)/python" $(TESTS) $(ARGS)
 
 # Beside nothing else: what is attacked has to answer within milliseconds, too.
+fuzz: $(READY)
+	@$(BIN)/python -P -m tests.security.fuzz --seconds $(SECONDS)
+
 security: $(READY)
 	@exec sh scripts/security.sh "$(BIN)/python" $(ARGS)
 

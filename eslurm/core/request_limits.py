@@ -21,7 +21,7 @@ ARGUMENTS_BYTES_MAX = 256 * 1024
 """Of all arguments of a job or a step together."""
 ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
 NODE_NAME_CHARS_MAX = 255
-NODES_NAMED_MAX = 65_536
+NODES_NAMED_MAX = 32_768
 """Nodes that a job may ask for, or exclude, by name."""
 COMPONENTS_MAX = 16
 DEPENDENCIES_MAX = 1000

@@ -20,7 +20,7 @@ from eslurm.v1 import controller_pb2 as pb
 SMALL_BYTES = 64 * 1024
 """Below it what a request decodes to is bounded well enough by its size."""
 MESSAGES_MAX = 2 * REFERENCES_MAX
-FIELDS_MAX = 200_000
+FIELDS_MAX = 40_000
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _JOBS_FIELD = 1
@@ -40,7 +40,7 @@ class _Count:
 def check_shape(name: str, payload: bytes, descriptor: Descriptor) -> None:
     """Raise `DoorError` when a large request consists of too many parts, `DecodeError` when it is no message."""
     if len(payload) > SMALL_BYTES:
-        _check(name, memoryview(payload), descriptor, _Count())
+        _check(name, payload, 0, len(payload), descriptor, _Count())
 
 
 def check_lists(name: str, request: Message) -> None:
@@ -64,12 +64,14 @@ class Submission:
     @classmethod
     def FromString(cls, payload: bytes) -> Submission:
         """Raises `DecodeError`, or `DoorError` for too many jobs."""
-        view = memoryview(payload)
         entries: list[tuple[int, int]] = []
-        rest: list[memoryview] = []
-        for number, kind, begin, start, end in _fields(view):
+        rest: list[bytes] = []
+        at, size = 0, len(payload)
+        while at < size:
+            begin = at
+            number, kind, start, at = _field(payload, begin, size)
             if number != _JOBS_FIELD or kind != _BYTES:
-                rest.append(view[begin:end])
+                rest.append(payload[begin:at])
                 if len(rest) > REFERENCES_MAX:
                     raise DecodeError("too many unknown fields")
                 continue
@@ -78,7 +80,7 @@ class Submission:
                     Status.INVALID_ARGUMENT,
                     f"Submit: more than {REFERENCES_MAX} jobs in one call: give 1 to {REFERENCES_MAX}",
                 )
-            entries.append((start, end))
+            entries.append((start, at))
         other = pb.SubmitRequest.FromString(b"".join(rest))
         return cls(Jobs(payload, entries), test_only=other.test_only)
 
@@ -114,9 +116,10 @@ def _messages(descriptor: Descriptor) -> dict[int, Any]:
     return {field.number: field.message_type for field in descriptor.fields if field.message_type is not None}
 
 
-def _check(name: str, view: memoryview, descriptor: Descriptor, left: _Count) -> None:
+def _check(name: str, data: bytes, at: int, end: int, descriptor: Descriptor, left: _Count) -> None:
     messages = _messages(descriptor)
-    for number, kind, _begin, start, end in _fields(view):
+    while at < end:
+        number, kind, start, at = _field(data, at, end)
         left.fields -= 1
         inner = messages.get(number) if kind == _BYTES else None
         left.messages -= inner is not None
@@ -125,45 +128,49 @@ def _check(name: str, view: memoryview, descriptor: Descriptor, left: _Count) ->
                 Status.INVALID_ARGUMENT,
                 f"{name}: the request has more than {MESSAGES_MAX} parts: ask for less, or make several calls",
             )
-        if inner is not None and end - start > 2:
-            _check(name, view[start:end], inner, left)
+        if inner is not None and at > start:
+            _check(name, data, start, at, inner, left)
 
 
-def _fields(view: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
-    """(number, wire type, where it begins, where its value begins and ends) of each field. Raises `DecodeError`."""
-    at, size = 0, len(view)
-    while at < size:
-        begin = at
-        tag, at = _varint(view, at)
+def _field(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
+    """(number, wire type, where its value begins, where it ends) of the field at `at`. Raises `DecodeError`."""
+    try:
+        tag = data[at]
+        at += 1
+        if tag >= 0x80:
+            tag, at = _varint(data, at - 1)
         kind = tag & 7
         start = at
         if kind == _BYTES:
-            length, start = _varint(view, at)
+            length = data[at]
+            start = at + 1
+            if length >= 0x80:
+                length, start = _varint(data, at)
             at = start + length
         elif kind == _VARINT:
-            _number, at = _varint(view, at)
+            _number, at = _varint(data, at)
         elif kind == _FIXED64:
             at += 8
         elif kind == _FIXED32:
             at += 4
         else:
             raise DecodeError(f"wire type {kind} is not in use")
-        if at > size:
-            raise DecodeError("a field goes beyond the end")
-        yield tag >> 3, kind, begin, start, at
-
-
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    number = shift = 0
-    try:
-        while True:
-            byte = view[at]
-            at += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number, at
-            shift += 7
-            if shift > 63:
-                raise DecodeError("a number is too long")
     except IndexError:
-        raise DecodeError("a number goes beyond the end") from None
+        raise DecodeError("a field goes beyond the end") from None
+    if at > end:
+        raise DecodeError("a field goes beyond the end")
+    return tag >> 3, kind, start, at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Raises `IndexError` beyond the end."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+        if shift > 63:
+            raise DecodeError("a number is too long")

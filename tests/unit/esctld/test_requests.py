@@ -64,7 +64,7 @@ def read(**fields: object):  # type: ignore[no-untyped-def]
         ({"environment": b"x" * (2 * 1024 * 1024 + 1)}, "--export: the environment has 2097153 bytes"),
         (
             {"components": [pb.ResourceRequest(include=["n"] * 70_000)]},
-            "--nodelist: 'n' and the rest are 70000 nodes, more than 65536",
+            "--nodelist: 'n' and the rest are 70000 nodes, more than 32768",
         ),
         ({"components": [pb.ResourceRequest(exclude=["n\n"])]}, "--exclude: 'n\\n' holds control"),
         ({"components": [pb.ResourceRequest()] * 17}, "components: 17 of one job are more than 16"),
