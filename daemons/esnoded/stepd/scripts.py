@@ -47,6 +47,8 @@ class Scripts:
 
     def hold(self, key: StepKey, uid: int, gid: int, digest: bytes, script: bytes) -> str:
         """The path of the script, written if need be, for as long as the step holds it. Raises OSError."""
+        if not os.path.samestat(os.stat(self._directory, follow_symlinks=False), os.fstat(self._fd)):
+            raise OSError(f"{self._directory} was replaced: restart the step supervisor")
         name = f"{uid}-{digest.hex()}"
         if not self._is_there(name, uid, script):
             self._write(name, uid, gid, script)

@@ -21,12 +21,14 @@ from eslurm.core.messages import (
     CancelJobs,
     ChangePolicies,
     CreateStep,
+    CreateToken,
     EpochStarted,
     FinishStep,
     HeartbeatDone,
     JobRef,
     PlanMade,
     PolicyChange,
+    RevokeTokens,
     SatelliteSilent,
     SetForecasts,
     SuspendJobs,
@@ -94,6 +96,9 @@ def history() -> World:
         world.done(
             next(send for send in world.sends() if send.nodes == (world.attempt(job).first,)), "failed"
         )
+    world.send(CreateToken(ROOT, ALICE, b"t" * 16, "read", 60))
+    world.send(RevokeTokens(ROOT, (b"t" * 16,)))
+    world.send(CreateToken(ROOT, ALICE, b"u" * 16, "submit", 30))
     world.pass_time(60)
     return world
 
