@@ -21,6 +21,7 @@ from eslurm.relay.chaos_door import ChaosReply, ChaosRequest
 from esnoded.spool import MAGIC
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import made
+from tests.integration.daemons import agent_home
 
 NODES = 200
 AGENTS = 4
@@ -67,7 +68,7 @@ class ChaoticCluster(LiveCluster):
         """How often each node was made ready for an attempt."""
         found: Counter[str] = Counter()
         for at in range(AGENTS):
-            records = read_spool(self.agent_dir(f"agent{at}") / "agent.spool")
+            records = read_spool(agent_home(self.agent_dir(f"agent{at}")) / "agent.spool")
             names = {record.number: record.name for record in records if isinstance(record, NumberGiven)}
             for record in records:
                 if isinstance(record, Prepared) and (record.launch.job_id, record.launch.attempt) == (

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,11 +35,13 @@ ESTIMATOR = "esestd"
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What all daemons of the cluster show and trust."""
-    directory = tmp_path_factory.mktemp("certificates")
-    place(directory, required=True)
-    return directory
+def certificates() -> Iterator[Path]:
+    """What all daemons of the cluster show and trust; where agents, which give root up, still reach it."""
+    with tempfile.TemporaryDirectory(prefix="es-") as path:
+        directory = Path(path)
+        directory.chmod(0o755)
+        place(directory, required=True)
+        yield directory
 
 
 @pytest.fixture(scope="module")

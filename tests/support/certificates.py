@@ -1,6 +1,6 @@
 """Certificates for tests, made once by `tests/certificates/make.sh`: placed where a test may replace them.
 
-Invariant: a placed key is readable by its owner only, whatever modes the checkout has.
+Invariant: a placed key is readable by its owner only (as root: and by the agents' group), whatever modes the checkout has.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from eslurm.rpc.tls_options import TlsFiles
+from tests.integration.daemons import AGENT_UID
 
 KEPT = Path(__file__).parents[1] / "certificates"
 CERTIFICATE, KEY, CA = "host.pem", "host.key", "authorities.pem"
@@ -34,6 +35,9 @@ def replace_file(path: Path, content: bytes) -> None:
     fresh = path.with_suffix(".new")
     fresh.touch(mode=0o600)
     fresh.write_bytes(content)
+    if os.geteuid() == 0:
+        os.chown(fresh, 0, AGENT_UID)
+        fresh.chmod(0o640)
     os.replace(fresh, path)
 
 

@@ -214,6 +214,8 @@ async def table(directory: Path) -> AsyncIterator[Table]:
     config = private()
     config.cluster.administrators = [0, ADMIN.uid]
     config.login.nodes = "login1"
+    # What root may do is asked for here, not whether jobs of root run.
+    config.agent.allow_root_jobs = True
     term = Table(StoreImage(CLUSTER), config, directory)
     async with term.serving():
         await term.prepare()

@@ -50,7 +50,7 @@ def test_a_caller_that_has_gone_ends_its_call_without_a_word(caplog: pytest.LogC
         ends: asyncio.Queue[BaseException] = asyncio.Queue()
         patience_s = 0.001
 
-        async def answer(_request: bytes, context: Any) -> bytes:
+        async def answer(_requests: Any, context: Any) -> bytes:
             # The loop stands still, so that nobody cancels this handler before it refuses.
             caller.handled.set()
             assert caller.gone.wait(PATIENCE_S)
@@ -62,7 +62,7 @@ def test_a_caller_that_has_gone_ends_its_call_without_a_word(caplog: pytest.LogC
                 raise
 
         server = grpc.aio.server(interceptors=[Guard(_Anybody())])
-        handlers = {PING.name: grpc.unary_unary_rpc_method_handler(answer)}
+        handlers = {PING.name: grpc.stream_unary_rpc_method_handler(answer)}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
