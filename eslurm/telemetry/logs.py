@@ -239,8 +239,15 @@ def formatter(form: str, name: str = "") -> logging.Formatter:
     return JsonFormatter() if form == "json" else TextFormatter(name)
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for the traceback that gRPC logs when a peer has gone before its status was sent."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or kind.__name__ != "ExecuteBatchError"
+
+
 def set_up(level: int, form: str) -> None:
     """Log to standard error, unless somebody has arranged for something else."""
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
     handler = LogHandler(sys.stderr)
     handler.setFormatter(formatter(form))
     logging.basicConfig(level=level, handlers=[handler])

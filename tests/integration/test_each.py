@@ -94,8 +94,8 @@ def test_satellites_stay_within_their_sockets_and_nothing_is_lost() -> None:
                 assert all_up(cluster.nodes())
                 time.sleep(POLL_S)
             assert cluster.job(job_id).state == "COMPLETED"
-        # It aims at 16; the dials of one node of the tree may cross with those of its own children.
-        assert max(peaks.values()) <= 16 + 4, peaks
+        # It aims at 16 links. Whoever finds no room is refused in the handshake: each process may be at that, too.
+        assert max(peaks.values()) <= 16 + 64, peaks
         assert min(peaks.values()) > 4, "the trees went through both of them"
 
 

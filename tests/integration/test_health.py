@@ -7,17 +7,18 @@ from pathlib import Path
 from eslurm.core.failure.health import HealthReports
 from eslurm.core.tree.results import OK, Status, from_mapping
 from eslurm.core.wire import Heartbeat, Prepare
+from tests.integration.daemons import agent_user
 from tests.integration.test_esnoded import Site, launch, play
-from tests.unit.agent.fake_controller import FakeController
+from tests.unit.agent.fake_controller import SITE, FakeController
 
 
 class ToldSite(Site):
     """Its agents are told how loaded their hosts are."""
 
     def told_agent(self, load: float, nodes: str, satellite: str) -> None:
-        state = str(self.directory / f"load{load:g}")
+        state = str(SITE.write_member(self.directory / f"load{load:g}", "agent", nodes))
         words = ["tests.integration.unwell_agent", str(load), "--nodes", nodes, "--satellites", satellite]
-        self._start([*words, "--state-dir", state, "--cores", "4", "--memory-mib", "1024"])
+        self._start([*words, "--state-dir", state, "--cores", "4", "--memory-mib", "1024", *agent_user()])
 
 
 def test_problems_of_a_host_reach_the_controller_and_take_no_work_from_it(state_dir: Path) -> None:
