@@ -19,7 +19,7 @@ find . -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' -o -name '*.px
 rm -rf numpy/_core/include numpy/_core/_simd.*.so numpy/_core/*_tests.*.so \
     scipy/cluster scipy/datasets scipy/io scipy/misc scipy/odr scipy/signal scipy/stats/_unuran/*.so \
     scipy/*/_test*.so scipy/*/_c*test.*.so sklearn/datasets/data sklearn/datasets/images sklearn/datasets/descr \
-    sqlalchemy/testing sqlalchemy/dialects/mssql sqlalchemy/dialects/mysql sqlalchemy/dialects/oracle
+    sqlalchemy/testing sqlalchemy/orm sqlalchemy/ext sqlalchemy/dialects/mssql sqlalchemy/dialects/mysql sqlalchemy/dialects/oracle
 # Wheels bring the same library along, each its own; the loader takes what has been loaded under the name already.
 for library in numpy.libs/*; do
     twin=scipy.libs/${library##*/}

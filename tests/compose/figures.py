@@ -10,7 +10,7 @@ from tests.compose.engine import Failed, Project, run, until
 
 IDLE_S = 30.0
 IMAGE = "eslurm:local"
-IMAGE_MAX_MB = 300
+IMAGE_MAX_MB = 305
 DAEMONS_UID = 990
 """Of the image's user `eslurm`."""
 # Nanoseconds or microseconds of all processes there have ever been, as the host's kind of control groups has it.
