@@ -106,7 +106,13 @@ class RuledSeat:
     def _set_up(self, rules: Rules) -> None:
         # Whoever gives forecasts wants to see what they do, whatever the cluster does with its own.
         config = msgspec.structs.replace(
-            rules.config, operators=(_OPERATOR.uid,), zone=rules.zone, use_forecasts=True
+            rules.config,
+            operators=(_OPERATOR.uid,),
+            zone=rules.zone,
+            use_forecasts=True,
+            # Users of a log are numbers of its own, not accounts of a host.
+            min_uid=0,
+            allow_root_jobs=True,
         )
         self._must(ConfigLoaded(config))
         self._must(EpochStarted(1))
