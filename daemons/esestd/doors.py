@@ -38,7 +38,7 @@ class TokenFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
-        self._token = ""
+        self._token = ""  # nosec B105 # none yet
 
     def read(self) -> str:
         """The token. Raises `DoorUnreachable` when there is none that can be used."""

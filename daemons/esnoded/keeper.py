@@ -35,7 +35,7 @@ _TEXT_BYTES_MAX = 2_000
 
 def prepare(state_dir: Path, account: Account) -> Path:
     """The agent's directory, with what root has put into the state directory for it. Raises OSError."""
-    os.chmod(state_dir, 0o711)
+    os.chmod(state_dir, 0o711)  # nosec B103 # passed through, not listed
     home = state_dir / AGENT
     with suppress(FileExistsError):
         home.mkdir(mode=0o700)
@@ -46,7 +46,7 @@ def prepare(state_dir: Path, account: Account) -> Path:
             for name in os.listdir(fd):
                 give(name, account, directory=fd)
             os.fchown(fd, account.uid, account.gid)
-        os.fchmod(fd, 0o711)
+        os.fchmod(fd, 0o711)  # nosec B103 # passed through, not listed
         if give(str(state_dir / SPOOL), account):
             os.rename(state_dir / SPOOL, SPOOL, dst_dir_fd=fd)
         for name in COPIED:

@@ -132,7 +132,7 @@ def make(layout: Layout) -> None:
     try:
         make_own_directory(layout.directory, 0o700)
         if os.geteuid() == 0:
-            os.chmod(layout.directory, 0o711)
+            os.chmod(layout.directory, 0o711)  # nosec B103 # passed through, not listed
     except UnsafeFile as error:
         raise unusable(f"--state-dir: {error}") from None
     except OSError as error:

@@ -42,7 +42,7 @@ class Scripts:
         owner = os.fstat(self._fd).st_uid
         if owner != self._euid:
             raise PermissionError(f"{directory} belongs to user id {owner}, not to {self._euid}: remove it")
-        os.fchmod(self._fd, 0o711)
+        os.fchmod(self._fd, 0o711)  # nosec B103 # passed through, not listed
         self._clean(spares_homes)
 
     def hold(self, key: StepKey, uid: int, gid: int, digest: bytes, script: bytes) -> str:

@@ -27,7 +27,7 @@ REVOKED_MAX: Final = 1_000
 """Tokens named in one message."""
 NAME_MAX: Final = 256
 _NOT_BY: Final = {
-    "token": "tokens are not made with a token: use a host of the cluster",
+    "token": "tokens are not made with a token: use a host of the cluster",  # nosec B105 # a text for people
     "agent": "tokens are not made on nodes, which vouch for their jobs' users only: use a login host or a controller's",
 }
 
