@@ -6,6 +6,7 @@ Each controller has a log of its own terms; a call is answered from that of the 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eslurm.core.messages import RefusalCode, Refused
@@ -17,21 +18,25 @@ from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 
 if TYPE_CHECKING:
-    from esctld.daemon import ControllerOptions
+    from eslurm.config import AuditSection
 
 LINES_DEFAULT = 1_000
 LINES_MAX = 10_000
 _MIB = 1024 * 1024
 
 
-def open_audit(options: ControllerOptions, metrics: ControllerMetrics) -> AuditLog | None:
-    """The log that the configuration asks for; None when it asks for none."""
-    section = options.config.audit
+def open_audit(
+    section: AuditSection, state_dir: Path, name: str, metrics: ControllerMetrics
+) -> AuditLog | None:
+    """The log that the configuration asks for; None when it asks for none.
+
+    `name` is the controller's among several, for a file of its own; empty: it is the only one.
+    """
     if not section.file:
         return None
-    path = options.state_dir / section.file
-    if not options.is_only:
-        path = path.with_stem(f"{path.stem}-{options.name}")
+    path = state_dir / section.file
+    if name:
+        path = path.with_stem(f"{path.stem}-{name}")
     return AuditLog(
         path,
         section.size_mib * _MIB,

@@ -179,7 +179,9 @@ class Controller:
     async def run(self, serving: Callable[[Gate], None]) -> None:
         """Serve until stopped or told to hand over; `serving` is called once calls are answered."""
         async with contextlib.AsyncExitStack() as stack:
-            self._audit_log = open_audit(self._options, self.metrics)
+            options = self._options
+            own_name = "" if options.is_only else options.name
+            self._audit_log = open_audit(options.config.audit, options.state_dir, own_name, self.metrics)
             if self._audit_log is not None:
                 # Last of all: what ends meanwhile leaves its line.
                 stack.push_async_callback(asyncio.to_thread, self._audit_log.close)

@@ -12,7 +12,7 @@ import binascii
 import ipaddress
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote
 
 import msgspec
@@ -22,9 +22,6 @@ from eslurm.core.token.model import SCOPES, IssuedToken, TokenRules, life_max_s
 from eslurm.ports.door import DoorError, Status
 from eslurm.security.sealing import BadSeal, Purpose, unverified_body
 from eslurm.security.site_keys import Ring
-
-if TYPE_CHECKING:
-    from eslurm.rpc.jwt_tokens import JwtAuthenticator
 
 PREFIX: Final = "es2."
 TOKEN_CHARS_MAX: Final = 8192
@@ -136,6 +133,14 @@ class Identified(NamedTuple):
     token: str
 
 
+class IssuedElsewhere(Protocol):
+    """Tokens of a site's own issuer (`jwt_tokens.JwtAuthenticator`)."""
+
+    async def identify(self, token: str, now_us: int) -> Identified:
+        """The bearer. Raises `DoorError` UNAUTHENTICATED."""
+        ...
+
+
 class Authenticator(Protocol):
     """Who makes a gRPC call."""
 
@@ -152,7 +157,7 @@ class TokenAuthenticator:
         ring: Callable[[], Ring],
         ledger: Ledger,
         now_us: Callable[[], int],
-        jwt: JwtAuthenticator | None = None,
+        jwt: IssuedElsewhere | None = None,
     ) -> None:
         self._ring = ring
         self._ledger = ledger
