@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,18 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
+class AtNow(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> AtNow:
+        return cls.fromtimestamp(NOW_S, tz)
+
+
+@pytest.fixture(autouse=True)
+def clock_of_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters hold tokens made at collection: without this they expire in a run of more than ten minutes."""
+    monkeypatch.setattr("jwt.api_jwt.datetime", AtNow)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> JwtSettings:
     file = write(tmp_path / "jwks.json", json.dumps({"keys": KEYS}).encode())
@@ -100,7 +113,7 @@ def identify(settings: JwtSettings, text: str, now_us: int | None = None) -> Ide
     async def scenario() -> None:
         one = JwtAuthenticator(settings, find_user)
         site = TokenAuthenticator(
-            lambda: SITE.ring, Office().ledger, lambda: now_us or time.time_ns() // 1000, one
+            lambda: SITE.ring, Office().ledger, lambda: now_us or NOW_S * 1_000_000, one
         )
         bearer = {"authorization": f"Bearer {text}"}
         found.append(await site.identify(bearer, "unix:", encrypted=False))
@@ -192,9 +205,8 @@ def test_what_is_not_taken(settings: JwtSettings, text: str, why: str) -> None:
 
 
 def test_times_that_are_none(settings: JwtSettings) -> None:
-    now_s = int(time.time())
     wide = replace(settings, leeway_s=300.0)
-    assert "its life of -1 s is not within" in refused(wide, token(exp=now_s + 60, iat=now_s + 61))
+    assert "its life of -1 s is not within" in refused(wide, token(exp=NOW_S + 60, iat=NOW_S + 61))
     for times in ({"exp": 1e400}, {"exp": float("nan")}, {"iat": "x"}, {"exp": "9" * 30}, {"iat": -1e308}):
         refused(settings, token(**times))
 
