@@ -170,9 +170,13 @@ def _write_whole(path: str, data: bytes) -> None:
     # A name of this writer's own: two agents that start at once write the same file.
     fresh = f"{path}.{os.urandom(4).hex()}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:
-        file.write(data)
-    os.rename(fresh, path)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+        os.rename(fresh, path)
+    except OSError:
+        _remove(fresh)
+        raise
 
 
 def _remove(path: str) -> None:
