@@ -76,7 +76,6 @@ class Cluster:
         self.names = ["main", *(f"c{number}" for number in range(2, shape.controllers + 1))]
         self.sockets = [self._socket_of(name) for name in self.names]
         self.socket = self.sockets[0]
-        self.key_file = directory / "cluster.key"
         self._site = new_site(NAME, time.time_ns() // 1000)
         ports = free_ports(shape.controllers + shape.satellites)
         self.endpoints = list(endpoints) or [f"{HOST}:{port}" for port in ports[: shape.controllers]]
@@ -160,12 +159,9 @@ class Cluster:
     # ---- what is started ----
 
     def write_files(self) -> None:
-        """The configuration and the key."""
+        """The configuration and the site's keys."""
         shape = self.shape
         operators = (os.getuid(),) if shape.operators is None else shape.operators
-        fd = os.open(self.key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(fd, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(32) + "\n")
         write_site_keys(self.directory, self._site)
         lines = [
             f'[cluster]\nname = "{NAME}"\noperators = [{",".join(map(str, operators))}]\n',

@@ -55,8 +55,9 @@ class ClusterSection(msgspec.Struct, forbid_unknown_fields=True):
 
     name: Name
     """Identity of the cluster; daemons of another cluster are refused on every link."""
-    key_file: str = "cluster.key"
-    """File with the secret that all daemons share (mode 0600), relative to the state directory."""
+    key_file: str = ""
+    """Of no effect: the file with the secret that all daemons shared before each had keys of its own, relative to the state
+    directory. `eslurm convert` puts it aside; remove the line then."""
     operators: list[UserId] = msgspec.field(default_factory=lambda: [0])
     """User ids that may change nodes, other users' jobs, priorities, and all policies: accounts, limits, reservations."""
     administrators: list[UserId] | None = None

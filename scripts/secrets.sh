@@ -6,7 +6,7 @@ set -eu
 
 directory=${1:-$(dirname "$0")/../deploy/containers/secrets}
 mkdir -p -m 700 "$directory"
-for name in cluster_key postgres_password grafana_password; do
+for name in postgres_password grafana_password; do
     [ -s "$directory/$name" ] || (umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \n' >"$directory/$name")
 done
 # PostgreSQL and Grafana read theirs as users whom the host does not know.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import sys
 from pathlib import Path
@@ -19,10 +20,11 @@ from eslurm.telemetry.process import (
     listening,
     logging_to_stderr,
     own_directory,
-    read_key,
     run_daemon,
     stop_on_signals,
 )
+
+log = logging.getLogger("esctld")
 
 EXIT_FENCED = 3
 """Another controller leads: starting this one anew is safe, and makes it a standby."""
@@ -37,7 +39,7 @@ FILE = click.Path(path_type=Path)
     "--config", "config_file", required=True, type=click.Path(path_type=Path), help="Configuration (TOML)."
 )
 @click.option(
-    "--state-dir", required=True, type=click.Path(path_type=Path), help="Holds socket, store and key."
+    "--state-dir", required=True, type=click.Path(path_type=Path), help="Holds socket, store and keys."
 )
 @click.option("--name", default="main", help="Of this controller; each one of a cluster has its own.")
 @click.option(
@@ -108,7 +110,8 @@ def main(
     except ConfigError as error:
         _cannot_start(str(error))
     state_dir = own_directory(state_dir)
-    key = read_key(state_dir / config.cluster.key_file)
+    if config.cluster.key_file:
+        log.warning("%s: cluster.key_file: nothing uses that key any more: remove the line", config_file)
     try:
         files = tls_files(SimpleNamespace(**tls_given), config.tls, state_dir)
         tls = Tls(files) if files is not None else None
@@ -132,7 +135,7 @@ def main(
     except (CannotJoin, OSError) as error:
         _cannot_start(str(error))
     options = ControllerOptions(
-        *(config, config_file.resolve(), state_dir, key, site, member, name),
+        *(config, config_file.resolve(), state_dir, site, member, name),
         listen,
         listening(metrics_listen),
         tls,

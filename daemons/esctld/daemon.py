@@ -101,7 +101,6 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     config: Config
     config_file: Path
     state_dir: Path
-    key: bytes
     site: SiteSigner
     """What it signs commands and tokens with."""
     member: Member
@@ -361,9 +360,8 @@ class Controller:
             name=self._lead.name,
             epoch=self._lead.epoch,
             owner=OWNER,
-            key_file=options.state_dir / options.config.cluster.key_file,
-            key=options.key,
             disks=(options.state_dir,),
+            keys=options.member.files.look,
             satellites=lambda: satellites.roster.satellites,
             links=lambda: self._table.links,
             problems=self._foresight.problems,

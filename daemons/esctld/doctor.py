@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import resource
-import stat
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -45,14 +44,13 @@ _FDS = Path("/proc/self/fd")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the doctor looks at besides the state. `key` is the one this controller uses."""
+    """What the doctor looks at besides the state. `keys` reads files."""
 
     name: str
     epoch: int
     owner: str
-    key_file: Path
-    key: bytes
     disks: Sequence[Path]
+    keys: Callable[[int], Sequence[host.KeyFile]]
     satellites: Callable[[], Iterable[Satellite]]
     links: Callable[[], Iterable[Link]]
     problems: Callable[[], Mapping[int, Sequence[str]]]
@@ -178,7 +176,7 @@ class Doctor:
             files_open=len(os.listdir(_FDS)),
             files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             disks=disks,
-            key=await asyncio.to_thread(_key, around.key_file, around.key),
+            keys=await asyncio.to_thread(around.keys, wall_us()),
         )
         return await self._sliced(host.check_host(measured))
 
@@ -266,14 +264,3 @@ async def _disk(path: Path) -> host.Disk:
     except (TimeoutError, OSError):
         return host.Disk(str(path), None)
     return host.Disk(str(path), found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
-
-
-def _key(path: Path, used: bytes) -> host.KeyFile:
-    """The key file as it is now, beside the key in use."""
-    try:
-        status = path.stat()
-        changed = path.read_bytes().strip() != used
-    except OSError as error:
-        return host.KeyFile(str(path), problem=error.strerror or str(error))
-    age_s = max(0, int(time.time() - status.st_mtime))
-    return host.KeyFile(str(path), stat.S_IMODE(status.st_mode), age_s, changed=changed)

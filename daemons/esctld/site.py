@@ -10,6 +10,7 @@ import asyncio
 import logging
 from pathlib import Path
 
+from esctld.key_files import KeyFiles
 from eslurm.security.credentials import read_credentials
 from eslurm.security.enrolment import is_current, new_membership
 from eslurm.security.files import UnsafeFile, read_trusted, write_public
@@ -86,6 +87,7 @@ class Member:
         self._site = site
         self._path = state_dir / f"{MEMBERSHIP}{ending}"
         identity = state_dir / f"{stem}{ending}{dot}{kind}"
+        self.files = KeyFiles(state_dir, identity, self._path)
         self.credentials = read_credentials(state_dir, identity=identity, membership=self._path)
         self.credentials.learn_ring(site.ring.sealed)
         self._renew()

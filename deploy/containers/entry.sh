@@ -5,7 +5,6 @@
 # root where root is not needed. What each container has to be told:
 #
 #   /etc/eslurm/eslurm.toml         esctld, esestd   the cluster's configuration
-#   /run/secrets/cluster_key        esctld           the key of tokens
 #   /run/secrets/postgres_password  esctld           the password of the role in controller.store_url
 #   ESLURM_CLUSTER                  all but esestd   the cluster's name
 #   ESLURM_MEMBERS                  one esctld       whom it makes members: `ROLE NAMES DIRECTORY OWNER` a line, where
@@ -21,7 +20,7 @@ set -eu
 
 CONFIG=/etc/eslurm/eslurm.toml
 SECRETS=/run/secrets
-# In memory, and readable by nobody else: daemons refuse a key that others could read, as it may be on the host.
+# In memory, and readable by nobody else: daemons refuse what others could read, as it may be on the host.
 PRIVATE=/dev/shm/eslurm
 DOORS=/run/eslurm
 STATE=/var/lib/eslurm
@@ -36,17 +35,14 @@ fail() {
     exit "$EXIT_CANNOT_START"
 }
 
-# secret NAME FILE OWNER: a copy of a secret that only OWNER can read; of a password in the form that libpq reads.
-secret() {
+# password NAME OWNER: a copy of a password that only OWNER can read, in the form that libpq reads.
+password() {
     [ -f "$SECRETS/$1" ] || fail "the secret $1 is missing: run scripts/secrets.sh, and give it to this service (secrets: [$1])"
     [ -s "$SECRETS/$1" ] || fail "the secret $1 is empty: remove its file, run scripts/secrets.sh, and start again"
     mkdir -p -m 700 "$PRIVATE"
-    rm -f "$PRIVATE/$2"
-    case $2 in
-    pgpass) (umask 377 && sed 's/[\\:]/\\&/g; s/^/*:*:*:*:/' "$SECRETS/$1" >"$PRIVATE/$2") ;;
-    *) (umask 377 && cat "$SECRETS/$1" >"$PRIVATE/$2") ;;
-    esac
-    chown "$3" "$PRIVATE" "$PRIVATE/$2"
+    rm -f "$PRIVATE/pgpass"
+    (umask 377 && sed 's/[\\:]/\\&/g; s/^/*:*:*:*:/' "$SECRETS/$1" >"$PRIVATE/pgpass")
+    chown "$2" "$PRIVATE" "$PRIVATE/pgpass"
 }
 
 # as_eslurm COMMAND ...: in the place of this script, as a user who owns nothing else.
@@ -89,7 +85,7 @@ own() {
 
 # A leader that was pushed out says so and ends; started again it stands by. Whatever else ends it, ends the container.
 controller() {
-    secret postgres_password pgpass eslurm
+    password postgres_password eslurm
     configuration
     own "$DOORS"
     if [ -n "${ESLURM_MEMBERS:-}" ]; then members; fi
@@ -167,7 +163,6 @@ shift
 if [ "$(id -u)" -ne 0 ] || [ "${1:-}" = --help ]; then exec "$role" "$@"; fi
 case $role in
 esctld)
-    secret cluster_key cluster.key eslurm
     controller "$@"
     ;;
 essatd)

@@ -13,8 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eslurm.security.files import UnsafeFile, read_private
-from eslurm.security.ownership import make_own_directory
+from eslurm.security.ownership import UnsafeFile, make_own_directory
 from eslurm.telemetry import logs
 from eslurm.telemetry.exposition import address
 from eslurm.telemetry.memory import keep_small
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_CANNOT_START = 2
-KEY_BYTES_MIN = 16
 
 
 def add_process_options(parser: ArgumentParser, watched: str) -> None:
@@ -51,20 +49,6 @@ def logging_to_stderr(level: str, form: str = "text") -> None:
         raise SystemExit(EXIT_CANNOT_START)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logs.set_up(number, form)
-
-
-def read_key(path: Path) -> bytes:
-    """The cluster's secret. Exits with one clear line when it is missing, too short or open to others."""
-    try:
-        key = read_private(path).strip()
-    except UnsafeFile as error:
-        sys.stderr.write(f"--key-file: {error}\n")
-        raise SystemExit(EXIT_CANNOT_START) from None
-    if len(key) < KEY_BYTES_MIN:
-        sys.stderr.write(f"--key-file: {path} holds {len(key)} bytes, at least {KEY_BYTES_MIN} are needed\n")
-        raise SystemExit(EXIT_CANNOT_START)
-    logs.hide(key)
-    return key
 
 
 def own_directory(path: Path, mode: int = 0o700) -> Path:

@@ -138,16 +138,6 @@ class Origin(_message.Message):
     serial: bytes
     def __init__(self, role: _Optional[str] = ..., names: _Optional[str] = ..., serial: _Optional[bytes] = ...) -> None: ...
 
-class SignedCommand(_message.Message):
-    __slots__ = ("key_id", "body", "signature")
-    KEY_ID_FIELD_NUMBER: _ClassVar[int]
-    BODY_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
-    key_id: int
-    body: bytes
-    signature: bytes
-    def __init__(self, key_id: _Optional[int] = ..., body: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
-
 class Blob(_message.Message):
     __slots__ = ("sha256", "data")
     SHA256_FIELD_NUMBER: _ClassVar[int]

@@ -29,8 +29,8 @@ CASES = (
     Case("wrong-password", "exited", r"esctld: the job store .*password"),
     Case("wrong-host", "unhealthy", r"the job store cannot be read: .*no-such-host"),
     Case("other-cluster", "exited", r"esctld: the job store .*containers"),
-    Case("missing-secret", "exited", r"eslurm-container: the secret cluster_key is missing"),
-    Case("empty-secret", "exited", r"eslurm-container: the secret cluster_key is empty"),
+    Case("missing-secret", "exited", r"eslurm-container: the secret postgres_password is missing"),
+    Case("empty-secret", "exited", r"eslurm-container: the secret postgres_password is empty"),
     Case("no-member", "unhealthy", r"eslurm-container: .*membership is missing: waiting for the controller"),
 )
 COMPLAINT = re.compile(r"WARNING|ERROR|CRITICAL|Traceback|^es[a-z]+d: |^eslurm-container: ")

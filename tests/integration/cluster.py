@@ -12,7 +12,6 @@ import io
 import json
 import os
 import pwd
-import secrets
 import shutil
 import signal
 import tempfile
@@ -88,7 +87,6 @@ class LiveCluster:
         self.node_names = [f"cn{number:04d}" for number in range(1, nodes + 1)]
         self.daemons: dict[str, Daemon] = {}
         self._client = Client([str(path) for path in self.sockets], PATIENCE_S)
-        self.write_key("cluster.key")
         self.site = Site(CLUSTER)
         self.site.write_keys(directory)
         self.endpoints = [f"127.0.0.1:{free_port()}" for _ in self.controllers]
@@ -143,13 +141,6 @@ class LiveCluster:
             sections,
         ]
         (self.directory / "eslurm.toml").write_text("\n".join(lines) + "\n")
-
-    def write_key(self, name: str) -> Path:
-        """A file with a fresh secret."""
-        path = self.directory / name
-        path.write_text(secrets.token_hex(32))
-        path.chmod(0o600)
-        return path
 
     def add_daemon(self, name: str, *words: str) -> None:
         """A daemon's command line, with what all of them have; it is not started."""

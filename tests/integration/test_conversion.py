@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,6 +40,9 @@ class OldCluster(LiveCluster):
         self._words = {name: list(daemon.words) for name, daemon in self.daemons.items()}
         self._config = directory / "eslurm.toml"
         self._text = self._config.read_text()
+        key = directory / "cluster.key"
+        key.write_text(secrets.token_hex(32))
+        key.chmod(0o600)
         # The older release knows no such section, and nothing of memberships.
         self._config.write_text(self._text.replace("[agent]\nallow_root_jobs = true\n", ""))
         for name in ("site.key", "site.pub", "identity.key", "membership", "members"):

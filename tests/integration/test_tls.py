@@ -218,8 +218,6 @@ def test_a_controller_reads_its_configuration(state_dir: Path) -> None:
         '[cluster]\nname = "c"\n[tls]\ncertificate = "host.pem"\nkey = "host.key"\nca = "authorities.pem"\n'
         '[[nodes]]\nnames = "cn1"\ncores = 1\nmemory_mib = 1\n[[partition]]\nname = "main"\n'
     )
-    (state_dir / "cluster.key").write_text("0123456789abcdef" * 2)
-    (state_dir / "cluster.key").chmod(0o600)
     path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons", "cli"))
     ran = subprocess.run(
         [sys.executable, "-P", "-m", "esctld", "--config", str(config), "--state-dir", str(state_dir)],

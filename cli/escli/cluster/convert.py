@@ -24,6 +24,8 @@ from eslurm import __version__
 from eslurm.config import Config, ConfigError, read_config
 from eslurm.security.ownership import UnsafeFile, check_own_directory
 
+SHARED_KEY = "cluster.key"
+"""Where the shared key is unless the configuration says so."""
 RETIRED = ".retired"
 MEMBERSHIPS = "memberships"
 _KNOCK_TIMEOUT_S = 5.0
@@ -81,7 +83,7 @@ def convert(layout: Layout, *, allow_root_jobs: bool = False) -> Converted:
             config = settings.load_config(layout, record.cluster)
             refuses_root = record.owner_uid == 0 and not config.agent.allow_root_jobs
             enrol(layout, config, record)
-            retired = _retire(layout.directory / config.cluster.key_file)
+            retired = _retire(layout.directory, config)
         members = len(record.agents) and len(record.agents) + len(config.satellite)
         layout.save(msgspec.structs.replace(record, format=FORMAT, version=__version__))
     return Converted(record.cluster, False, members, str(retired or ""), refuses_root)
@@ -111,7 +113,7 @@ def convert_by_hand(state_dir: Path, config_file: Path) -> ByHand:
         settings.write_site_keys(state_dir, config.cluster.name)
     except OSError as error:
         raise _failed(error) from None
-    retired = _retire(state_dir / config.cluster.key_file)
+    retired = _retire(state_dir, config)
     return ByHand(
         config.cluster.name,
         str(state_dir / "site.key"),
@@ -134,17 +136,14 @@ def _commands(state_dir: Path, config: Config) -> Iterator[str]:
             )
 
 
-def _retire(key: Path) -> Path | None:
-    """Put the key that all daemons shared aside, once; None when there is none any more.
-
-    Controllers keep a secret under its name, which no other host has.
-    """
+def _retire(directory: Path, config: Config) -> Path | None:
+    """Put the key that all daemons shared aside, once; None when there is none any more."""
+    key = directory / (config.cluster.key_file or SHARED_KEY)
     retired = key.with_name(key.name + RETIRED)
     try:
         if key.exists() and not retired.exists():
             os.chmod(key, 0o600, follow_symlinks=False)
             os.rename(key, retired)
-        settings.write_key(key)
     except OSError as error:
         raise _failed(error) from None
     return retired if retired.exists() else None

@@ -38,7 +38,6 @@ class Layout:
         self.directory = directory
         self.record_file = directory / "cluster.json"
         self.config_file = directory / "eslurm.toml"
-        self.key_file = directory / "cluster.key"
         self.lock_file = directory / "lock"
         self.supervisor_lock_file = directory / "supervisor.lock"
         self.socket = directory / SOCKET

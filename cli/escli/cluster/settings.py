@@ -1,8 +1,7 @@
-"""The configuration and the key of a personal cluster: written once, then the user's.
+"""The configuration and the site's keys of a personal cluster: written once, then the user's.
 
 Invariant: an existing `eslurm.toml` is never rewritten but for the ports that `--port-base` asks for, and for a section
-that an older release did not have; an option that contradicts it is refused. The key is readable by its owner only, from its
-first byte on.
+that an older release did not have; an option that contradicts it is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ NODES_PER_SATELLITE = 5_000
 NODES_PER_HOST = 2_560
 CORES_EMULATED = 4
 MEMORY_EMULATED_MIB = 4_096
-_KEY_BYTES = 32
 _MEMORY_MIN_MIB = 64
 
 _TEXT = """\
@@ -106,16 +104,6 @@ def cluster_name(uid: int) -> str:
     except KeyError:
         user = ""
     return f"{user or 'user'}-{secrets.token_hex(3)}"
-
-
-def write_key(path: Path) -> None:
-    """Draw the key that all daemons share, unless there is one."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return
-    with open(fd, "w", encoding="ascii") as file:
-        file.write(secrets.token_hex(_KEY_BYTES) + "\n")
 
 
 def write_site_keys(directory: Path, cluster: str) -> None:

@@ -111,7 +111,7 @@ def _with_user(record: ClusterRecord) -> ClusterRecord:
 
 
 def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[ClusterRecord, Config]:
-    """Write key and configuration of a cluster that has none. All that can fail comes before the first write."""
+    """Write keys and configuration of a cluster that has none. All that can fail comes before the first write."""
     nodes = wishes.nodes or settings.NODES_DEFAULT
     satellites = wishes.satellites_wanted
     agents = min(nodes, record.agents_wanted)
@@ -123,7 +123,6 @@ def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clu
     assigned = with_ports(assign_nodes(config, (), agents), left)
     # The record first: from here on the directory is known to be a cluster's.
     layout.save(record)
-    settings.write_key(layout.key_file)
     settings.write_site_keys(layout.directory, record.cluster)
     settings.replace_file(layout.config_file, text)
     record = msgspec.structs.replace(record, agents=assigned, standbys=with_ports(standbys, left))

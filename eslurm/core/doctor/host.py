@@ -1,4 +1,4 @@
-"""The controller's own host, its log's ends and its secrets: measured elsewhere, judged here."""
+"""The controller's own host, its log's ends and its keys: measured elsewhere, judged here."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ DISK_WARNED_BYTES = 5 << 30
 DISK_BAD_SHARE = 0.01
 DISK_BAD_BYTES = 100 << 20
 KEY_AGE_WARNED_S = 2 * 365 * 86_400
+MEMBERSHIP_WARNED_S = 14 * 86_400
 DRIFT_WARNED_US = 2 * SECOND_US
 _MIB = 1 << 20
 
@@ -36,14 +37,18 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class KeyFile(msgspec.Struct, frozen=True):
-    """The cluster's secret. `problem`: why it cannot be looked at."""
+    """A file that the controller proves itself or signs with. `problem`: why it is of no use."""
 
     path: str
+    is_secret: bool = True
     mode: int = 0o600
+    is_foreign: bool = False
+    """Whether it belongs to another user, who is not root either."""
     age_s: int = 0
+    """How old the key is that signs."""
+    left_s: int | None = None
+    """How long a membership is valid; None: until it is revoked."""
     problem: str = ""
-    changed: bool = False
-    """Whether it is another key than the one this controller started with."""
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -54,7 +59,7 @@ class Host(msgspec.Struct, frozen=True):
     files_open: int
     files_max: int
     disks: Sequence[Disk]
-    key: KeyFile
+    keys: Sequence[KeyFile]
 
 
 class LogEnds(msgspec.Struct, frozen=True):
@@ -79,11 +84,12 @@ class LogEnds(msgspec.Struct, frozen=True):
 
 
 def check_host(host: Host) -> Sliced:
-    """Open files, disks, the key, and the clock against the log's time."""
+    """Open files, disks, the keys, and the clock against the log's time."""
     yield from _files(host)
     for disk in host.disks:
         yield from _disk(disk)
-    yield from _key(host.key)
+    for key in host.keys:
+        yield from _key(key)
     ahead_us = host.state_us - host.wall_us
     if ahead_us > DRIFT_WARNED_US:
         text = f"its clock is {ahead_us / SECOND_US:.1f} s behind the last commit: time stands still for the cluster"
@@ -116,19 +122,25 @@ def _disk(disk: Disk) -> Sliced:
 
 def _key(key: KeyFile) -> Sliced:
     what = f"key {key.path}"
-    if key.problem:
-        advice = "put it back: no daemon can be started without it"
-        yield Finding(KEY, ERROR, what, f"cannot be read: {key.problem}", advice)
-        return
-    if key.mode & 0o077:
+    is_told = False
+    if key.is_foreign:
+        is_told = True
+        yield Finding(KEY, ERROR, what, "belongs to another user", "chown it to the controller's user")
+    if key.mode & (0o077 if key.is_secret else 0o022):
+        is_told = True
         text = f"is open to others (mode {key.mode:04o})"
-        yield Finding(KEY, ERROR, what, text, "chmod 600 it, then change it: others may have read it")
-    if key.changed:
-        advice = "restart the daemons with the new key, or put the old one back"
-        yield Finding(KEY, WARNING, what, "is not the key this controller started with", advice)
+        advice = "chmod 600 it, then change it: others may have read it" if key.is_secret else "chmod 644 it"
+        yield Finding(KEY, ERROR, what, text, advice)
+    if key.problem and not is_told:
+        advice = "put it back as it was: the controller may not start again without it"
+        yield Finding(KEY, ERROR, what, f"is of no use: {key.problem}", advice)
     if key.age_s > KEY_AGE_WARNED_S:
-        text = f"is {key.age_s // 86_400} days old"
-        yield Finding(KEY, WARNING, what, text, "change it when all daemons can be restarted")
+        text = f"signs since {key.age_s // 86_400} days"
+        yield Finding(KEY, WARNING, what, text, "replace it, without a restart: eslurm keys rotate")
+    if key.left_s is not None and key.left_s < MEMBERSHIP_WARNED_S:
+        text = f"is valid for {key.left_s // 3600} hours" if key.left_s > 0 else "has ended"
+        advice = "remove it and start the controller again: it issues itself another one"
+        yield Finding(KEY, WARNING if key.left_s > 0 else ERROR, what, text, advice)
 
 
 def check_log(ends: LogEnds) -> Sliced:

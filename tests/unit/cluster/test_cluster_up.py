@@ -41,7 +41,8 @@ def test_what_up_makes_is_closed_to_others_and_valid(fakes: Fakes) -> None:
 
     layout = fakes.layout
     assert stat.S_IMODE(layout.directory.stat().st_mode) == (0o700 if os.geteuid() != 0 else 0o711)
-    assert stat.S_IMODE(layout.key_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((layout.directory / "site.key").stat().st_mode) == 0o600
+    assert not (layout.directory / "cluster.key").exists()
     assert read_site_keys(layout.directory).cluster == read_ring(layout.directory / "site.pub").cluster
     config = read_config(layout.config_file)
     assert [(section.names, section.cores) for section in config.nodes] == [("cn[01-04]", 3)]
@@ -309,7 +310,8 @@ def test_a_broken_configuration_is_refused(fakes: Fakes) -> None:
 def test_an_interrupted_creation_is_taken_up_again(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            "escli.cluster.settings.write_key", lambda _path: (_ for _ in ()).throw(OSError("power cut"))
+            "escli.cluster.settings.write_site_keys",
+            lambda *_: (_ for _ in ()).throw(OSError("power cut")),
         )
         with pytest.raises(OSError, match="power cut"):
             fakes.up()

@@ -50,7 +50,7 @@ def age(fakes: Fakes) -> None:
     for name in trusted:
         for path in directory.rglob(name):
             path.unlink()
-    fakes.layout.key_file.write_text(SHARED)
+    (directory / "cluster.key").write_text(SHARED)
     fakes.edit_record(format=1)
 
 
@@ -87,7 +87,7 @@ def test_an_old_cluster_is_converted_and_comes_up(old: Fakes) -> None:
         check_own(read_credentials(directory / name), role, [names], 1)  # type: ignore[arg-type]
     retired = directory / "cluster.key.retired"
     assert retired.read_text() == SHARED and stat.S_IMODE(retired.stat().st_mode) == 0o600
-    assert SHARED not in old.layout.key_file.read_text()
+    assert not (directory / "cluster.key").exists()
     before = old.files()
     assert "needs no conversion" in old("convert").out
     assert old.files() == before
@@ -137,7 +137,6 @@ def test_nothing_is_converted_while_daemons_run(
         "escli.cluster.convert.enrol",
         "eslurm.security.enrolment.write_ring",
         "escli.cluster.convert._retire",
-        "escli.cluster.settings.write_key",
         "escli.cluster.layout.write_record",
     ],
 )

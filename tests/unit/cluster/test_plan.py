@@ -160,14 +160,13 @@ def test_cluster_names_are_valid_and_differ() -> None:
         assert re.fullmatch(r"[A-Za-z0-9]+-[0-9a-f]{6}", name)
 
 
-def test_the_key_is_secret_and_written_once(state_dir: Path) -> None:
-    path = state_dir / "key"
-    settings.write_key(path)
-    first = path.read_bytes()
-    settings.write_key(path)
-    assert path.read_bytes() == first
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert len(bytes.fromhex(first.decode())) == 32
+def test_the_site_s_keys_are_secret_and_written_once(state_dir: Path) -> None:
+    settings.write_site_keys(state_dir, "c")
+    key = state_dir / "site.key"
+    first = key.read_bytes()
+    settings.write_site_keys(state_dir, "c")
+    assert key.read_bytes() == first
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
 def test_moving_ports_keeps_the_rest_of_the_file(state_dir: Path) -> None:

@@ -36,11 +36,22 @@ def test_a_name_that_cannot_be_part_of_a_file_name_is_refused(name: str, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+def test_a_configuration_with_the_key_that_nothing_uses_is_taken_and_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "eslurm.toml"
+    config.write_bytes(CONFIG.replace(b'name = "test"', b'name = "test"\nkey_file = "cluster.key"'))
+    ran = CliRunner().invoke(main, ["--config", str(config), "--state-dir", str(tmp_path)])
+    assert ran.exit_code == 2, "there is no site.key here"
+    assert "cluster.key_file: nothing uses that key any more: remove the line" in caplog.text
+    assert "site.key" in ran.output
+
+
 @pytest.mark.parametrize(("name", "socket"), [("main", "esctld.sock"), ("c2", "esctld-c2.sock")])
 def test_each_controller_has_its_own_socket(name: str, socket: str, tmp_path: Path) -> None:
     site, member = Site("c").controller(tmp_path, name)
     options = ControllerOptions(
-        parse_config(CONFIG, "test"), Path("/eslurm.toml"), Path("/state"), b"key", site, member, name
+        parse_config(CONFIG, "test"), Path("/eslurm.toml"), Path("/state"), site, member, name
     )
     assert options.socket == Path("/state") / socket
     assert options.lease_us == 1_500_000

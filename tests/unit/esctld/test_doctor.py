@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from esctld import doctor as doctor_module
 from esctld.clock import Clock
 from esctld.dispatcher import Dispatcher
 from esctld.doctor import Doctor, Surroundings
+from esctld.site import Member, SiteSigner
 from eslurm import __version__
 from eslurm.core import records
 from eslurm.core.account.model import Account, Qos, kind_of
@@ -40,14 +39,17 @@ from eslurm.ports.door import Caller
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import Claim, Leader, StoreUnavailable
+from eslurm.security.enrolment import new_membership
+from eslurm.security.files import write_public
+from eslurm.security.site_keys import new_site, write_site_keys
 from eslurm.store.sql import SqlStore
+from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
 
 ROOT = Principal("root", 0, 0)
 CALLER = Caller(ROOT, b"", False, None, "socket")
-KEY = b"k" * 32
 NODES = 8
 NAMES = tuple(f"cn{number}" for number in range(NODES))
 CONFIG = ClusterConfig(
@@ -80,9 +82,8 @@ class Bench:
             on_committed=self._on_committed,
             clock=Clock(),
         )
-        self.key_file = directory / "cluster.key"
-        self.key_file.write_bytes(KEY + b"\n")
-        self.key_file.chmod(0o600)
+        write_site_keys(directory, new_site("test", wall_us()))
+        self.member = Member(directory, "main", SiteSigner(directory), is_first=True)
         self.links: list[Any] = []
         self.problems: dict[int, Sequence[str]] = {}
         self.doctor = Doctor(self.state, self.dispatcher.view, self.store, self._around(1))
@@ -93,9 +94,8 @@ class Bench:
             name="c1",
             epoch=epoch,
             owner="main",
-            key_file=self.key_file,
-            key=KEY,
             disks=(self.path.parent,),
+            keys=self.member.files.look,
             satellites=lambda: (),
             links=lambda: self.links,
             problems=lambda: self.problems,
@@ -397,22 +397,60 @@ def test_peers_and_their_health_are_looked_at(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_the_key_file_is_looked_at(tmp_path: Path) -> None:
+def test_the_files_of_keys_are_looked_at(tmp_path: Path) -> None:
+    def told(findings: Sequence[pb.Finding]) -> list[tuple[str, str, str]]:
+        assert {one.check for one in findings} == {"key"}
+        return [(Path(one.what).name, one.severity, one.text) for one in findings]
+
     async def scenario() -> None:
         async with Bench(tmp_path) as bench:
-            bench.key_file.chmod(0o644)
-            bench.key_file.write_bytes(b"another key than before it was")
-            long_ago_s = time.time() - 3 * 365 * 86_400
-            os.utime(bench.key_file, (long_ago_s, long_ago_s))
-            findings = await bench.examine()
-            assert [(one.check, one.severity) for one in findings] == [
-                ("key", "error"),
-                ("key", "warning"),
-                ("key", "warning"),
+            assert await bench.examine() == []
+            (tmp_path / "site.key").chmod(0o640)
+            (tmp_path / "site.pub").chmod(0o666)
+            (tmp_path / "identity.key").write_bytes(b"short")
+            (tmp_path / "membership").unlink()
+            findings = told(await bench.examine())
+            assert [one[:2] for one in findings] == [
+                ("site.key", "error"),
+                ("site.pub", "error"),
+                ("identity.key", "error"),
+                ("membership", "error"),
             ]
-            bench.key_file.unlink()
-            [finding] = await bench.examine()
-            assert finding.text == "cannot be read: No such file or directory"
+            assert [one[2].split(":")[0] for one in findings] == [
+                "is open to others (mode 0640)",
+                "is open to others (mode 0666)",
+                "is of no use",
+                "is of no use",
+            ]
+            assert "holds 5 bytes" in findings[2][2]
+            for path in tmp_path.glob("*.key"):
+                path.unlink()
+            assert [one[0] for one in told(await bench.examine())][:2] == ["site.key", "site.pub"]
+
+    run(scenario())
+
+
+def test_how_long_keys_and_membership_are_good_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Bench(tmp_path) as bench:
+            now_us, day_us = wall_us(), 86_400_000_000
+            old = new_site("test", now_us - 1_100 * day_us)
+            write_site_keys(tmp_path, old)
+            public = bench.member.credentials.identity.public
+            for until_us, severity, text in (
+                (now_us + 30 * day_us, "", ""),
+                (now_us + day_us, "warning", "is valid for 23 hours"),
+                (now_us - 1, "error", "has ended"),
+            ):
+                sealed = new_membership(old, public, "controller", "main", now_us, until_us)
+                write_public(tmp_path / "membership", sealed)
+                [aged, *ending] = await bench.examine()
+                assert (aged.severity, aged.text) == ("warning", "signs since 1100 days")
+                assert [(one.severity, one.text) for one in ending] == ([(severity, text)] if text else [])
+            write_public(
+                tmp_path / "membership", new_membership(new_site("test", 1), public, "controller", "main", 1)
+            )
+            assert "is not of this cluster" in (await bench.examine())[1].text
 
     run(scenario())
 

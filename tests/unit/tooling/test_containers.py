@@ -73,7 +73,6 @@ def test_secrets_are_drawn_once_and_lie_where_only_the_owner_comes(tmp_path: Pat
     assert set(first) == set(re.findall(r"secrets\}/(\w+)", COMPOSE))
     assert len(set(first.values())) == len(first) and all(len(text) == 64 for text in first.values())
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    assert stat.S_IMODE((place / "cluster_key").stat().st_mode) == 0o600
 
 
 def test_the_wrong_configurations_are_wrong_in_one_place_each(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ WELL = Host(
     files_open=100,
     files_max=1_000,
     disks=(Disk("/var/lib/eslurm", 50 * GIB, 100 * GIB),),
-    key=KeyFile("/var/lib/eslurm/cluster.key"),
+    keys=(KeyFile("/var/lib/eslurm/site.key"), KeyFile("/var/lib/eslurm/site.pub", False, 0o644)),
 )
 GOOD_LOG = LogEnds("c1", 7, 100, 103, "c1", 7, 102, 102)
 
@@ -36,14 +36,17 @@ def test_a_host_and_a_log_in_order_have_no_findings() -> None:
         ({"disks": (Disk("/s", 50 << 20, 2 * GIB),)}, "disk", ERROR, "50 MiB (2.4 %) are free"),
         ({"disks": (Disk("/s", None),)}, "disk", ERROR, "does not answer"),
         (
-            {"key": KeyFile("/k", problem="No such file or directory")},
+            {"keys": [KeyFile("/k", problem="No such file or directory")]},
             "key",
             ERROR,
-            "cannot be read: No such file",
+            "is of no use: No such file",
         ),
-        ({"key": KeyFile("/k", mode=0o640)}, "key", ERROR, "is open to others (mode 0640)"),
-        ({"key": KeyFile("/k", changed=True)}, "key", WARNING, "is not the key this controller started with"),
-        ({"key": KeyFile("/k", age_s=3 * 365 * 86_400)}, "key", WARNING, "is 1095 days old"),
+        ({"keys": [KeyFile("/k", mode=0o640)]}, "key", ERROR, "is open to others (mode 0640)"),
+        ({"keys": [KeyFile("/k", False, 0o664)]}, "key", ERROR, "is open to others (mode 0664)"),
+        ({"keys": [KeyFile("/k", is_foreign=True)]}, "key", ERROR, "belongs to another user"),
+        ({"keys": [KeyFile("/k", age_s=3 * 365 * 86_400)]}, "key", WARNING, "signs since 1095 days"),
+        ({"keys": [KeyFile("/k", left_s=36_000)]}, "key", WARNING, "is valid for 10 hours"),
+        ({"keys": [KeyFile("/k", left_s=-1)]}, "key", ERROR, "has ended"),
         ({"state_us": 1_060 * SECOND}, "clock", ERROR, "its clock is 60.0 s behind the last commit"),
     ],
 )
