@@ -187,7 +187,10 @@ class TasksDropped(FactBase, frozen=True, tag=True):
 
 
 class JobPlaced(FactBase, frozen=True, tag=True):
-    """A new attempt holds these spans. For a task of an array, `job_id` is new and `array_job_id`/`task` say which."""
+    """A new attempt holds these spans. For a task of an array, `job_id` is new and `array_job_id`/`task` say which.
+
+    Its start was planned `late_us` earlier.
+    """
 
     job_id: int
     attempt: int
@@ -196,6 +199,7 @@ class JobPlaced(FactBase, frozen=True, tag=True):
     array_job_id: int = 0
     task: int = -1
     wide: tuple[int, ...] = ()
+    late_us: int = 0
 
 
 class NodesPrepared(FactBase, frozen=True, tag=True):

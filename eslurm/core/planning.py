@@ -191,10 +191,14 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
         )
         until_us, wide = placement.until_us, placement.wide
         if at < 0:
-            found.append(facts.JobPlaced(job.job_id, job.attempts + 1, spans, until_us, wide=wide))
+            found.append(
+                facts.JobPlaced(
+                    job.job_id, job.attempts + 1, spans, until_us, wide=wide, late_us=placement.late_us
+                )
+            )
             continue
         task = next(tasks[job.job_id])
-        found.append(facts.JobPlaced(ids[at], 1, spans, until_us, job.job_id, task, wide))
+        found.append(facts.JobPlaced(ids[at], 1, spans, until_us, job.job_id, task, wide, placement.late_us))
     found += on_preemptions(state, message.preemptions, now_us)
     return found + promises.on_promises(state, message.promises)
 

@@ -12,7 +12,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from eslurm.core import facts
+from eslurm.core.account.model import Policy
 from eslurm.core.cluster import State
+from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Job, JobSpec
 from eslurm.core.plan.policy import Plan
 from eslurm.core.plan.promise import Promise
@@ -24,6 +26,8 @@ from eslurm.sim.breach import require
 Stay: TypeAlias = tuple[int, int, Vector]
 """From, until, amounts; of one node."""
 
+_Rules: TypeAlias = tuple[ClusterConfig, dict[str, dict[str, Policy]]]
+
 
 class PromiseChecks:
     """Kept by the run's `PlanChecks`."""
@@ -31,27 +35,30 @@ class PromiseChecks:
     def __init__(self) -> None:
         # What each job asked for when its promise was written.
         self._specs: dict[int, JobSpec] = {}
-        self._is_configured = False
+        # Under which configuration and rules the last of them were written: others may forbid them.
+        self._rules: _Rules | None = None
         self._planned: set[int] = set()
 
     def on_logged(self, replica: State, fact: facts.Fact) -> None:
         """The replay of the log has applied this."""
         match fact:
             case facts.JobsPromised(promises):
-                self._is_configured = False
+                self._rules = _rules_of(replica)
                 for one in promises:
                     self._specs[one.job_id] = replica.jobs[one.job_id].spec
-            case facts.ConfigAccepted() | facts.PolicySet() | facts.PolicyRemoved():
-                self._is_configured = True
             case _:
                 pass
 
     def on_plan(self, state: State, plan: Plan, may_be_pushed_out: Callable[[State, Job], bool]) -> int:
-        """A leader's planner has made this, and nothing of it is written yet. How many promises were looked at."""
+        """A leader's planner has made this, and nothing of it is written yet. How many promises were looked at.
+
+        The leader may have begun with rules that are in the log and not in the replay yet, or accepted some that are not in
+        the log either: its own are compared with those of the promises.
+        """
         if state.epoch in self._planned or plan.rest is REGISTERING:
             return 0
         self._planned.add(state.epoch)
-        if self._is_configured or state.lending or not self._is_to_be_had(state, plan.made_us):
+        if self._rules != _rules_of(state) or state.lending or not self._is_to_be_had(state, plan.made_us):
             return 0
         placed = {one.job_id for one in plan.placements}
         looked = 0
@@ -83,6 +90,10 @@ class PromiseChecks:
         ):
             on_node.setdefault(node, []).append(stay)
         return all(_fits_on(state, node, stays) for node, stays in on_node.items())
+
+
+def _rules_of(state: State) -> _Rules:
+    return state.config, {kind: dict(named) for kind, named in state.policies.items()}
 
 
 def _running(state: State, now_us: int) -> Iterator[tuple[int, Stay]]:

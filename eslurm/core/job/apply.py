@@ -144,6 +144,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
         waiting=nodes,
         wide=fact.wide,
         forecast=job.forecast,
+        late_us=fact.late_us,
     )
     state.put_job(
         replace(

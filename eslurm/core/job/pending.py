@@ -78,6 +78,7 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
         *(_lent(job, attempt) if lends(attempt) else ((), 0, 0)),
         expected_us,
         since_us,
+        attempt.late_us,
     )
 
 

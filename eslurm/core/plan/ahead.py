@@ -54,7 +54,10 @@ class Ahead:
             # One that began before it, but late, may have taken its place.
             if entry is None or (fixed_only and not entry[4].start_at_us):
                 continue
-            if not is_ready(entry[4]) or cycle.refused(entry[4]) is not None:
+            is_refused = cycle.refused(entry[4]) is not None
+            if not is_refused and is_due(entry[4], cycle.now_us):
+                continue
+            if is_refused or not is_ready(entry[4]):
                 self.schedule.displace(job_id)
                 continue
             yield from self._begin_all(entry)
@@ -377,8 +380,10 @@ class Ahead:
         if why is not None and job.job_id in schedule.bookings:
             next_us = min(one.start_us for one in schedule.bookings[job.job_id])
             schedule.whys[job.job_id] = Why(why.kind, why.text, next_us)
+        # Later than that is no start as planned: those planned behind it are held against it as it is.
+        late_us = cycle.now_us - booking.start_us
         for part in now:
-            yield from cycle.place(part)
+            yield from cycle.place(part, late_us if late_us <= LATE_US else 0)
 
     def _fits(self, booking: Booking) -> bool:
         """Whether all of it is free now: something that ought to have ended may not have."""
@@ -498,6 +503,11 @@ class Ahead:
 def is_ready(job: Pending) -> bool:
     """Whether only resources stand between the job and its start."""
     return not job.after and not job.not_before_us
+
+
+def is_due(job: Pending, now_us: int) -> bool:
+    """Whether its begin time has come and the job is not released yet: that follows at once, and it keeps its place."""
+    return not job.after and now_us - LATE_US <= job.not_before_us <= now_us and job.not_before_us > 0
 
 
 def _starts(bookings: tuple[Booking, ...]) -> list[int]:

@@ -39,13 +39,15 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A decision to start a job now, on these nodes. Fields are only ever appended.
 
-    `wide` is what it takes of the resources that belong to no node.
+    `wide` is what it takes of the resources that belong to no node. A planned start that was noticed late comes `late_us`
+    after its time, and so does its end.
     """
 
     job_id: int
     spans: tuple[Span, ...]
     until_us: int
     wide: Vector = ()
+    late_us: int = 0
 
 
 def end_of(start_us: int, time_limit_us: int) -> int:

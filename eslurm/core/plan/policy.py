@@ -318,9 +318,11 @@ class Cycle:
         """Whether nothing that asks for the same has failed in this cycle."""
         return self._entries[job.job_id][3] not in self._failed
 
-    def place(self, booking: Booking) -> Generator[None, None, None]:
-        """Notes a start that the schedule has booked already."""
-        self.placements.append(Placement(booking.job_id, booking.spans, booking.until_us, booking.wide))
+    def place(self, booking: Booking, late_us: int = 0) -> Generator[None, None, None]:
+        """Notes a start that the schedule has booked already, and that was planned for so much earlier."""
+        self.placements.append(
+            Placement(booking.job_id, booking.spans, booking.until_us, booking.wide, late_us)
+        )
         self.placed[booking.job_id] = self.placed.get(booking.job_id, 0) + 1
         self.ledger.hold_wide(booking.wide)
         for span in booking.spans:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
+import msgspec
+
 from eslurm.core.plan.bulk import allowed_together, merged, split
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.quests import allows, is_open, quest_of
 from eslurm.core.plan.queue import Entry
 from eslurm.core.plan.room import Chosen
-from eslurm.core.plan.schedule import Booking, Schedule
+from eslurm.core.plan.schedule import KEYS_PER_SLICE, Booking, Held, Schedule
 from eslurm.core.plan.search import Quest
 from eslurm.core.plan.snapshot import Snapshot
 from eslurm.core.plan.usage import Steps, steps_of
@@ -54,6 +56,7 @@ def keep_allowed(schedule: Schedule, snapshot: Snapshot) -> Generator[None, None
             yield
     if schedule.rules is not None:
         schedule.rules.rest_on(schedule.book)
+    yield from ruling.count_late()
 
 
 class _Past:
@@ -98,12 +101,27 @@ class _Ruling:
         self._quests: dict[int, Quest | Why | None] = {}
 
     def count_running(self) -> Generator[None, None, None]:
-        """What runs is used, whatever the rules say."""
+        """What runs is used, whatever the rules say: as long as was planned, if it began late.
+
+        A launch that was late by a moment moves no plan behind it; those plans are held against what it then still uses when
+        they begin.
+        """
         for number, held in enumerate(self.schedule.held.values()):
+            booking = _as_planned(held)
             if held.running.job is not None:
-                self.schedule.charge(held.running.job, held.booking)
-            self.past.add(held.booking)
+                self.schedule.charge(held.running.job, booking)
+            self.past.add(booking)
             if number % ASKED_PER_SLICE == 0:
+                yield
+
+    def count_late(self) -> Generator[None, None, None]:
+        """What began late is used for as long as it runs."""
+        for number, held in enumerate(self.schedule.held.values()):
+            booking = _as_planned(held)
+            if booking is not held.booking:
+                self.schedule.discharge(held.running.job, booking)
+                self.schedule.charge(held.running.job, held.booking)
+            if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
                 yield
 
     def judge(self, entry: Entry, booking: Booking) -> Generator[None, None, None]:
@@ -155,6 +173,18 @@ class _Ruling:
                 need = schedule.need(entry[4], partition)
                 self._quests[shape] = quest_of(entry[4], need, schedule.rules, schedule.book.now_us)
         return self._quests[shape]
+
+
+def _as_planned(held: Held) -> Booking:
+    """What an attempt holds, without the moment by which it began late; work past its limit is late for other reasons."""
+    booking, late_us = held.booking, held.running.late_us
+    if not late_us or booking.until_us != held.running.until_us:
+        return booking
+    ends = {
+        name: max(at_us - late_us, booking.start_us + 1) if at_us < INFINITY_US else at_us
+        for name, at_us in (("stop_us", booking.stop_us), ("until_us", booking.until_us))
+    }
+    return msgspec.structs.replace(booking, **ends)
 
 
 def _use(line: Timeline, booking: Booking, items: int) -> None:

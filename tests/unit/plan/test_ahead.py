@@ -229,11 +229,13 @@ def test_a_begin_time_is_planned_and_not_started_before_it_is_due() -> None:
     plan = bench.plan(later(1, not_before_us=NOW + 40))
     assert starts(plan) == {1: 40}
     assert not plan.placements
-    # Its time has come but nobody has said so yet: it keeps waiting.
-    plan = bench.plan(later(1, not_before_us=NOW + 40), at_us=NOW + 40)
-    assert not plan.placements
-    assert starts(plan) == {1: 41}
-    assert started(bench.plan(job(1, NODE), at_us=NOW + 41).placements) == [1]
+    # Its time has come and its release is on the way: it waits in its place, and so do those behind it.
+    for at_us in (NOW + 40, NOW + 42):
+        plan = bench.plan(later(1, not_before_us=NOW + 40), at_us=at_us)
+        assert not plan.placements
+        assert starts(plan) == {1: 40}
+    plan = bench.plan(job(1, NODE), at_us=NOW + 43)
+    assert [(one.job_id, one.late_us) for one in plan.placements] == [(1, 3)]
 
 
 def test_tasks_of_an_array_that_fit_together_are_planned_together() -> None:

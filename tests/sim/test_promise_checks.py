@@ -1,0 +1,63 @@
+"""The check of kept promises looks at those that the new leader's own rules let it keep, and only at those."""
+
+from __future__ import annotations
+
+import pytest
+
+from eslurm.core.account.model import Amount, FreePool, Limit, Policy, kind_of
+from eslurm.core.job.request import Request
+from eslurm.core.messages import ChangePolicies, PolicyChange
+from eslurm.core.plan.policy import Plan
+from eslurm.sim.breach import Breach
+from eslurm.sim.promise_checks import PromiseChecks
+from tests.unit.core.test_core_promises import Led
+from tests.unit.core.world import ROOT
+
+WHOLE = Request(cpus_per_task=4)
+
+
+def led() -> tuple[Led, PromiseChecks]:
+    """Two nodes that are taken, two jobs that are promised them, and checks that have read the log so far."""
+    world, checks = Led(), PromiseChecks()
+    for limit_s in (100, 100, 50, 40):
+        world.submit(request=WHOLE, time_limit_s=limit_s)
+    world.settle()
+    for fact in world.log:
+        checks.on_logged(world.state, fact)
+    return world, checks
+
+
+def first_plan(world: Led) -> Plan:
+    """Of the next leader."""
+    world.pass_time(10)
+    world.fail_over()
+    return world.cycle()
+
+
+def test_every_promise_is_looked_at() -> None:
+    world, checks = led()
+    assert checks.on_plan(world.state, first_plan(world), lambda state, job: False) == 2
+
+
+def test_one_that_is_not_kept_is_a_breach() -> None:
+    world, checks = led()
+    plan = first_plan(world)
+    plan.bookings.pop(3)  # type: ignore[attr-defined]
+    with pytest.raises(Breach, match="job 3 was promised"):
+        checks.on_plan(world.state, plan, lambda state, job: False)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        FreePool("corner", nodes="cn[0-1]"),
+        Limit("short", "user", "alice", "cores", Amount(), duration_s=30),
+    ],
+    ids=["pool", "limit"],
+)
+def test_a_rule_that_the_replay_has_not_seen_may_forbid_them(policy: Policy) -> None:
+    world, checks = led()
+    world.send(ChangePolicies(ROOT, (PolicyChange("set", kind_of(policy), policy.name, policy),)))
+    plan = first_plan(world)
+    assert plan.broken
+    assert checks.on_plan(world.state, plan, lambda state, job: False) == 0

@@ -1,0 +1,66 @@
+"""A planned start that is noticed a moment late moves no promise behind a limit: neither by a failover nor by a rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from eslurm.core.account.model import Amount, FreePool, Limit, Policy, kind_of
+from eslurm.core.facts import JobPlaced
+from eslurm.core.job.request import Request
+from eslurm.core.messages import ChangePolicies, PolicyChange
+from tests.unit.core.test_core_promises import Led, starts
+from tests.unit.core.world import ROOT, SECOND
+
+WHOLE = Request(cpus_per_task=4)
+LATE_US = 5_000
+AREA = Limit("budget", "user", "alice", "cores", Amount(), area_s=400)
+ITEMS = Limit("at-a-time", "user", "alice", "cores", Amount(4))
+POOL = FreePool("spare", "cores", Amount(4))
+
+
+def set_policy(world: Led, policy: Policy) -> None:
+    world.send(ChangePolicies(ROOT, (PolicyChange("set", kind_of(policy), policy.name, policy),)))
+
+
+def late(policy: Policy) -> tuple[Led, int]:
+    """Two nodes: a job that began late on the first, and one that is promised the second, by when that one should end."""
+    world = Led()
+    set_policy(world, policy)
+    for _ in range(2):
+        world.submit(request=WHOLE, time_limit_s=100)
+    world.submit(request=Request(cpus_per_task=4, include=("cn1",)), time_limit_s=100)
+    world.settle()
+    began_us = world.now_us
+    world.pass_time(100)
+    world.end(1)
+    world.now_us += LATE_US
+    world.settle()
+    assert world.attempt(2).until_us == began_us + 200 * SECOND + LATE_US
+    assert starts(world.cycle()) == {3: began_us + 200 * SECOND}
+    return world, began_us + 200 * SECOND
+
+
+@pytest.mark.parametrize("policy", [AREA, ITEMS, POOL], ids=["area", "items", "pool"])
+def test_the_next_leader_keeps_it(policy: Policy) -> None:
+    world, promised_us = late(policy)
+    assert world.facts(JobPlaced)[-1].late_us == LATE_US  # type: ignore[union-attr]
+    world.pass_time(10)
+    world.fail_over()
+    plan = world.settle()
+    assert not plan.broken and starts(plan) == {3: promised_us}
+
+
+@pytest.mark.parametrize("policy", [AREA, ITEMS, POOL], ids=["area", "items", "pool"])
+def test_a_rule_that_binds_others_leaves_it_where_it_is(policy: Policy) -> None:
+    world, promised_us = late(policy)
+    set_policy(world, Limit("other", "user", "mallory", "cores", Amount(1)))
+    assert starts(world.cycle()) == {3: promised_us}
+
+
+def test_what_is_planned_anew_is_held_against_what_really_runs() -> None:
+    world, promised_us = late(AREA)
+    world.fail_over()
+    world.settle()
+    world.cancel(3)
+    world.submit(request=WHOLE, time_limit_s=100)
+    assert starts(world.cycle()) == {4: promised_us + LATE_US}
