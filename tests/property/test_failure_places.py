@@ -5,7 +5,7 @@ Goal: the counterfactual placement of the scoreboard is what `share_out` and `ar
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eslurm.core.failure.places import Forest
@@ -30,6 +30,7 @@ def leaves_built(nodes: list[int], predicted: frozenset[int], shape: TreeShape, 
     return found
 
 
+@example([0, 1, 2, 3], frozenset({0, 1, 2}), TreeShape(2, 0, POSITIONAL), 1)  # more predicted than leaves
 @given(lists, st.frozensets(st.integers(0, 400)), shapes, st.integers(1, 12))
 def test_look_ups_agree_with_the_lists(
     nodes: list[int], predicted: frozenset[int], shape: TreeShape, shares: int
@@ -43,6 +44,9 @@ def test_look_ups_agree_with_the_lists(
         assert forest.leaf_flags(is_predicted) == bytes(node in leaves for node in kind)
 
 
+@example(
+    [0, 1, 2, 3], frozenset(), frozenset({0, 1, 2}), frozenset({3}), TreeShape(2, 0, POSITIONAL), 1
+)  # the only other node is not on a leaf
 @given(
     lists,
     st.frozensets(st.integers(0, 400)),

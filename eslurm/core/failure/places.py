@@ -5,7 +5,7 @@ Invariant: agrees with `construct.share_out` followed by `construct.arrange` of 
 
 from __future__ import annotations
 
-from eslurm.core.tree.construct import INNER, LEAF, Placement, TreeShape, leaves_of, place
+from eslurm.core.tree.construct import TreeShape, leaves_of, place
 from eslurm.core.tree.grouping import POSITIONAL
 
 
@@ -36,13 +36,5 @@ class Forest:
 
     def leaf_flags(self, is_predicted: bool) -> bytes:
         """For each predicted (or each other) node in list order 1 when it is put on a leaf, else 0."""
-        flags = {kind: _flags(placement, is_predicted) for kind, placement in self._placements.items()}
+        flags = {kind: placement.leaf_flags(is_predicted) for kind, placement in self._placements.items()}
         return b"".join([flags[kind] for kind in self._kinds])
-
-
-def _flags(placement: Placement, is_predicted: bool) -> bytes:
-    """`Placement.is_on_leaf` of every rank: until the dealing ends as its kind is meant to be, then as it comes."""
-    leaves = placement.leaves
-    others = len(leaves) - placement.predicted if is_predicted else placement.predicted
-    dealt = max(0, placement.dealt - others)
-    return (LEAF if is_predicted else INNER) * dealt + leaves[others + dealt :]
