@@ -23,6 +23,7 @@ from eslurm.config_policies import policy_names
 from eslurm.config_tokens import check_tokens, token_rules
 from eslurm.core.config import ClusterConfig, Partition, PriorityWeights
 from eslurm.core.privacy import KINDS as PRIVATE_KINDS
+from eslurm.core.timekeeping import loss_slack_s, lost_after_min_s
 from eslurm.security.files import UnsafeFile, read_trusted
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
@@ -39,6 +40,8 @@ Width = Annotated[int, Meta(le=NUMBER_MAX)]
 UserId = Annotated[int, Meta(ge=0, lt=2**32)]
 Share = Annotated[float, Meta(ge=0, le=100)]
 Weight = Annotated[float, Meta(ge=0, le=1e6)]
+HEARTBEATS_UNCONFIRMED = 3
+"""So many heartbeats a node's contact may be old though nothing is wrong: one under way, one lost, one to say it with."""
 PREEMPT_MODES = ("off", "requeue", "cancel", "suspend")
 GROUPINGS = ("balanced", "positional")
 
@@ -257,9 +260,11 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     heartbeats_missed_max: Count = 2
     """Missed heartbeats after which a node is unreachable: no new work, its jobs are kept."""
     node_lost_after_s: Positive = 600.0
-    """Seconds after which an unreachable node's jobs are given up; must exceed orphan_timeout_s by a margin."""
+    """Seconds after which an unreachable node's jobs are given up. So far above orphan_timeout_s + kill_grace_s that jobs
+    end first even if the controller's time leaps by a quarter of the difference and runs a tenth too fast."""
     orphan_timeout_s: Positive = 300.0
-    """Seconds without contact after which a node ends its requeueable jobs by itself."""
+    """Seconds after the last answer of a node that the controller has confirmed, after which the node ends its requeueable
+    jobs by itself; at least 3 heartbeat_s."""
     kill_grace_s: NotNegative = 30.0
     """Seconds between SIGTERM and SIGKILL when a job is ended."""
     requeue_delay_s: NotNegative = 1.0
@@ -484,11 +489,6 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
             f"{origin}: policy.scheduler: '{policy.scheduler}' is unknown: use one of {known}, or install the package"
             " that offers it"
         )
-    if policy.orphan_timeout_s + policy.kill_grace_s >= policy.node_lost_after_s:
-        raise ConfigError(
-            f"{origin}: policy.node_lost_after_s: {policy.node_lost_after_s:g} must be above orphan_timeout_s + "
-            f"kill_grace_s ({policy.orphan_timeout_s + policy.kill_grace_s:g}), or a job could run twice"
-        )
     _check_zone(policy.zone, origin)
     _check_networks(config.controller.step_networks, origin)
     _check_relay(config, {node.name for node in nodes}, origin)
@@ -515,6 +515,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         **numbers,
     )
     _check_billing(made, origin)
+    _check_silence(made, origin)
     return made
 
 
@@ -538,6 +539,22 @@ def _check_billing(config: ClusterConfig, origin: str) -> None:
             raise ConfigError(
                 f"{origin}: priority.billing: '{name}' is no resource: use one of {', '.join(known)}"
             )
+
+
+def _check_silence(config: ClusterConfig, origin: str) -> None:
+    """A node has to end its orphaned jobs before the controller gives the node up, whatever their clocks do."""
+    dead_s = config.orphan_timeout_s + config.kill_grace_s
+    if loss_slack_s(config) <= 0:
+        raise ConfigError(
+            f"{origin}: policy.node_lost_after_s: {config.node_lost_after_s:g} is too short for orphan_timeout_s + "
+            f"kill_grace_s ({dead_s:g}), or a job could run twice: set it above {lost_after_min_s(dead_s):g}"
+        )
+    if config.orphan_timeout_s < HEARTBEATS_UNCONFIRMED * config.heartbeat_s:
+        raise ConfigError(
+            f"{origin}: policy.orphan_timeout_s: {config.orphan_timeout_s:g} must be at least {HEARTBEATS_UNCONFIRMED} "
+            f"heartbeat_s ({HEARTBEATS_UNCONFIRMED * config.heartbeat_s:g}), or jobs on healthy nodes are ended: a contact "
+            "is confirmed by a later heartbeat"
+        )
 
 
 def _check_zone(zone: str, origin: str) -> None:

@@ -31,6 +31,7 @@ from eslurm.relay.driver import RelayDriver
 from eslurm.rpc.codec import encode_command
 from eslurm.rpc.hello import LocalPeer
 from eslurm.security.sealing import Purpose
+from eslurm.telemetry.clocks import boot_us
 
 log = logging.getLogger("esctld.conductor")
 
@@ -40,6 +41,11 @@ TICK_MIN_S = 0.02
 
 def _tell_bug(bug: Exception) -> None:
     log.error("an effect could not be sent", exc_info=bug)
+
+
+def _not_counted_us() -> int:
+    """By how much CLOCK_BOOTTIME is ahead of the event loop's clock, which stands while the host sleeps."""
+    return boot_us() - int(asyncio.get_running_loop().time() * 1_000_000)
 
 
 class Conductor:
@@ -62,7 +68,10 @@ class Conductor:
         self._satellites = satellites
         self._site = site
         self._cargo = cargo
-        self.herald = Herald(state, satellites.roster, self._seal, DEFAULT_TUNING, cargo, _tell_bug)
+        self._began_awake_us = _not_counted_us()
+        self.herald = Herald(
+            state, satellites.roster, self._seal, DEFAULT_TUNING, cargo, _tell_bug, self._asleep_us
+        )
         self._leads = False
         self._enter(list(state.nodes.values()))
 
@@ -86,6 +95,13 @@ class Conductor:
         """After a start: what the state owes is sent again as its nodes register, and nodes are called."""
         self._leads = True
         self.driver.perform(self.herald.lead(self.driver.now_us()))
+
+    def awake_us(self) -> int:
+        """The herald's time, and what this host has slept: for what must not seem younger than it is."""
+        return self.driver.now_us() + self._asleep_us()
+
+    def _asleep_us(self) -> int:
+        return _not_counted_us() - self._began_awake_us
 
     def on_satellite_status(self, number: int, status: SatelliteStatus) -> None:
         """A satellite answered a ping."""

@@ -189,7 +189,9 @@ class Controller:
             self._build(self._lead.state, self._lead.epoch)
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
             election = Election(self._lead.name, self._lead.endpoint, self._options.lease_us)
-            lease = asyncio.create_task(Lease(self._store, election).run(), name="lease")
+            conductor = self._conductor
+            renewing = Lease(self._store, election, conductor.awake_us, conductor.herald.on_renewed)
+            lease = asyncio.create_task(renewing.run(), name="lease")
             stack.push_async_callback(_end_tasks, [lease, dispatch])
             for message in (
                 ConfigLoaded(cluster_config(self._options.config, own_uid=os.geteuid())),

@@ -2,13 +2,14 @@
 
 Invariant: the lead is let go only after the last commit; who was told that a standby takes over is told so by a leader
 that does nothing else from then on. A lease that cannot be renewed because the store is away changes nothing: commits
-decide who leads, never this process' idea of time.
+decide who leads, never this process' idea of time. Only its nodes' contact is not confirmed any more (`core.contact`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -38,17 +39,28 @@ class Lead(msgspec.Struct):
 
 
 class Lease:
-    """Keeps the leader row moving; run it as a task from the claim to the release."""
+    """Keeps the leader row moving; run it as a task from the claim to the release.
 
-    def __init__(self, store: Store, election: Election) -> None:
+    `on_renewed` hears when (by `now_us`) each renewal that succeeded had begun.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        election: Election,
+        now_us: Callable[[], int] = int,
+        on_renewed: Callable[[int], None] | None = None,
+    ) -> None:
         self._store = store
+        self._now_us = now_us
+        self._on_renewed = on_renewed
         self._every_s = election.renew_every_us / 1_000_000
 
     async def run(self) -> None:
         """Until cancelled. Raises FenceLost when another controller leads."""
         away = False
         while True:
-            await asyncio.sleep(self._every_s)
+            began_us = self._now_us()
             try:
                 await self._store.renew()
             except StoreUnavailable as error:
@@ -57,6 +69,9 @@ class Lease:
                 away = True
             else:
                 away = False
+                if self._on_renewed is not None:
+                    self._on_renewed(began_us)
+            await asyncio.sleep(self._every_s)
 
 
 class Standby(msgspec.Struct, frozen=True):

@@ -23,6 +23,10 @@ class AgentClock:
         """The present for everything that waits or is compared with itself later; microseconds."""
         return self._boot() + self._offset_us
 
+    def to_boot_us(self, at_us: int) -> int:
+        """A reading of `now_us` as one of CLOCK_BOOTTIME, which all processes of the host share; 0 stays 0."""
+        return max(0, at_us - self._offset_us) if at_us else 0
+
     def earliest_us(self) -> int:
         """The present for what others have dated: the wall clock may have been corrected since, or put wrong, so what
         is over has to be over by both."""

@@ -100,10 +100,10 @@ class PairedRunner:
                 self._leave()
         await self._new.acknowledge(keys)
 
-    async def contact(self, nodes: Collection[int] = ()) -> None:
+    async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
         """See `StepRunner.contact`."""
-        await self._new.contact(nodes)
-        await self._old.contact(nodes)
+        await self._new.contact(nodes, at_us)
+        await self._old.contact(nodes, at_us)
 
     def _of(self, key: StepKey) -> SupervisorClient:
         return self._old if key in self._keys and not self._is_over else self._new

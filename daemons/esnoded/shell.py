@@ -80,6 +80,7 @@ class Shell:
     ) -> None:
         self.agent = agent
         self._now_us = clock.now_us
+        self._to_boot_us = clock.to_boot_us
         self._spool = spool
         self._backlog = Backlog(spool)
         self._retry: asyncio.TimerHandle | None = None
@@ -205,7 +206,10 @@ class Shell:
         if script is None or environment is None:
             self._refuse(action, "the script is no longer in the cache")
             return
-        order = StepOrder(step_key(action.step), action.credential, script, environment, self._door)
+        contact_us = self._to_boot_us(action.contact_us)
+        order = StepOrder(
+            step_key(action.step), action.credential, script, environment, self._door, contact_us
+        )
         self._spawn(self._launch(order))
 
     def _run_tasks(self, action: RunTasks) -> None:
@@ -213,7 +217,13 @@ class Shell:
         if environment is None:
             self._refuse(action, "the environment is no longer in the cache")
             return
-        order = StepOrder(step_key(action.step), action.credential, environment=environment, door=self._door)
+        order = StepOrder(
+            step_key(action.step),
+            action.credential,
+            environment=environment,
+            door=self._door,
+            contact_us=self._to_boot_us(action.contact_us),
+        )
         self._spawn(self._launch(order))
 
     async def _launch(self, order: StepOrder) -> None:
@@ -276,7 +286,7 @@ class Shell:
         self._spawn(_ignoring(self._runner.acknowledge, keys))
 
     def _contact(self, action: Contact) -> None:
-        self._spawn(_ignoring(self._runner.contact, action.nodes))
+        self._spawn(_ignoring(self._runner.contact, action.nodes, self._to_boot_us(action.at_us)))
 
     # ---- blobs ----
 

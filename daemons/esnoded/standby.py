@@ -74,7 +74,7 @@ class StandbyRunner:
         if self._is_started:
             await self._client.acknowledge(keys)
 
-    async def contact(self, nodes: Collection[int] = ()) -> None:
+    async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
         """See `StepRunner.contact`."""
         if self._is_started:
-            await self._client.contact(nodes)
+            await self._client.contact(nodes, at_us)

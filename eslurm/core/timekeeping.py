@@ -34,6 +34,28 @@ def leap_bound_us(config: ClusterConfig) -> int:
     return max(0, min(BOUND_US, int(margin_s * SECOND_US) // MARGIN_PARTS))
 
 
+def earliest_loss_s(config: ClusterConfig) -> float:
+    """Seconds of real time, at the least, between a node's silence and its loss: `now` may leap, and run a tenth fast."""
+    leap_s = leap_bound_us(config) / SECOND_US
+    return (config.node_lost_after_s - leap_s) * SLEW / (SLEW + 1)
+
+
+def loss_slack_s(config: ClusterConfig) -> float:
+    """Seconds between the death of an orphaned attempt and the earliest loss of its node; must be above 0."""
+    return earliest_loss_s(config) - config.orphan_timeout_s - config.kill_grace_s
+
+
+def lost_after_min_s(dead_s: float) -> float:
+    """The `node_lost_after_s` that must be exceeded for attempts that are dead after so many seconds of silence."""
+    # With x above them a quarter of x may be leapt over: (dead + x - x / 4) * 10 / 11 > dead.
+    return dead_s + dead_s / SLEW * MARGIN_PARTS / (MARGIN_PARTS - 1)
+
+
+def proof_lasts_us(config: ClusterConfig) -> int:
+    """How long a renewal proves the lead (see `contact`): half of the slack, the rest is for kills and drifting clocks."""
+    return max(0, int(loss_slack_s(config) * SECOND_US) // 2)
+
+
 class Timekeeper:
     """One per leading controller. `floor_us` is the time of the last commit, whoever made it.
 

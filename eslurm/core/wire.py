@@ -154,9 +154,16 @@ class LaunchStep(
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):
-    """Are you there? Nodes that do not know this epoch register anew. `floor` prunes tombstones and kept outcomes."""
+    """Are you there? Nodes that do not know this epoch register anew. `floor` prunes tombstones and kept outcomes.
+
+    `round` numbers the heartbeats of a leader; `heard` and `unheard` say in which round each node was heard last, see
+    `contact.Heard`. A controller of an earlier release numbers none (0).
+    """
 
     floor: int
+    round: int = 0
+    heard: int = 0
+    unheard: tuple[int, ...] = ()
 
 
 Body: TypeAlias = Prepare | Start | End | Signal | Suspend | SetTime | LaunchStep | Heartbeat

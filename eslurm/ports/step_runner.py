@@ -145,6 +145,8 @@ class StepOrder(msgspec.Struct, frozen=True, array_like=True):
 
     `credential` is the controller's sealed command, which says whose processes they are and what they run; `script` and
     `environment` are those that it names by hash; `door` is the socket at which the job's commands reach the controller.
+    `contact_us` is the node's last contact as of `StepRunner.contact`, 0: there was none; None: from an agent that does not
+    say it.
     """
 
     key: StepKey
@@ -152,6 +154,7 @@ class StepOrder(msgspec.Struct, frozen=True, array_like=True):
     script: bytes = b""
     environment: bytes = b""
     door: str = ""
+    contact_us: int | None = None
 
 
 class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -243,6 +246,8 @@ class StepRunner(Protocol[Order]):
         """Forget these outcomes; unknown and live keys are ignored."""
         ...
 
-    async def contact(self, nodes: Collection[int] = ()) -> None:
-        """Note that these nodes (none given: all) have just heard from the controller."""
+    async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
+        """Note that the controller has heard what these nodes (none given: all) said at `at_us`, microseconds of
+        CLOCK_BOOTTIME; None: just now. It never takes a later contact back.
+        """
         ...

@@ -23,7 +23,15 @@ from eslurm.core.job.model import StepEnd
 from eslurm.core.tree import messages as tree
 from eslurm.core.tree.relay import Relay
 from eslurm.core.wire import Report
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted, StepWarning
+from eslurm.ports.step_runner import (
+    StepEndCause,
+    StepEnded,
+    StepKey,
+    StepRunnerError,
+    StepSpec,
+    StepStarted,
+    StepWarning,
+)
 from eslurm.sim import wire
 from eslurm.sim.breach import require
 from eslurm.sim.process import Process
@@ -305,7 +313,7 @@ class AgentProcess(Process):
             if launch.warn_signal
             else None,
         )
-        self._ask_runner(self._launch, action.step, spec)
+        self._ask_runner(self._launch, action.step, spec, self._to_boot_us(action.contact_us))
 
     def _run_tasks(self, action: act.RunTasks) -> None:
         launch = action.launch
@@ -322,11 +330,19 @@ class AgentProcess(Process):
             tasks=action.tasks,
             first_task=action.first_task,
         )
-        self._ask_runner(self._launch, action.step, spec)
+        self._ask_runner(self._launch, action.step, spec, self._to_boot_us(action.contact_us))
 
-    def _launch(self, step: act.StepId, spec: StepSpec) -> None:
-        known = self.host.runner.do_launch(spec)
+    def _to_boot_us(self, at_us: int) -> int:
+        """A time of this process by the host's clock, which the runner shares; 0 stays 0."""
+        return max(0, at_us - self.now_us + self.world.scheduler.at_us) if at_us else 0
+
+    def _launch(self, step: act.StepId, spec: StepSpec, contact_us: int) -> None:
         delay_us = int(self.world.random.random() * RUNNER_US)
+        try:
+            known = self.host.runner.do_launch(spec, contact_us)
+        except StepRunnerError as error:
+            self.later(delay_us, self._on_refused_step, step, str(error))
+            return
         if isinstance(known, StepStarted):
             self.later(delay_us, self._on_started, step, known.at_us)
         else:
@@ -376,7 +392,7 @@ class AgentProcess(Process):
         self._ask_runner(self.host.runner.do_acknowledge, keys)
 
     def _contact(self, action: act.Contact) -> None:
-        self.host.runner.do_contact(action.nodes)
+        self.host.runner.do_contact(action.nodes, self._to_boot_us(action.at_us))
 
     # ---- blobs ----
 

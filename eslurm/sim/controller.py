@@ -357,11 +357,13 @@ class Controller(Process):
         self.later(LEASE_US // RENEWS_PER_LEASE, self._renew)
         if self._lane.is_idle and not self._is_leaving:
             renew = partial(self.world.disk.renew, self.world.owner, self.epoch)
-            self._lane.ask("renew", renew, self._on_renewed)
+            self._lane.ask("renew", renew, partial(self._on_renewed, self.now_us))
 
-    def _on_renewed(self, result: object) -> None:
+    def _on_renewed(self, began_us: int, result: object) -> None:
         if isinstance(result, store.FenceLost):
             self.lose_fence(result)
+        elif not isinstance(result, store.StoreError):
+            self.herald.on_renewed(began_us)
 
     def lose_fence(self, error: store.FenceLost) -> None:
         """Another leads: this process ends."""

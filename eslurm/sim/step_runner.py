@@ -93,7 +93,7 @@ class MemoryStepRunner:
         self._running: dict[StepKey, _Running] = {}
         self._outcomes: dict[StepKey, StepEnded] = {}
         self._next_pid = _FIRST_PID
-        self._contact_us = clock.now_us()
+        self._contact_us: int | None = None
         self._node_contact_us: dict[int, int] = {}
         self.spawned = 0
         """How many steps ever began to run: the measure of "once per key"."""
@@ -128,12 +128,12 @@ class MemoryStepRunner:
         """See `StepRunner.acknowledge`."""
         self.do_acknowledge(keys)
 
-    async def contact(self, nodes: Collection[int] = ()) -> None:
+    async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
         """See `StepRunner.contact`."""
-        self.do_contact(nodes)
+        self.do_contact(nodes, at_us)
 
-    def do_launch(self, spec: StepSpec) -> StepState:
-        """Start a step or find it."""
+    def do_launch(self, spec: StepSpec, contact_us: int | None = None) -> StepState:
+        """Start a step or find it. `contact_us` is its node's last contact, see `StepOrder`."""
         known = self._outcomes.get(spec.key)
         if known is not None:
             return known
@@ -142,6 +142,10 @@ class MemoryStepRunner:
             return StepStarted(spec.key, running.started_us, running.pid)
         if not spec.argv or spec.tasks < 1:
             raise StepRunnerError("a step needs a program and at least one task")
+        if contact_us is not None:
+            self.do_contact((spec.key.node,), contact_us)
+        if spec.orphan_timeout_us and self._orphaned_us(spec, self._clock.now_us()) <= self._clock.now_us():
+            raise StepRunnerError(_no_contact(spec))
         script, now_us, at_us = self._script_of(spec), self._clock.now_us(), self._wall_us()
         if script.spawn_error:
             cause = StepEndCause.SPAWN_FAILED
@@ -159,7 +163,7 @@ class MemoryStepRunner:
         step.limit_us = spec.time_limit_us
         self._arm(step)
         if spec.orphan_timeout_us:
-            self._clock.call_at(start_us + spec.orphan_timeout_us, lambda: self._on_silence(step))
+            self._clock.call_at(self._orphaned_us(spec, start_us), lambda: self._on_silence(step))
         return StepStarted(spec.key, step.started_us, step.pid)
 
     def do_signal(self, key: StepKey, signum: int) -> bool:
@@ -262,13 +266,19 @@ class MemoryStepRunner:
         for key in keys:
             self._outcomes.pop(key, None)
 
-    def do_contact(self, nodes: Collection[int] = ()) -> None:
-        """Restart the silence of these nodes, or of all."""
-        if nodes:
-            self._node_contact_us.update(dict.fromkeys(nodes, self._clock.now_us()))
-        else:
-            self._contact_us = self._clock.now_us()
-            self._node_contact_us.clear()
+    def do_contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
+        """The silence of these nodes, or of all, counts from then on."""
+        now_us = self._clock.now_us()
+        at_us = now_us if at_us is None else min(at_us, now_us)
+        for node in nodes:
+            self._node_contact_us[node] = max(at_us, self._node_contact_us.get(node, 0))
+        if not nodes:
+            self._contact_us = max(at_us, self._contact_us or 0)
+
+    def _orphaned_us(self, spec: StepSpec, launched_us: int) -> int:
+        both = (self._contact_us, self._node_contact_us.get(spec.key.node))
+        known = [at_us for at_us in both if at_us is not None]
+        return max(known, default=launched_us) + spec.orphan_timeout_us
 
     def reconnect(self, on_ended: StepEndedSink) -> None:
         """The agent was restarted: deliver every unacknowledged outcome to the new listener."""
@@ -297,14 +307,13 @@ class MemoryStepRunner:
     def _on_silence(self, step: _Running) -> None:
         if not self._is_live(step):
             return
-        spec = step.spec
-        heard_us = max(step.launched_us, self._contact_us, self._node_contact_us.get(spec.key.node, 0))
-        due_us = heard_us + spec.orphan_timeout_us
-        if due_us > self._clock.now_us():
+        spec, now_us = step.spec, self._clock.now_us()
+        due_us = self._orphaned_us(spec, step.launched_us)
+        if due_us > now_us:
             self._clock.call_at(due_us, lambda: self._on_silence(step))
             return
-        text = f"no contact with the controller for {spec.orphan_timeout_us / 1e6:g} s"
-        self.do_terminate(spec.key, StepEndCause.ORPHANED, spec.kill_grace_us, text)
+        grace_us = max(0, due_us + spec.kill_grace_us - now_us)
+        self.do_terminate(spec.key, StepEndCause.ORPHANED, grace_us, _no_contact(spec))
 
     def _is_live(self, step: _Running) -> bool:
         return self._running.get(step.spec.key) is step
@@ -326,3 +335,7 @@ class MemoryStepRunner:
     def _report(self, outcome: StepEnded) -> None:
         if self._outcomes.get(outcome.key) is outcome:
             self._on_ended(outcome)
+
+
+def _no_contact(spec: StepSpec) -> str:
+    return f"no contact with the controller for {spec.orphan_timeout_us / 1e6:g} s"

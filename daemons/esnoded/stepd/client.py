@@ -147,10 +147,10 @@ class SupervisorClient:
         """See `StepRunner.acknowledge`."""
         await self._ask(lambda number: wire.Acknowledge(number, tuple(keys)))
 
-    async def contact(self, nodes: Collection[int] = ()) -> None:
+    async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
         """See `StepRunner.contact`. Dropped while there is no connection: the next one makes it good."""
         if self._link is not None:
-            self._link.send(wire.encode_frame(wire.Contact(tuple(nodes))))
+            self._link.send(wire.encode_frame(wire.Contact(tuple(nodes), at_us)))
 
     async def _ask(self, make: Callable[[int], msgspec.Struct]) -> Any:
         if self._closed:

@@ -159,8 +159,8 @@ class Server:
             case wire.Acknowledge(number, keys):
                 table.acknowledge(keys)
                 connection.send(wire.Done(number, True))
-            case wire.Contact(nodes):
-                table.contact(nodes)
+            case wire.Contact(nodes, at_us):
+                table.contact(nodes, at_us)
             case wire.Hello():
                 self._gate.refresh()
                 table.absorb(self._gate.left_behind())
@@ -173,6 +173,8 @@ class Server:
         if self._table.answer(order.key, waiter):
             return
         admitted = self._gate.admit(order)
+        if order.contact_us is not None:
+            self._table.contact((order.key.node,), order.contact_us)
         try:
             self._table.launch(admitted.spec, waiter)
         except LaunchRefused:

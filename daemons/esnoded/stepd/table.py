@@ -69,7 +69,7 @@ class StepTable:
         self._reported: deque[tuple[Step, Task]] = deque()
         self._touched: dict[StepKey, Step] = {}
         self._answers: list[tuple[Waiter, StepState]] = []
-        self._contact_us = boot_us()
+        self._contact_us: int | None = None
         self._node_contact_us: dict[int, int] = {}
         self._draining: dict[int, Step] = {}
         self._reach = Reach(instance, self._steps, self._tasks, timers)
@@ -120,6 +120,8 @@ class StepTable:
         problem = spec_problem(spec)
         if problem:
             raise LaunchRefused(problem)
+        if self._is_orphaned(spec):
+            raise LaunchRefused(_no_contact(spec))
 
     def signal(self, key: StepKey, signum: int) -> bool:
         """Send a signal to all processes of a step in this pass; False when it is not live."""
@@ -205,14 +207,27 @@ class StepTable:
         if outcomes:
             self._ledger.absorb(outcomes)
 
-    def contact(self, nodes: Collection[int]) -> None:
-        """Restart the silence that orphans are judged by."""
+    def contact(self, nodes: Collection[int], at_us: int | None = None) -> None:
+        """The silence that orphans are judged by counts from `at_us` on, see `StepRunner.contact`."""
         now_us = boot_us()
-        if nodes:
-            self._node_contact_us.update(dict.fromkeys(nodes, now_us))
-        else:
-            self._contact_us = now_us
-            self._node_contact_us.clear()
+        at_us = now_us if at_us is None else min(at_us, now_us)
+        for node in nodes:
+            self._node_contact_us[node] = max(at_us, self._node_contact_us.get(node, 0))
+        if not nodes:
+            self._contact_us = max(at_us, self._contact_us or 0)
+
+    def _orphaned_us(self, spec: StepSpec, launched_us: int) -> int:
+        """When a step has been without contact for as long as it may be.
+
+        A launch is no contact, for it may have been on its way for long; only an agent that says none has it count.
+        """
+        both = (self._contact_us, self._node_contact_us.get(spec.key.node))
+        known = [at_us for at_us in both if at_us is not None]
+        return max(known, default=launched_us) + spec.orphan_timeout_us
+
+    def _is_orphaned(self, spec: StepSpec) -> bool:
+        now_us = boot_us()
+        return bool(spec.orphan_timeout_us) and self._orphaned_us(spec, now_us) <= now_us
 
     def on_child_signal(self) -> None:
         """SIGCHLD arrived: the next pass has something to reap."""
@@ -316,7 +331,12 @@ class StepTable:
             )
         self._clock.begin(step)
         if spec.orphan_timeout_us:
-            due_us = step.launched_us + spec.orphan_timeout_us
+            due_us = self._orphaned_us(spec, step.launched_us)
+            if due_us <= boot_us():
+                # The journal may have kept it waiting.
+                step.fail_spawn(1, _no_contact(spec))
+                self._touch(step)
+                return
             step.timers.append(self._at(step, due_us, lambda: self._on_silence(step)))
         self._spawn(step)
 
@@ -356,14 +376,15 @@ class StepTable:
         self._watch(step, task)
 
     def _on_silence(self, step: Step) -> None:
-        heard_us = max(step.launched_us, self._contact_us, self._node_contact_us.get(step.key.node, 0))
-        due_us = heard_us + step.spec.orphan_timeout_us
-        if due_us > boot_us():
+        due_us = self._orphaned_us(step.spec, step.launched_us)
+        now_us = boot_us()
+        if due_us > now_us:
             step.timers = [timer for timer in step.timers if timer.callback is not None]
             step.timers.append(self._at(step, due_us, lambda: self._on_silence(step)))
             return
-        text = f"no contact with the controller for {step.spec.orphan_timeout_us / 1e6:g} s"
-        self.terminate(step.key, StepEndCause.ORPHANED, step.spec.kill_grace_us, text)
+        # After a host has slept little or nothing is left of the grace.
+        grace_us = max(0, due_us + step.spec.kill_grace_us - now_us)
+        self.terminate(step.key, StepEndCause.ORPHANED, grace_us, _no_contact(step.spec))
 
     def _on_output_lost(self, step: Step, why: str) -> None:
         text = f"connection for its output lost: {why}"
@@ -505,3 +526,7 @@ class StepTable:
         if committed:
             self._ledger.compact_if_wanted(self._steps.values())
         return [outcome for _, outcome in committed]
+
+
+def _no_contact(spec: StepSpec) -> str:
+    return f"no contact with the controller for {spec.orphan_timeout_us / 1e6:g} s"

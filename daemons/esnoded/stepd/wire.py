@@ -55,9 +55,10 @@ class Acknowledge(msgspec.Struct, frozen=True, array_like=True, tag=15):
 
 
 class Contact(msgspec.Struct, frozen=True, array_like=True, tag=16):
-    """Unanswered: a lost contact is made good by the next one."""
+    """Unanswered: a lost contact is made good by the next one. `at_us` as of `StepRunner.contact`."""
 
     nodes: tuple[int, ...]
+    at_us: int | None = None
 
 
 class Suspend(msgspec.Struct, frozen=True, array_like=True, tag=17):

@@ -57,16 +57,18 @@ class FetchBlobs(msgspec.Struct, frozen=True):
 class RunBatch(msgspec.Struct, frozen=True):
     """Start the batch script. Answered with on_step_started, on_step_ended or on_step_refused.
 
-    `credential` is the sealed command that says so.
+    `credential` is the sealed command that says so, `contact_us` the node's last contact (0: none), from which on the
+    attempt may be orphaned.
     """
 
     step: StepId
     launch: JobLaunch
     credential: bytes = b""
+    contact_us: int = 0
 
 
 class RunTasks(msgspec.Struct, frozen=True):
-    """Start a step's tasks of this node: `tasks` of them, numbered from `first_task`; `credential` as of `RunBatch`."""
+    """Start a step's tasks of this node: `tasks` of them, numbered from `first_task`; the rest as of `RunBatch`."""
 
     step: StepId
     launch: JobLaunch
@@ -75,6 +77,7 @@ class RunTasks(msgspec.Struct, frozen=True):
     first_task: int
     node_index: int
     credential: bytes = b""
+    contact_us: int = 0
 
 
 class SignalStep(msgspec.Struct, frozen=True):
@@ -117,9 +120,10 @@ class AcknowledgeSteps(msgspec.Struct, frozen=True):
 
 
 class Contact(msgspec.Struct, frozen=True):
-    """These nodes have just heard from their controller: their orphan timeouts begin anew."""
+    """The controller has confirmed what these nodes said at `at_us`: their orphan timeouts count from then."""
 
     nodes: tuple[int, ...]
+    at_us: int
 
 
 class Spool(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from eslurm.core.agent.records import NodeAttempt
+from eslurm.core.contact import AnsweredRounds
 from eslurm.core.tree.results import OK, Outcome
 from eslurm.core.wire import Command
 
@@ -33,11 +34,12 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True):
 class Fence:
     """One owner's fence in this process; it holds for all nodes of the process."""
 
-    __slots__ = ("_heap", "_kept_max", "epoch", "floor", "outcomes", "signals", "tombstones")
+    __slots__ = ("_heap", "_kept_max", "epoch", "floor", "outcomes", "rounds", "signals", "tombstones")
 
     def __init__(self, kept_max: int = KEPT_MAX) -> None:
         self.epoch = 0
         self.floor = 0
+        self.rounds = AnsweredRounds()
         self.tombstones: dict[NodeAttempt, Tombstone] = {}
         self.outcomes: dict[EffectOnNode, Outcome] = {}
         self.signals: set[EffectOnNode] = set()

@@ -47,7 +47,7 @@ class Lifecycle:
         self._wants = wants
         self._nodes = nodes
         self.adjustments = Adjustments(desk)
-        self._tasks = Tasks(desk, wants, self.adjustments)
+        self._tasks = Tasks(desk, wants, self.adjustments, nodes)
         self._deferred: list[tuple[int, int, Attempt, Waiter]] = []
         self._deferrals = 0
 
@@ -366,7 +366,8 @@ class Lifecycle:
         attempt.move(Stage.STARTING)
         attempt.live.add(BATCH_STEP)
         step = StepId(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
-        self._desk.emit(RunBatch(step, attempt.launch, attempt.credential))
+        contact_us = self._nodes[attempt.node].contact_us
+        self._desk.emit(RunBatch(step, attempt.launch, attempt.credential, contact_us))
         self.adjustments.on_run(attempt, step)
 
     def _answer_started(self, attempt: Attempt, waiter: Waiter) -> None:

@@ -26,6 +26,7 @@ from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.roster import Roster, Site
 from eslurm.core.agent.wants import Wants
 from eslurm.core.agent.words import alive_outcome
+from eslurm.core.contact import Heard
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import OK, failed
 from eslurm.core.wire import (
@@ -115,7 +116,7 @@ class Agent:
         else:
             self.roster.see_epoch(command.owner, command.epoch)
             if type(command.body) is Heartbeat:
-                self._on_heartbeat(nodes, command, command.body, ref)
+                self._on_heartbeat(nodes, command, command.body, ref, now_us)
             else:
                 dated_us = now_us if dated_us is None else dated_us
                 expired = bool(command.expires_us) and dated_us > command.expires_us + EXPIRY_TOLERANCE_US
@@ -153,9 +154,10 @@ class Agent:
             return []
         replies = {reply.name: reply for reply in ack.registrations}
         for seq in ack.seqs:
+            sent_us = self.outbox.first_sent_us(seq)
             body = self.outbox.acknowledge(seq)
             if isinstance(body, Registration):
-                self.roster.on_reply(body.name, replies.get(body.name), now_us)
+                self.roster.on_reply(body.name, replies.get(body.name), now_us, sent_us)
             elif body is not None:
                 node = self.roster.by_number[body.node]
                 self._reports.settle(node, body)
@@ -231,7 +233,9 @@ class Agent:
             return f"epoch {command.epoch} of {command.owner!r} is over, {fence.epoch} is in force"
         return ""
 
-    def _on_heartbeat(self, nodes: Sequence[int], command: Command, body: Heartbeat, ref: Ref) -> None:
+    def _on_heartbeat(
+        self, nodes: Sequence[int], command: Command, body: Heartbeat, ref: Ref, now_us: int
+    ) -> None:
         fence = self.desk.fence(command.owner)
         if fence.raise_floor(body.floor):
             self.desk.write(FloorRaised(command.owner, body.floor))
@@ -242,9 +246,32 @@ class Agent:
         if len(served) < len(nodes):
             strangers = [number for number in nodes if number not in by_number]
             self.desk.answer_alone(ref, strangers, failed("the node is not served here"))
-        busy = tuple(number for number in served if by_number[number].attempts)
-        if busy:
-            self.desk.emit(Contact(busy))
+        self._note_contact(command, body, served, now_us)
+
+    def _note_contact(self, command: Command, body: Heartbeat, served: Sequence[int], now_us: int) -> None:
+        """Date the round, and take over what the controller says that it has heard (see `contact`)."""
+        rounds = self.desk.fence(command.owner).rounds
+        if body.round:
+            rounds.note(command.epoch, body.round, now_us)
+        elif rounds.numbers(command.epoch):
+            return
+        heard = Heard(body.heard, body.unheard)
+        busy: dict[int, list[int]] = {}
+        for number, incarnation in zip(served, self._incarnations(command, served), strict=True):
+            node = self.roster.by_number[number]
+            if not node.registered or node.owner != command.owner or incarnation != node.incarnation:
+                continue
+            at_us: int | None = now_us
+            if body.round:
+                node.rounds_from = node.rounds_from or body.round
+                confirmed = heard.round_of(number)
+                at_us = rounds.answered_us(confirmed) if confirmed >= node.rounds_from else None
+            if at_us is not None and at_us > node.contact_us:
+                node.contact_us = at_us
+                if node.attempts:
+                    busy.setdefault(at_us, []).append(number)
+        for at_us, numbers in busy.items():
+            self.desk.emit(Contact(tuple(numbers), at_us))
 
     def _offer_anew(self, command: Command, served: Sequence[int]) -> None:
         """Nodes for which no incarnation is named (the controller has given them up) or a later one register anew."""

@@ -46,7 +46,8 @@ class LocalNode:
     """One served node. `number` is -1 until a controller has accepted it for the first time.
 
     `session` and `starts` (its count in this spool) are what the node is offered under. `refused` is why it was not
-    accepted when it was offered last.
+    accepted when it was offered last. `contact_us` is the last time at which it said something that the controller has
+    confirmed, 0: never; rounds of heartbeats before `rounds_from` (0: all so far) say nothing about it, see `contact`.
     """
 
     offer: NodeOffer
@@ -59,6 +60,8 @@ class LocalNode:
     owner: str = ""
     epoch: int = 0
     registration_seq: int = 0
+    contact_us: int = 0
+    rounds_from: int = 0
     parked: list[Parked] = field(default_factory=list)
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
     owed: dict[OwedKey, StepEnded | NodeGone] = field(default_factory=dict)

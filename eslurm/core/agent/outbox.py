@@ -23,6 +23,7 @@ class Outbox:
         self._next_seq = 1
         self._queued: dict[int, Report] = {}
         self._in_flight: dict[int, tuple[Report, int]] = {}
+        self._first_us: dict[int, int] = {}
         self._resend_us = RESEND_FIRST_US
 
     def __len__(self) -> int:
@@ -37,17 +38,23 @@ class Outbox:
 
     def withdraw(self, seq: int) -> None:
         """Forget a report that another one replaces."""
+        self._first_us.pop(seq, None)
         self._queued.pop(seq, None)
         self._in_flight.pop(seq, None)
 
     def acknowledge(self, seq: int) -> ReportBody | None:
         """Forget a report; what it said, or None when it is not known (any more)."""
+        self._first_us.pop(seq, None)
         flying = self._in_flight.pop(seq, None)
         if flying is not None:
             self._resend_us = RESEND_FIRST_US
             return flying[0].body
         queued = self._queued.pop(seq, None)
         return queued.body if queued is not None else None
+
+    def first_sent_us(self, seq: int) -> int:
+        """When an unacknowledged report was sent for the first time; 0: it was not."""
+        return self._first_us.get(seq, 0)
 
     def pump(self, now_us: int) -> list[Report]:
         """The reports to send now."""
@@ -57,6 +64,8 @@ class Outbox:
         batch = [seq for seq, _ in zip(self._queued, range(room), strict=False)]
         reports = [self._queued.pop(seq) for seq in batch]
         self._in_flight.update((report.seq, (report, now_us)) for report in reports)
+        for report in reports:
+            self._first_us.setdefault(report.seq, now_us)
         return reports
 
     def on_link(self, is_up: bool) -> None:

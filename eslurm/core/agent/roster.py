@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from eslurm.core.agent.actions import Numbered, Refusal
+from eslurm.core.agent.actions import Contact, Numbered, Refusal
 from eslurm.core.agent.attempt import HELD_AS, Stage
 from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.lifecycle import Lifecycle
@@ -119,8 +119,11 @@ class Roster:
         self._desk.owner = owner
         self.offer(self.by_name.values())
 
-    def on_reply(self, name: str, reply: RegistrationReply | None, now_us: int) -> None:
-        """What the controller said to the latest offer of this node; None if it acknowledged without a word."""
+    def on_reply(self, name: str, reply: RegistrationReply | None, now_us: int, sent_us: int) -> None:
+        """What the controller said to the latest offer of this node; None if it acknowledged without a word.
+
+        `sent_us` is when that was sent first.
+        """
         node = self.by_name[name]
         if reply is None:
             self._retries[name] = now_us + RETRY_STALE_US
@@ -139,7 +142,7 @@ class Roster:
         elif reply.epoch < self._desk.fence(reply.owner).epoch:
             self._retries[name] = now_us + RETRY_STALE_US
         else:
-            self._accept(node, reply)
+            self._accept(node, reply, sent_us)
 
     def _on_refused(self, node: LocalNode, why: str, now_us: int) -> None:
         node.refused = why
@@ -162,7 +165,7 @@ class Roster:
         self.site.starts = before + 1
         self._desk.write(Booted(self.site.cluster, self.site.boot_id, self.site.starts), durable=True)
 
-    def _accept(self, node: LocalNode, reply: RegistrationReply) -> None:
+    def _accept(self, node: LocalNode, reply: RegistrationReply, sent_us: int) -> None:
         self._desk.owner = reply.owner
         if self._number(node, reply):
             # The offer did not say what the node holds: the controller has to hear of it as of something new.
@@ -174,6 +177,11 @@ class Roster:
         node.incarnation = reply.incarnation
         node.epoch = reply.epoch
         node.owner = reply.owner
+        # What was heard of the node before may have been heard of another process.
+        node.rounds_from = 0
+        node.contact_us = max(node.contact_us, sent_us)
+        if node.attempts:
+            self._desk.emit(Contact((node.number,), node.contact_us))
         self._reports.on_registered(node)
         self.on_accepted(node)
 

@@ -6,6 +6,7 @@ processes; a step that is in neither is over or unknown here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from eslurm.core.agent.actions import RunTasks, StepId
@@ -30,8 +31,11 @@ class Share(NamedTuple):
 class Tasks:
     """Starts steps and answers for them; ending them is the attempt's business."""
 
-    def __init__(self, desk: Desk, wants: Wants, adjustments: Adjustments) -> None:
+    def __init__(
+        self, desk: Desk, wants: Wants, adjustments: Adjustments, nodes: Mapping[int, LocalNode]
+    ) -> None:
         self._desk = desk
+        self._nodes = nodes
         self._adjustments = adjustments
         self._wants = wants
 
@@ -62,7 +66,9 @@ class Tasks:
         elif not self._wants.ask(attempt, step, (request.environment_hash,)):
             attempt.live.add(step)
             key = StepId(attempt.job_id, attempt.number, step, attempt.node)
-            self._desk.emit(RunTasks(key, attempt.launch, request, *share, pending.waiters[0].sealed))
+            contact_us = self._nodes[attempt.node].contact_us
+            credential = pending.waiters[0].sealed
+            self._desk.emit(RunTasks(key, attempt.launch, request, *share, credential, contact_us))
             self._adjustments.on_run(attempt, key)
 
     def on_started(self, attempt: Attempt, step: int) -> None:

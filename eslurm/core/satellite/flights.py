@@ -90,7 +90,7 @@ class Counters:
 
 
 class Flight:
-    """One broadcast under way. `send` or `call` says what its answer means."""
+    """One broadcast under way. `send` or `call` says what its answer means; `round` is a heartbeat's (else 0)."""
 
     __slots__ = (
         "call",
@@ -98,6 +98,7 @@ class Flight:
         "predicted",
         "queued_us",
         "reallocations",
+        "round",
         "satellites",
         "send",
         "shares",
@@ -125,6 +126,7 @@ class Flight:
         self.suspects: dict[int, None] = {}
         self.reallocations = 0
         self.takeovers = 0
+        self.round = 0
 
     def answered(self, results: Results, trace: Trace | None, now_us: int) -> Answered:
         """The flight's end, for observers."""

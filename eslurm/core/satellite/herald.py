@@ -17,6 +17,7 @@ import msgspec
 
 from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State, attempts_of
+from eslurm.core.contact import HeardRounds
 from eslurm.core.courier import Courier, Send
 from eslurm.core.messages import EffectDone, HeartbeatDone, Message, NodeOutcome, SatelliteSilent
 from eslurm.core.node.states import NodeState
@@ -25,9 +26,10 @@ from eslurm.core.request_limits import COMMAND_BYTES_MAX
 from eslurm.core.satellite.calls import Call, NodeCalls
 from eslurm.core.satellite.flights import Answered, Counters, Flight, Observer, TraceBook
 from eslurm.core.satellite.roster import Roster, SatelliteStatus
+from eslurm.core.timekeeping import proof_lasts_us
 from eslurm.core.tree import messages as tree
 from eslurm.core.tree.relay import Relay
-from eslurm.core.tree.results import EMPTY, Results
+from eslurm.core.tree.results import EMPTY, Results, Status
 from eslurm.core.tree.trace import Trace
 from eslurm.core.tree.width import WidthScore, WidthTuner
 from eslurm.core.wire import Body, Command, Heartbeat
@@ -102,8 +104,12 @@ class Herald:
         tuning: tree.Tuning,
         cargo: Cargo | None = None,
         on_bug: Callable[[Exception], None] | None = None,
+        asleep_us: Callable[[], int] = int,
     ) -> None:
-        """`on_bug` is told of an exception that failed an effect."""
+        """`on_bug` is told of an exception that failed an effect. `asleep_us`: how long the host has slept, if the time of
+        the inputs does not count that.
+        """
+        self._asleep_us = asleep_us
         self._on_bug = on_bug
         self._cargo: Cargo = cargo if cargo is not None else _NoCargo()
         self.courier = Courier(state)
@@ -113,6 +119,7 @@ class Herald:
         self._state = state
         self._seal = seal
         self._calls = NodeCalls(state)
+        self._rounds = HeardRounds(lambda: proof_lasts_us(state.config))
         self._widths = WidthTuner()
         self._traces = TraceBook()
         self._observers: list[Observer] = [self._traces]
@@ -154,6 +161,12 @@ class Herald:
         self.satellites.begin(now_us)
         self._calls.begin(now_us)
         return self.on_timer(now_us)
+
+    def on_renewed(self, began_us: int) -> None:
+        """The lead was renewed by what began then: no other controller had won it before. `began_us` is in the time of the
+        inputs, with what the host had slept by then.
+        """
+        self._rounds.on_proved(began_us)
 
     def on_committed(self, messages: Iterable[Message], batch: Batch, now_us: int) -> list[Action]:
         """A batch of the core is durable: what it owes may be said."""
@@ -245,7 +258,13 @@ class Herald:
         call = self._calls.take_due(now_us)
         if call is None:
             return []
-        return self._broadcast(call.nodes, Heartbeat(self._floor), call.deadline_us, now_us, call=call)
+        number = self._rounds.next_number()
+        heartbeat = Heartbeat(self._floor, number, *self._rounds.told(call.nodes, self._is_up))
+        return self._broadcast(call.nodes, heartbeat, call.deadline_us, now_us, call=call)
+
+    def _is_up(self, number: int) -> bool:
+        node = self._state.nodes.get(number)
+        return node is not None and node.state is NodeState.UP
 
     def _send_due(self, now_us: int) -> list[Action]:
         actions: list[Action] = []
@@ -309,6 +328,8 @@ class Herald:
             traced=self._traces.wants(kind, now_us),
         )
         flight = self._flights[broadcast_id] = Flight(message, predicted, send, call, now_us)
+        if isinstance(body, Heartbeat):
+            flight.round = body.round
         self._cargo.on_broadcast(broadcast_id, kind, send)
         self.counters.broadcasts += 1
         return self._launch(flight, now_us)
@@ -434,6 +455,7 @@ class Herald:
         if flight.send is not None:
             return [Deliver(_effect_done(flight.send, results))]
         assert flight.call is not None
+        self._rounds.on_answers(flight.round, results.nodes(Status.OK), now_us + self._asleep_us())
         done = self._calls.on_results(flight.call, results, now_us)
         return [Deliver(done)] if done is not None else []
 

@@ -272,13 +272,6 @@ def test_a_step_that_cannot_be_started_is_said_at_once() -> None:
     assert world.stages() == {(7, 1): "RUNNING"}
 
 
-def test_heartbeats_contact_the_runner_for_busy_nodes_only() -> None:
-    world = World(nodes=3)
-    world.order(Prepare(launch((1,)), start=True), (1,))
-    assert world.order(Heartbeat(0), (0, 1, 2)) == {0: OK, 1: OK, 2: OK}
-    assert world.contacts == [(1,)]
-
-
 def test_heartbeats_tell_of_problems_and_are_plain_without_any() -> None:
     world = World(nodes=3)
     world.agent.set_problems(("disk", "memory"))

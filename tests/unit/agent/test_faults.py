@@ -49,6 +49,7 @@ class Rig:
             release=None,
             wants_compaction=False,
             now_us=lambda: 0,
+            to_boot_us=int,
             cache=SimpleNamespace(find=find),
         )
         runner: Any = SimpleNamespace(contact=self._contact, launch=self._launch, signal=fault)
@@ -63,7 +64,7 @@ class Rig:
         self.due_us = None if self.timers > 1 else 0
         return fault() if self.timers == 1 else []
 
-    async def _contact(self, nodes: tuple[int, ...]) -> None:
+    async def _contact(self, nodes: tuple[int, ...], _at_us: int) -> None:
         self.contacts += nodes
 
     async def _launch(self, _order: StepOrder) -> None:
@@ -74,7 +75,7 @@ def test_a_fault_in_one_action_leaves_the_others(caplog: pytest.LogCaptureFixtur
     async def main() -> None:
         # No cache: a look into it raises TypeError.
         rig = Rig()
-        rig.shell.perform([Contact((1,)), RunBatch(STEP, LAUNCH), SignalStep(STEP, 9), Contact((2,))])
+        rig.shell.perform([Contact((1,), 5), RunBatch(STEP, LAUNCH), SignalStep(STEP, 9), Contact((2,), 6)])
         for _ in range(5):
             await asyncio.sleep(0)
         assert rig.contacts == [1, 2]

@@ -18,17 +18,17 @@ from tests.support.loops import run
 def test_a_request_that_comes_at_the_end_is_not_begun(is_late: bool) -> None:
     """A coroutine that was made and never awaited would be a warning in the log, and fails this test."""
 
-    async def contact(_nodes: object) -> None:
+    async def contact(_nodes: object, _at_us: int) -> None:
         raise AssertionError("the runner is asked by nobody who has ended")
 
     async def scenario() -> None:
         agent: Any = SimpleNamespace(next_timer_us=lambda: None)
         runner: Any = SimpleNamespace(contact=contact)
-        other: Any = SimpleNamespace(release=None, wants_compaction=False, now_us=lambda: 0)
+        other: Any = SimpleNamespace(release=None, wants_compaction=False, now_us=lambda: 0, to_boot_us=int)
         shell = Shell(agent, other, runner, "", other, other, other)
         if is_late:
             await shell.close()
-        shell._contact(Contact((1,)))
+        shell._contact(Contact((1,), 5))
         await shell.close()
         await asyncio.sleep(0)
 

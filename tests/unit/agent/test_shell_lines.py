@@ -48,7 +48,11 @@ def shell(*, known: bool = True) -> Shell:
         next_timer_us=lambda: None,
     )
     other: Any = SimpleNamespace(
-        release=None, wants_compaction=False, now_us=lambda: 0, cache=SimpleNamespace(find=lambda _: None)
+        release=None,
+        wants_compaction=False,
+        now_us=lambda: 0,
+        to_boot_us=int,
+        cache=SimpleNamespace(find=lambda _: None),
     )
     return Shell(agent, other, other, "", other, other, other)
 

@@ -86,7 +86,7 @@ class World:
         self.reports: dict[int, Report] = {}
         self.history: list[Report] = []
         self.log: list[act.Action] = []
-        self.contacts: list[tuple[int, ...]] = []
+        self.contacts: list[tuple[tuple[int, ...], int]] = []
         self._runs = 0
         self._events: deque[Callable[[], list[act.Action]]] = deque()
         self._refs = 0
@@ -150,8 +150,8 @@ class World:
             case act.AcknowledgeSteps(steps):
                 for step in steps:
                     self.runner.ended.pop(step, None)
-            case act.Contact(nodes):
-                self.contacts.append(nodes)
+            case act.Contact(nodes, at_us):
+                self.contacts.append((nodes, at_us))
 
     def _launch(self, step: act.StepId) -> None:
         if self.runner.refuses:
