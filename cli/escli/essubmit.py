@@ -23,6 +23,7 @@ from eslurm.compat.script import SCRIPT_BYTES_MAX, check_script, read_directives
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 COMMAND = "essubmit"
 _TIMEOUT_S = 60.0
@@ -55,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _submit(given: Words) -> int:
+    _check_parts(given)
     script, name = _script(given)
     options = with_directives(given, script)
     for spelling in options.ignored:
@@ -85,11 +87,33 @@ def _send(door: Door, request: bytes, options: Words) -> int:
     return wait_for_job(door, job_id, COMMAND, quiet=options.has("quiet") or options.has("parsable"))
 
 
+def _check_parts(given: Words) -> None:
+    """sbatch begins another part of the job, with resources of its own, after a `:`. Raises OptionError."""
+    parts, rest = 1, given.rest
+    while rest[:1] == [":"]:
+        parts += 1
+        rest = Parser(rows_of(COMMAND), options_end_at_first_word=True).parse(rest[1:]).rest
+    if parts > 1:
+        _refuse_parts("components", ":", parts)
+
+
+def _refuse_parts(where: str, word: str, parts: int) -> None:
+    from eslurm.core.values import parts_problem
+
+    why, _, way_out = parts_problem(parts).partition(", ")
+    raise OptionError(where, word, f"makes it {why}", way_out)
+
+
 def with_directives(given: Words, script: bytes) -> Words:
     """The options of the script's lines, under those of the command line. Raises OptionError."""
     parser = Parser(rows_of(COMMAND), excludes=_OPPOSITES)
     merged = Words()
-    for directive in read_directives(script):
+    directives = read_directives(script)
+    parts = [one for one in directives if one.words[:1] in (("hetjob",), ("packjob",))]
+    if parts:
+        first = parts[0]
+        _refuse_parts(f"{first.mark} (line {first.line})", first.words[0], len(parts) + 1)
+    for directive in directives:
         where = f"{directive.mark} (line {directive.line}) "
         found = parser.parse(directive.words, where)
         if found.rest:
@@ -203,34 +227,58 @@ def _tell(job_id: int, options: Words) -> None:
 
 
 def _tell_test(answer: bytes, options: Words) -> int:
-    """Whether and when it would start, where, and what would keep it waiting."""
+    """Whether and when each job would start, where, and what would keep it waiting."""
     from eslurm.v1 import controller_pb2 as pb
 
     reply = pb.SubmitReply.FromString(answer)
+    tests = list(reply.tests) or [_of_older(reply)]
     if options.has("json"):
         import json
 
-        from escli.as_json import fields_of
+        found = [_test_fields(one) for one in tests]
+        program.say(json.dumps(found[0] if len(found) == 1 else {"jobs": found}))
+    else:
+        for number, one in enumerate(tests, 1):
+            _tell_one_test(one, f"job {number} of {len(tests)}: " if len(tests) > 1 else "")
+    return exits.FAILED if any(one.refused for one in tests) else exits.OK
 
-        found = {
-            "answer": reply.test_answer,
-            "start_us": reply.test_start_us or None,
-            "earliest_us": reply.test_earliest_us or None,
-            "latest_us": reply.test_latest_us or None,
-            "nodes": reply.test_nodes,
-            "reasons": [fields_of(one) for one in reply.test_reasons],
-        }
-        program.say(json.dumps(found))
-        return exits.OK
+
+def _of_older(reply: Any) -> Any:
+    """The answer of a controller that knows one job in a test."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    return pb.TestAnswer(
+        answer=reply.test_answer,
+        start_us=reply.test_start_us,
+        nodes=reply.test_nodes,
+        reasons=reply.test_reasons,
+        earliest_us=reply.test_earliest_us,
+        latest_us=reply.test_latest_us,
+    )
+
+
+def _test_fields(one: Any) -> dict[str, Any]:
+    from escli.as_json import fields_of
+
+    return {
+        "answer": one.answer,
+        "refused": one.refused,
+        "start_us": one.start_us or None,
+        "earliest_us": one.earliest_us or None,
+        "latest_us": one.latest_us or None,
+        "nodes": one.nodes,
+        "reasons": [fields_of(reason) for reason in one.reasons],
+    }
+
+
+def _tell_one_test(one: Any, which: str) -> None:
     from escli.why import interval, reason_lines
     from eslurm.compat.moments import format_moment
 
-    start_us = reply.test_start_us
-    when = f" (planned start {format_moment(start_us, clock.local_offset_s)})" if start_us else ""
-    where = f" on {reply.test_nodes}" if reply.test_nodes else ""
-    between = interval(reply.test_earliest_us, reply.test_latest_us, clock.now_us())
-    program.say(f"{COMMAND}: {reply.test_answer or 'the job could run'}{when}{where}{between}")
-    blocking = [one for one in reply.test_reasons if not one.nodes_of]
+    when = f" (planned start {format_moment(one.start_us, clock.local_offset_s)})" if one.start_us else ""
+    where = f" on {one.nodes}" if one.nodes else ""
+    between = interval(one.earliest_us, one.latest_us, clock.now_us())
+    program.say(f"{COMMAND}: {which}{one.answer or 'the job could run'}{when}{where}{between}")
+    blocking = [reason for reason in one.reasons if not reason.nodes_of]
     for line in reason_lines(blocking, clock.now_us()):
         program.say(line)
-    return exits.OK

@@ -23,6 +23,7 @@ from eslurm.compat.moments import format_moment, parse_moment
 from eslurm.core.cluster import State
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL
+from eslurm.core.view import View
 from eslurm.ports.store import LoggedFact
 from eslurm.replay.logfile import DamagedLog, LogFile
 from eslurm.replay.player import CannotApply, Player, Verdict, decoded, find_violation, listed
@@ -139,10 +140,11 @@ class Picture:
 
     def nodes(self) -> list[pb.NodeInfo]:
         """All nodes in configured order."""
-        inside = partitions_of_nodes(self.state)
+        view = View(self.state)
+        inside = partitions_of_nodes(view.config)
         return [
-            node_info(self.state, node, inside.get(node.name, []), sorted(self.state.jobs_on.get(number, ())))
-            for number, node in sorted(self.state.nodes.items())
+            node_info(view, node, inside.get(node.name, []), sorted(view.jobs_on.get(number, ())))
+            for number, node in sorted(view.nodes.items())
         ]
 
     def partitions(self) -> list[pb.PartitionInfo]:

@@ -329,9 +329,7 @@ class Controller:
         self._census = Census(
             state, self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
         )
-        self.status = LeaderStatus(
-            state, self._dispatcher, herald, self._census, self._table, self._driver.counters
-        )
+        self.status = LeaderStatus(self._dispatcher, herald, self._census, self._table, self._driver.counters)
         self._gate = Gate(CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit)
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate, self._audit)
         self._rpc = RpcServer(

@@ -339,19 +339,20 @@ class ControllerLinks:
 
     def _has_job(self, uid: int, number: int, names: str) -> bool:
         """Whether a user holds an allocation on the node now; its agent process may serve several nodes, all in `names`."""
-        node = self._state.nodes.get(number)
+        view = self._dispatcher.view
+        node = view.nodes.get(number)
         if node is None:
             return False
         # Where it listens is the node's own word: alone it would open the door for users of other hosts.
         same_host = [
             other.number
-            for other in self._state.nodes.values()
+            for other in view.nodes.values()
             if other.endpoint == node.endpoint and holds(names, other.name)
         ]
         return any(
-            self._state.get_job(job_id).spec.user.uid == uid
+            view.jobs[job_id].spec.user.uid == uid
             for other in same_host
-            for job_id in self._state.jobs_on.get(other, ())
+            for job_id in view.jobs_on.get(other, ())
         )
 
     def _elsewhere(self) -> str:

@@ -36,7 +36,7 @@ from eslurm.core.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
-from eslurm.core.values import COOKIE_BYTES, EXIT_CODE_MAX, signal_problem, umask_problem
+from eslurm.core.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.v1 import controller_pb2 as pb
@@ -212,12 +212,9 @@ class SpecReader:
     def _read_components(self, job: pb.JobRequest) -> tuple[Request, ...]:
         if not job.components:
             return _ONE_CORE
-        if len(job.components) > limits.COMPONENTS_MAX:
-            raise _refuse(
-                f"components: {len(job.components)} of one job are more than {limits.COMPONENTS_MAX}: join equal ones"
-            )
-        if len(job.components) > 1:
-            return tuple(_component(part, self._config) for part in job.components)
+        problem = parts_problem(len(job.components))
+        if problem:
+            raise _refuse(problem)
         # Jobs of one call mostly ask for the same.
         encoded = job.components[0].SerializeToString()
         known = self._components.get(encoded)

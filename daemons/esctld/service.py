@@ -204,7 +204,7 @@ class ControllerService:
                 await asyncio.sleep(0)
                 began_s = time.perf_counter()
         if request.test_only:
-            return await self._inquiries.test(specs[0])
+            return await self._inquiries.test(specs)
         answer = await self._decide(SubmitJobs(tuple(specs)), caller, reader.blobs.rows)
         assert isinstance(answer, Submitted)
         # They will be launched soon: their nodes' satellites need not wait for the store.
@@ -271,12 +271,12 @@ class ControllerService:
     # ---- reading ----
 
     async def _ping(self, request: pb.PingRequest, caller: Caller) -> pb.PingReply:
-        state, view = self._dispatcher.state, self._dispatcher.view
-        nodes = [node for node in view.nodes.values() if node.number not in state.login]
+        view = self._dispatcher.view
+        nodes = [node for node in view.nodes.values() if node.number not in view.login]
         return pb.PingReply(
-            cluster=state.config.cluster,
+            cluster=view.config.cluster,
             owner=self._owner,
-            epoch=state.epoch,
+            epoch=view.epoch,
             revision=view.revision,
             build=__version__,
             now_us=wall_us(),
@@ -355,9 +355,9 @@ class ControllerService:
 
     async def _config(self, request: pb.ConfigRequest, caller: Caller) -> pb.ConfigReply:
         self._check_open(caller, CONFIGURATION, "it shows how the cluster is set up")
-        state = self._dispatcher.state
-        shown = json.dumps(msgspec.to_builtins(_named(state.config)))
-        return pb.ConfigReply(revision=state.config_revision, json=shown)
+        view = self._dispatcher.view
+        shown = json.dumps(msgspec.to_builtins(_named(view.config)))
+        return pb.ConfigReply(revision=view.config_revision, json=shown)
 
     async def _controllers(self, request: pb.ControllersRequest, caller: Caller) -> pb.ControllersReply:
         return pb.ControllersReply(controllers=self._leadership.controllers(), now_us=wall_us())
@@ -379,7 +379,7 @@ class ControllerService:
                 )
             if step.state is not StepState.LAUNCHING:
                 failed = [
-                    pb.Problem(what=self._dispatcher.state.nodes[node].name, code="failed", text=text)
+                    pb.Problem(what=view.nodes[node].name, code="failed", text=text)
                     for node, text in step.failed
                 ]
                 return pb.StepReply(state=step.state.value, failed=failed)

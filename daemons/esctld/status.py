@@ -123,14 +123,12 @@ class LeaderStatus:
 
     def __init__(
         self,
-        state: State,
         dispatcher: Dispatcher,
         herald: Herald,
         census: Census,
         table: LinkTable,
         counters: RelayCounters,
     ) -> None:
-        self._state = state
         self._dispatcher = dispatcher
         self._herald = herald
         self._census = census
@@ -141,12 +139,14 @@ class LeaderStatus:
         """Whether it leads with a store that takes commits."""
         if not self._dispatcher.is_available:
             return Health(False, "leads, but the job store takes no commits")
-        return Health(True, f"leads, epoch {self._state.epoch}, revision {self._dispatcher.view.revision}")
+        return Health(
+            True, f"leads, epoch {self._dispatcher.view.epoch}, revision {self._dispatcher.view.revision}"
+        )
 
     def families(self) -> Iterator[Family]:
         """What only a leader has."""
         dispatcher, herald = self._dispatcher, self._herald
-        yield EPOCH.is_(self._state.epoch)
+        yield EPOCH.is_(dispatcher.view.epoch)
         yield REVISION.is_(dispatcher.view.revision)
         yield AVAILABLE.is_(dispatcher.is_available)
         yield INBOX.by(dispatcher.depths)

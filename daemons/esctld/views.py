@@ -85,7 +85,7 @@ class Queries:
     def _tasks(self, array: Job) -> list[Job]:
         if not array.is_array:
             return []
-        ids = sorted(self._state.tasks_of.get(array.job_id, ()))
+        ids = sorted(self._view.tasks_of.get(array.job_id, ()))
         return [self._view.jobs[task] for task in ids if task in self._view.jobs]
 
     def _line(self, job: Job, *, asked_too: bool = False) -> bytes:
@@ -117,12 +117,12 @@ class Queries:
 
     def nodes(self, request: pb.NodesRequest, sight: Sight) -> pb.NodesReply:
         """Nodes and partitions, in configured order."""
-        state = self._state
-        inside = partitions_of_nodes(state)
+        view = self._view
+        inside = partitions_of_nodes(view.config)
         wanted = set(request.names)
-        reply = pb.NodesReply(revision=self._view.revision, now_us=wall_us())
-        for number in sorted(self._view.nodes):
-            node = self._view.nodes[number]
+        reply = pb.NodesReply(revision=view.revision, now_us=wall_us())
+        for number in sorted(view.nodes):
+            node = view.nodes[number]
             partitions = inside.get(node.name, [])
             if (wanted and node.name not in wanted) or (
                 request.partition and request.partition not in partitions
@@ -130,13 +130,13 @@ class Queries:
                 continue
             if request.states and node.state.value not in request.states:
                 continue
-            jobs = sorted(filter(partial(self._sees, sight), state.jobs_on.get(number, ())))
-            reply.nodes.append(node_info(state, node, partitions, jobs))
-        reply.partitions.extend(map(partition_info, state.config.partitions))
+            jobs = sorted(filter(partial(self._sees, sight), view.jobs_on.get(number, ())))
+            reply.nodes.append(node_info(view, node, partitions, jobs))
+        reply.partitions.extend(map(partition_info, view.config.partitions))
         return reply
 
     def _sees(self, sight: Sight, job_id: int) -> bool:
-        return sight.is_open(JOBS) or sight.job(self._state.get_job(job_id))
+        return sight.is_open(JOBS) or sight.job(self._view.jobs[job_id])
 
     def satellites(self) -> pb.SatellitesReply:
         """The satellites and whether they are linked now."""

@@ -43,6 +43,8 @@ RESERVED_AHEAD_US = 31 * DAY_US
 ASKING_MAX = 64
 """Questions that wait for their turn or are being answered; who comes then is asked to come again."""
 ASK_RETRY_S = 0.5
+TESTS_MAX = 64
+"""Jobs of one call that are only asked about: each is answered with a whole plan."""
 OCCURRENCES_MAX = 1_000
 """Of one reservation."""
 
@@ -126,8 +128,37 @@ class Inquiries:
                     return task
         return job
 
-    async def test(self, spec: JobSpec) -> pb.SubmitReply:
-        """`--test-only`: when such a job would start, where, and what would keep it waiting. Raises `Refused`."""
+    async def test(self, specs: Sequence[JobSpec]) -> pb.SubmitReply:
+        """`--test-only`: when each of these jobs, alone, would start, where, and what would keep it waiting.
+
+        Raises `Refused`: of several jobs that are refused each has its refusal for an answer.
+        """
+        if len(specs) > TESTS_MAX:
+            raise Refused(
+                RefusalCode.INVALID,
+                f"--test-only: {len(specs)} jobs in one call are more than {TESTS_MAX}: ask in several calls",
+            )
+        found: list[pb.TestAnswer] = []
+        for spec in specs:
+            try:
+                found.append(await self._test(spec))
+            except Refused as refused:
+                if len(specs) == 1:
+                    raise
+                found.append(pb.TestAnswer(answer=f"would be refused: {refused.text}", refused=True))
+        first = found[0]
+        return pb.SubmitReply(
+            test_answer=first.answer,
+            test_start_us=first.start_us,
+            test_nodes=first.nodes,
+            test_reasons=first.reasons,
+            test_earliest_us=first.earliest_us,
+            test_latest_us=first.latest_us,
+            revision=self._dispatcher.view.revision,
+            tests=found,
+        )
+
+    async def _test(self, spec: JobSpec) -> pb.TestAnswer:
         planner = self._planner
         async with self._turn():
             now_us = self._dispatcher.now_us()
@@ -136,17 +167,14 @@ class Inquiries:
             interval = UNKNOWN
             if not (spec.start_at_us or spec.begin_us or spec.dependencies):
                 interval = await paced(_interval(self._state, intervals, answer))
-        return pb.SubmitReply(
-            test_answer=_verdict(answer, now_us),
-            test_start_us=answer.start_us,
-            test_nodes=fold(answer.nodes),
-            test_reasons=[
-                _reason(one, partial(_is_seen, self._state, Sight(self._state, spec.user)))
-                for one in answer.reasons
-            ],
-            test_earliest_us=interval.earliest_us,
-            test_latest_us=interval.latest_us,
-            revision=self._dispatcher.view.revision,
+        is_seen = partial(_is_seen, self._state, Sight(self._state, spec.user))
+        return pb.TestAnswer(
+            answer=_verdict(answer, now_us),
+            start_us=answer.start_us,
+            nodes=fold(answer.nodes),
+            reasons=[_reason(one, is_seen) for one in answer.reasons],
+            earliest_us=interval.earliest_us,
+            latest_us=interval.latest_us,
         )
 
     # ---- the plan ----

@@ -31,6 +31,13 @@ def id_problem(number: int) -> str:
     return "" if 0 <= number <= ID_MAX else f"{number} is not an id: give 0 to {ID_MAX}"
 
 
+def parts_problem(count: int) -> str:
+    """A job of so many parts, each with resources of its own: jobs of one part can be run."""
+    if count == 1:
+        return ""
+    return f"a job of {count} components: parts are not supported yet, submit a job for each, or ask for all with --rset"
+
+
 def text_problem(text: str, chars_max: int = 0) -> str:
     """A text that a program, a file name or an environment can hold; `chars_max` 0 bounds no length."""
     if chars_max and len(text) > chars_max:

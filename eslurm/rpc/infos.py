@@ -6,7 +6,7 @@ Reads only; costs are per record.
 from __future__ import annotations
 
 from eslurm.core.cluster import State
-from eslurm.core.config import Partition
+from eslurm.core.config import ClusterConfig, Partition
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.invariants import pending_reason
 from eslurm.core.job import ranges
@@ -20,6 +20,7 @@ from eslurm.core.node.model import Node
 from eslurm.core.plan.explain import Why
 from eslurm.core.records import decode_accounted
 from eslurm.core.resources.vector import WIDTH, subtract
+from eslurm.core.view import View
 from eslurm.ports.store import AttemptRow
 from eslurm.v1 import controller_pb2 as pb
 
@@ -157,17 +158,17 @@ def _explain(state: State, job: Job, why: Why | None, info: pb.JobInfo) -> None:
         info.planned_start_us = why.planned_start_us or 0
 
 
-def node_info(state: State, node: Node, partitions: list[str], jobs: list[int]) -> pb.NodeInfo:
+def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) -> pb.NodeInfo:
     """One node with what is used on it now."""
-    topology = state.ledger.topology
+    topology = view.topology
     position = topology.positions.get(node.number)
     used: tuple[int, ...] = (0,) * len(topology.resources)
     features: tuple[str, ...] = ()
     weight = 0
     if position is not None:
-        used = subtract(topology.totals[position], state.ledger.free_on(position))
+        used = subtract(topology.totals[position], view.free[node.number])
         features, weight = topology.features_on(position), topology.weights.get(position, 0)
-    flags = [flag for flag, is_set in (("DRAIN", node.drain), (LOGIN, node.number in state.login)) if is_set]
+    flags = [flag for flag, is_set in (("DRAIN", node.drain), (LOGIN, node.number in view.login)) if is_set]
     info = pb.NodeInfo(
         number=node.number,
         name=node.name,
@@ -209,10 +210,10 @@ def partition_info(partition: Partition) -> pb.PartitionInfo:
     )
 
 
-def partitions_of_nodes(state: State) -> dict[str, list[str]]:
+def partitions_of_nodes(config: ClusterConfig) -> dict[str, list[str]]:
     """By node name the partitions it is in."""
     inside: dict[str, list[str]] = {}
-    for partition in state.config.partitions:
+    for partition in config.partitions:
         for name in partition.nodes:
             inside.setdefault(name, []).append(partition.name)
     return inside

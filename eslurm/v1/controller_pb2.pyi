@@ -195,8 +195,26 @@ class SubmitRequest(_message.Message):
     test_only: bool
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ...) -> None: ...
 
+class TestAnswer(_message.Message):
+    __slots__ = ("answer", "start_us", "nodes", "reasons", "earliest_us", "latest_us", "refused")
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_US_FIELD_NUMBER: _ClassVar[int]
+    LATEST_US_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    answer: str
+    start_us: int
+    nodes: str
+    reasons: _containers.RepeatedCompositeFieldContainer[Reason]
+    earliest_us: int
+    latest_us: int
+    refused: bool
+    def __init__(self, answer: _Optional[str] = ..., start_us: _Optional[int] = ..., nodes: _Optional[str] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., earliest_us: _Optional[int] = ..., latest_us: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
+
 class SubmitReply(_message.Message):
-    __slots__ = ("job_ids", "revision", "test_answer", "test_start_us", "test_nodes", "test_reasons", "test_earliest_us", "test_latest_us")
+    __slots__ = ("job_ids", "revision", "test_answer", "test_start_us", "test_nodes", "test_reasons", "test_earliest_us", "test_latest_us", "tests")
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     TEST_ANSWER_FIELD_NUMBER: _ClassVar[int]
@@ -205,6 +223,7 @@ class SubmitReply(_message.Message):
     TEST_REASONS_FIELD_NUMBER: _ClassVar[int]
     TEST_EARLIEST_US_FIELD_NUMBER: _ClassVar[int]
     TEST_LATEST_US_FIELD_NUMBER: _ClassVar[int]
+    TESTS_FIELD_NUMBER: _ClassVar[int]
     job_ids: _containers.RepeatedScalarFieldContainer[int]
     revision: int
     test_answer: str
@@ -213,7 +232,8 @@ class SubmitReply(_message.Message):
     test_reasons: _containers.RepeatedCompositeFieldContainer[Reason]
     test_earliest_us: int
     test_latest_us: int
-    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., revision: _Optional[int] = ..., test_answer: _Optional[str] = ..., test_start_us: _Optional[int] = ..., test_nodes: _Optional[str] = ..., test_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., test_earliest_us: _Optional[int] = ..., test_latest_us: _Optional[int] = ...) -> None: ...
+    tests: _containers.RepeatedCompositeFieldContainer[TestAnswer]
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., revision: _Optional[int] = ..., test_answer: _Optional[str] = ..., test_start_us: _Optional[int] = ..., test_nodes: _Optional[str] = ..., test_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., test_earliest_us: _Optional[int] = ..., test_latest_us: _Optional[int] = ..., tests: _Optional[_Iterable[_Union[TestAnswer, _Mapping]]] = ...) -> None: ...
 
 class JobRef(_message.Message):
     __slots__ = ("job_id", "task")

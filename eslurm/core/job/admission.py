@@ -29,6 +29,7 @@ from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.priority import PRIORITY_DEFAULT, PRIORITY_MAX, weighs
 from eslurm.core.request_limits import NICE_MAX
 from eslurm.core.rights import is_operator
+from eslurm.core.values import parts_problem
 
 FEASIBLE_MAX = 1024
 """Bound of the memory of which requests fit; a site's users ask for few different shapes."""
@@ -126,6 +127,9 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
 
     `by` is who asks for it to be so: its user, or an operator who changes it.
     """
+    problem = parts_problem(len(spec.components))
+    if problem:
+        raise Refused(RefusalCode.INVALID, problem)
     if state.policies["defaults"]:
         spec = with_defaults(spec, cast("Iterable[Defaults]", state.policies["defaults"].values()))
     spec = associated(state, spec, now_us, operator=is_operator(state, by))

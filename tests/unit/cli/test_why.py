@@ -289,3 +289,25 @@ def test_a_job_that_is_only_asked_about(door: FakeDoor, capsys: pytest.CaptureFi
         NOON_US,
         "resources",
     )
+
+
+def test_each_job_of_a_test_is_told(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+    reply = pb.SubmitReply(
+        test_answer="would be accepted and wait",
+        tests=[
+            pb.TestAnswer(answer="would be accepted and wait", start_us=NOON_US, nodes="cn1"),
+            pb.TestAnswer(answer="would be refused: --nodes: 3 are too many", refused=True),
+        ],
+    )
+    door.answers["Submit"] = lambda _: reply
+    assert essubmit.main(["--test-only", "--wrap", "true"]) == exits.FAILED
+    assert capsys.readouterr().out == (
+        "essubmit: job 1 of 2: would be accepted and wait (planned start 2026-03-04T12:00:00) on cn1\n"
+        "essubmit: job 2 of 2: would be refused: --nodes: 3 are too many\n"
+    )
+    assert essubmit.main(["--test-only", "--json", "--wrap", "true"]) == exits.FAILED
+    jobs = json.loads(capsys.readouterr().out)["jobs"]
+    assert [(one["refused"], one["nodes"], one["start_us"]) for one in jobs] == [
+        (False, "cn1", NOON_US),
+        (True, "", None),
+    ]

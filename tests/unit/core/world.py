@@ -1,6 +1,7 @@
 """A small cluster for tests of the core: messages in, facts out.
 
-After each fact every invariant is checked, and the store's rows and the log have to give the same state again.
+After each fact every invariant is checked, and the store's rows and the log have to give the same state again. After each
+batch readers see what there is, and nothing of it before.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from eslurm.core.messages import (
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.planning import plan_slices
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
+from eslurm.core.view import View
 from eslurm.core.wire import (
     End,
     Gone,
@@ -58,6 +60,14 @@ SECOND = 1_000_000
 ALICE = Principal("alice", 1000, 1000)
 BOB = Principal("bob", 1001, 1001)
 ROOT = Principal("root", 0, 0)
+
+
+def check_view(view: View, state: State) -> None:
+    """Assert that readers see this state and nothing else."""
+    expected = vars(View(state))
+    for name, shown in vars(view).items():
+        if name != "now_us":
+            assert shown == expected[name], f"the view's {name} is not the state's"
 
 
 class World:
@@ -93,6 +103,7 @@ class World:
     def _take_over(self, state: State) -> None:
         self.state = state
         self.reactor = Reactor(state, observe=self._observe)
+        self.view = View(state)
         self.courier = Courier(state)
 
     def _observe(self, state: State, fact: Fact) -> None:
@@ -125,6 +136,8 @@ class World:
 
     def batch(self, *messages: Message) -> Batch:
         batch = self.reactor.process(messages, self.now_us)
+        self.view.advance(batch.touched, self.state.revision, batch.now_us)
+        check_view(self.view, self.state)
         self.log += batch.facts
         self.courier.on_effects(batch.effects, self.now_us)
         return batch

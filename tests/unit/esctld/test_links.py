@@ -88,7 +88,9 @@ class Ends:
             revoked=lambda: self.revoked,
             count_foreign=self.count,
         )
-        self.links.attach(anything, anything, anything, self.held)
+        # Everything is committed here: the view has what the state has.
+        dispatcher: Any = SimpleNamespace(view=self.state)
+        self.links.attach(anything, dispatcher, anything, self.held)
 
     def count(self) -> None:
         self.foreign += 1

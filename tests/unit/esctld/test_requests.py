@@ -67,7 +67,7 @@ def read(**fields: object):  # type: ignore[no-untyped-def]
             "--nodelist: 'n' and the rest are 70000 nodes, more than 32768",
         ),
         ({"components": [pb.ResourceRequest(exclude=["n\n"])]}, "--exclude: 'n\\n' holds control"),
-        ({"components": [pb.ResourceRequest()] * 17}, "components: 17 of one job are more than 16"),
+        ({"components": [pb.ResourceRequest()] * 17}, "a job of 17 components: parts are not supported yet"),
         ({"array": [pb.TaskRange(first=0, last=0)] * 10_001}, "--array: 10001 parts are more than 10000"),
         ({"warn_script": "/a\0"}, "--warn-script: '/a\\x00' contains a NUL"),
         ({"warn_signal": 999}, "--signal: 999 is not a signal: give 1 to 64"),
@@ -153,6 +153,15 @@ def test_what_a_job_is_to_need_is_read_as_a_submission_is() -> None:
     wrong = pb.UpdateJobRequest(request=pb.ResourceRequest(nodes_min=4, tasks=2))
     with pytest.raises(Refused, match="--ntasks: 2 tasks cannot be spread over 4 nodes"):
         requests.update_job(wrong, ALICE, CONFIG)
+
+
+@pytest.mark.parametrize("parts", [2, 40])
+def test_a_job_of_several_parts_is_refused_and_not_cut_to_the_first(parts: int) -> None:
+    with pytest.raises(Refused) as refusal:
+        read(components=[pb.ResourceRequest(tasks=1), *[pb.ResourceRequest(tasks=3)] * (parts - 1)])
+    assert refusal.value.text == (
+        f"a job of {parts} components: parts are not supported yet, submit a job for each, or ask for all with --rset"
+    )
 
 
 def test_an_absent_field_means_the_default() -> None:

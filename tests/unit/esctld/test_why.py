@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from esctld.planner import Planner
-from esctld.why import ASKING_MAX, OCCURRENCES_MAX, Inquiries
+from esctld.why import ASKING_MAX, OCCURRENCES_MAX, TESTS_MAX, Inquiries
 from eslurm.calendar import SiteCalendar
 from eslurm.core.account.model import Reservation, Validity
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
@@ -124,7 +124,7 @@ def test_starts_lie_between_two_times_where_forecasts_say_so() -> None:
             first, second = await desk.submit(spec(2), spec(1))
             await desk.cycle()
             assert not (await desk.why(second)).start_latest_us
-            assert not (await desk.inquiries.test(spec(1))).test_latest_us
+            assert not (await desk.inquiries.test([spec(1)])).test_latest_us
             said = Forecast(600, 1200, 1800, 1200)
             await leading.dispatcher.request(SetForecasts(ROOT, ((first, said),)))
             await desk.cycle()
@@ -135,7 +135,7 @@ def test_starts_lie_between_two_times_where_forecasts_say_so() -> None:
             assert reply.start_earliest_us == earliest_us
             assert reply.start_earliest_us <= reply.planned_start_us <= reply.start_latest_us
             assert reply.start_latest_us >= attempt.placed_us + 1_800_000_000
-            tested = await desk.inquiries.test(spec(1))
+            tested = await desk.inquiries.test([spec(1)])
             assert tested.test_earliest_us == earliest_us and tested.test_latest_us >= tested.test_start_us
             plan = await desk.inquiries.plan(pb.PlanRequest(), CALLER)
             running, planned = plan.jobs
@@ -144,7 +144,7 @@ def test_starts_lie_between_two_times_where_forecasts_say_so() -> None:
                 reply.start_earliest_us,
                 reply.start_latest_us,
             )
-            fixed = await desk.inquiries.test(spec(1, begin_us=leading.dispatcher.now_us() + 10**9))
+            fixed = await desk.inquiries.test([spec(1, begin_us=leading.dispatcher.now_us() + 10**9)])
             assert not fixed.test_latest_us
 
     run(main())
@@ -228,18 +228,35 @@ def test_a_job_that_is_only_asked_about() -> None:
     async def main() -> None:
         async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
             desk = await opened(leading)
-            now = await desk.inquiries.test(spec(2))
+            now = await desk.inquiries.test([spec(2)])
             assert now.test_answer == "would be accepted and start at once"
             assert now.test_nodes == "cn[1-2]" and not now.test_reasons
             await desk.submit(spec(2))
             await desk.cycle()
-            later = await desk.inquiries.test(spec(2))
+            later = await desk.inquiries.test([spec(2)])
             assert later.test_answer == "would be accepted and wait"
             assert later.test_reasons[0].kind == "resources"
-            held = await desk.inquiries.test(spec(1, held=True))
+            held = await desk.inquiries.test([spec(1, held=True)])
             assert (held.test_answer, held.test_start_us) == ("would be accepted and held", 0)
             with pytest.raises(Refused, match="--nodes"):
-                await desk.inquiries.test(spec(3))
+                await desk.inquiries.test([spec(3)])
+
+    run(main())
+
+
+def test_each_job_of_a_test_has_its_own_answer() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
+            desk = await opened(leading)
+            reply = await desk.inquiries.test([spec(1), spec(3), spec(1, held=True)])
+            assert [one.refused for one in reply.tests] == [False, True, False]
+            assert reply.tests[0].answer == reply.test_answer == "would be accepted and start at once"
+            assert reply.tests[0].nodes == "cn1" and not reply.tests[0].reasons
+            assert reply.tests[1].answer.startswith("would be refused: --nodes: ")
+            assert reply.tests[2].answer == "would be accepted and held"
+            assert not leading.dispatcher.view.jobs
+            with pytest.raises(Refused, match=f"{TESTS_MAX + 1} jobs in one call are more than {TESTS_MAX}"):
+                await desk.inquiries.test([spec(1)] * (TESTS_MAX + 1))
 
     run(main())
 
