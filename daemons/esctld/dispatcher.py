@@ -158,7 +158,12 @@ class Dispatcher:
         self._wake.set()
 
     async def decided(self, message: Message) -> None:
-        """Post an event and wait until it has been decided and committed."""
+        """Post an event and wait until it has been decided and committed.
+
+        Raises `NotNow` once the dispatcher stops: nothing would ever answer.
+        """
+        if self._stopping:
+            raise NotNow
         done: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
         self.post(message, _setter(done))
         await done

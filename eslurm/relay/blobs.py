@@ -1,7 +1,7 @@
 """Content-addressed blobs (scripts, environments) on their way down: controller -> satellite -> agent process.
 
-A blob is proven by its hash, so it may come from anybody. Invariant: what is kept is bounded in bytes, and a blob
-that several ask for at once is fetched once.
+A blob is proven by its hash, so it may come from anybody. Invariants: what is kept is bounded in bytes, a blob
+that several ask for at once is fetched once, and each request is answered: with the blob, or that it is missing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
 from eslurm.ports.link import Link, LinkClosed
@@ -20,6 +20,12 @@ log = logging.getLogger("eslurm.relay.blobs")
 CHUNK_BYTES = 256 * 1024
 BLOB_BYTES_MAX = 64 * 1024 * 1024
 FETCH_TIMEOUT_S = 10.0
+ASKED_PER_LINK_MAX = 1_024
+"""Blobs that one link may wait for at a time; those beyond are missing at once, and are asked for again elsewhere."""
+ASKED_MAX = 16_384
+"""The same, of all links together."""
+SENDING_MAX = 64
+"""Blobs that are held in memory to be sent, at a time."""
 
 Load = Callable[[bytes, "Link | None"], Awaitable[bytes]]
 """Fetch a blob that is not kept; `Link` is where its command came from. Raises `BlobUnavailable`."""
@@ -63,6 +69,8 @@ class BlobExchange:
         self._load = load
         self._loading: dict[bytes, asyncio.Task[bytes]] = {}
         self._serving: set[asyncio.Task[None]] = set()
+        self._asked: Counter[Link] = Counter()
+        self._sending = asyncio.Semaphore(SENDING_MAX)
 
     def keep(self, blobs: Sequence[link_pb2.Blob]) -> None:
         """Take in attachments of a broadcast."""
@@ -81,11 +89,23 @@ class BlobExchange:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._fetch(digest, source))
             self._loading[digest] = task
-            task.add_done_callback(lambda _: self._loading.pop(digest, None))
+            task.add_done_callback(lambda done: self._on_loaded(digest, done))
         return await asyncio.shield(task)
 
+    def _on_loaded(self, digest: bytes, task: asyncio.Task[bytes]) -> None:
+        del self._loading[digest]
+        if not task.cancelled():
+            # Every caller may have gone meanwhile.
+            task.exception()
+
     async def _fetch(self, digest: bytes, source: Link | None) -> bytes:
-        data = await self._load(digest, source)
+        try:
+            data = await self._load(digest, source)
+        except BlobUnavailable:
+            raise
+        except Exception as error:
+            log.exception("blob %s could not be loaded", digest.hex()[:12])
+            raise BlobUnavailable(f"blob {digest.hex()[:12]}: {type(error).__name__}: {error}") from error
         if hashlib.sha256(data).digest() != digest:
             raise BlobUnavailable(f"blob {digest.hex()[:12]} came with other content")
         self.cache.put(digest, data)
@@ -93,22 +113,54 @@ class BlobExchange:
 
     def on_request(self, link: Link, request: link_pb2.BlobRequest) -> None:
         """Somebody wants blobs: they go back over the same link, on its bulk lane."""
-        task = asyncio.get_running_loop().create_task(self._serve(link, list(request.sha256)))
+        room = min(ASKED_PER_LINK_MAX - self._asked[link], ASKED_MAX - self._asked.total())
+        digests = request.sha256[:room]
+        beyond = request.sha256[room:]
+        if beyond:
+            log.warning(
+                "%s asks for too many blobs at once: %d are not served", link.peer.process, len(beyond)
+            )
+            for digest in beyond:
+                _send_missing(link, digest)
+        if not digests:
+            return
+        self._asked[link] += len(digests)
+        task = asyncio.get_running_loop().create_task(self._serve(link, digests))
         self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        task.add_done_callback(lambda done: self._on_served(link, len(digests), done))
 
-    async def _serve(self, link: Link, digests: list[bytes]) -> None:
+    def _on_served(self, link: Link, count: int, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        self._asked[link] -= count
+        if not self._asked[link]:
+            del self._asked[link]
+
+    async def _serve(self, link: Link, digests: Sequence[bytes]) -> None:
         for digest in digests:
+            if link.closed.is_set():
+                return
             try:
-                data = await self.get(digest)
-            except BlobUnavailable as error:
-                log.warning("a blob cannot be served: %s", str(error))
-                link.send(link_pb2.Item(blob_chunk=link_pb2.BlobChunk(sha256=digest, missing=True)))
-                continue
-            try:
-                await _send(link, digest, data)
+                await self._serve_one(link, digest)
             except LinkClosed:
                 return
+            except Exception:
+                log.exception("blob %s could not be sent to %s", digest.hex()[:12], link.peer.process)
+                _send_missing(link, digest)
+
+    async def _serve_one(self, link: Link, digest: bytes) -> None:
+        try:
+            # What takes long to be loaded keeps no place from those that are here already.
+            await self.get(digest)
+            async with self._sending:
+                data = await self.get(digest)
+                # A peer that takes nothing is waiting for it no longer.
+                async with asyncio.timeout(FETCH_TIMEOUT_S):
+                    await _send(link, digest, data)
+        except BlobUnavailable as error:
+            log.warning("a blob cannot be served: %s", str(error))
+            _send_missing(link, digest)
+        except TimeoutError:
+            log.warning("%s takes no blobs: blob %s was given up", link.peer.process, digest.hex()[:12])
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -116,6 +168,10 @@ class BlobExchange:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _send_missing(link: Link, digest: bytes) -> None:
+    link.send(link_pb2.Item(blob_chunk=link_pb2.BlobChunk(sha256=digest, missing=True)))
 
 
 async def _send(link: Link, digest: bytes, data: bytes) -> None:

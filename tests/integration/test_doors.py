@@ -287,9 +287,10 @@ def test_truncated_frames_and_lost_clients_leave_nothing() -> None:
                     REQUEST_HEADER.pack(500, VERSION, 0, 1, 2, 100, NO_REQUEST_ID) + b"half"
                 )
                 await asyncio.wait_for(service.entered.wait(), PATIENCE_S)
-            await until(lambda: not one.connections)
+            # A call that is given up ends in a turn of the loop of its own, after its connection has gone.
+            await until(lambda: not one.connections and not one.tasks)
             assert service.cancelled == 1
-            assert (one.calls.taken, one.places.by_user, one.tasks) == (0, {}, set())
+            assert (one.calls.taken, one.places.by_user) == (0, {})
 
     run(scenario())
 

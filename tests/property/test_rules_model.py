@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eslurm.core.account.model import Amount, FreePool, Limit, Validity
 from eslurm.core.account.validity import Window, Windows, clipped, find_gap, find_stay, merged, without
-from eslurm.core.plan.limits import Area, Ask, Duration, Items, most_items
+from eslurm.core.plan.limits import Area, Ask, Duration, Items, effective, most_items
 from eslurm.core.plan.pools import Kept, kept_items
 from eslurm.core.plan.usage import Used, first_within, last_over, steps_of
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
@@ -231,3 +231,22 @@ def test_amounts_are_the_larger_of_both(items: int, percent: int, there: int) ->
     else:
         assert most_items(amount, there) == max(items, share)
         assert kept_items(amount, there) == max(items, share + (remainder > 0))
+
+
+@given(st.lists(st.lists(windows_lists, min_size=1, max_size=2), max_size=4))
+def test_a_limit_counts_where_no_level_before_it_has_any_in_force(levels: list[list[list[Window]]]) -> None:
+    """C-12: at every instant the first level with a limit in force, and all of that level."""
+    limits = [
+        [Limit(f"{at}-{number}", "user", "*", "cores", Amount(1)) for number in range(len(level))]
+        for at, level in enumerate(levels)
+    ]
+    when = {f"{at}-{number}": one for at, level in enumerate(levels) for number, one in enumerate(level)}
+    found = effective(limits, {name: windows_of(windows) for name, windows in when.items()})
+    told = {limit.name: windows for limit, windows in found}
+    for at in range(END):
+        expected: set[str] = set()
+        for level in limits:
+            expected = {limit.name for limit in level if is_open(when[limit.name], at)}
+            if expected:
+                break
+        assert {name for name, windows in told.items() if windows.find(at, at + 1)} == expected

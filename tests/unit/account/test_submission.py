@@ -89,7 +89,13 @@ def test_what_a_limit_never_lets_run_is_refused_with_the_most_it_would() -> None
 def test_a_limit_that_ends_only_moves_the_job() -> None:
     """C-14."""
     world = limited(Limit("two", "user", "*", "cores", Amount(2), validity=Validity(0, 5_000 * SECOND)))
-    world.submit(request=Request(tasks=3))
+    large, small = world.submit(request=Request(tasks=3)), world.submit(request=Request(tasks=2))
+    assert world.start() == [small], "what the limit lets through starts at once"
+    world.end(small)
+    world.now_us = 4_999 * SECOND
+    assert world.start() == []
+    world.now_us = 5_000 * SECOND
+    assert world.start() == [large] and world.state_of(large) == "RUNNING"
 
 
 def test_a_pool_that_keeps_everything_refuses_those_outside() -> None:

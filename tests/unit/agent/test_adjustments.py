@@ -47,6 +47,20 @@ def test_a_step_that_comes_to_an_attempt_that_stands_still_does_so_too() -> None
     assert told(world) == [(BATCH, False), (STEP, False)]
 
 
+def test_a_script_that_is_told_to_stand_still_before_it_runs_does_so_when_it_runs() -> None:
+    world = World()
+    world.order(Prepare(launch()))
+    assert is_ok(world.order(STOP)[0])
+    assert told(world) == [], "there is nothing yet that could stand still"
+    world.order(Start(7, 1))
+    run = next(at for at, one in enumerate(world.log) if isinstance(one, act.RunBatch))
+    stop = next(at for at, one in enumerate(world.log) if isinstance(one, act.SuspendStep))
+    assert told(world) == [(BATCH, False)] and run < stop
+    world.restart()
+    world.register()
+    assert told(world)[1:] == [(BATCH, False)], "a later process repeats it"
+
+
 def test_the_later_order_counts_however_they_come() -> None:
     world = started()
     stop, go_on = world.command(STOP), world.command(GO_ON)

@@ -7,9 +7,10 @@ import pytest
 
 from eslurm.core.agent import actions as act
 from eslurm.core.agent.fence import Addressed, Fence
+from eslurm.core.agent.records import EpochSeen, Record, fold
 from eslurm.core.tree.results import OK, Status, failed
-from eslurm.core.wire import Body, Command, End, Heartbeat, Prepare, Registration, Start
-from tests.unit.agent.world import SECOND, World, is_ok, launch
+from eslurm.core.wire import Body, Command, End, Heartbeat, Prepare, Registration, Signal, Start
+from tests.unit.agent.world import OWNER, SECOND, World, is_ok, launch
 
 PREPARE = Prepare(launch(), start=True)
 
@@ -40,6 +41,36 @@ def test_a_command_that_overtakes_the_registrations_reply_is_carried_out_after_i
     world.incarnations.clear()
     world.register()
     assert is_ok(world.answered(ref)[0])
+
+
+def test_a_parked_command_of_an_epoch_that_is_over_by_then_is_not_carried_out() -> None:
+    """Even when the incarnation fits: the next controller numbers from what it found committed."""
+    world = World(register=False)
+    for report in list(world.reports.values()):
+        world.reply(report)
+    world.incarnations[0] = 1
+    launched, ended = world.give(world.command(PREPARE)), world.give(world.command(End(8, 1, 1.0, "cancel")))
+    world.incarnations.clear()
+    world.epoch = 2
+    world.perform(world.agent.on_link_up(world.now_us, OWNER, 2))
+    world.register()
+    assert world.incarnations == {0: 1}
+    assert not world.runner.started and world.stages() == {}
+    assert not world.agent.desk.fence(OWNER).tombstones, "the end was ordered by nobody who leads"
+    assert world.answered(launched) == world.answered(ended) == {}
+    assert is_ok(world.order(PREPARE)[0])
+
+
+def test_the_epoch_is_on_the_disk_before_anything_is_done_under_it() -> None:
+    """After a power cut an older controller would be obeyed again."""
+    world = World()
+    world.epoch = 2
+    before = len(world.log)
+    world.order(Heartbeat(0))
+    written = [one for one in world.log[before:] if isinstance(one, act.Spool)]
+    assert [(one.record, one.durable) for one in written if isinstance(one.record, EpochSeen)] == [
+        (EpochSeen(OWNER, 2), True)
+    ]
 
 
 def test_another_incarnations_launch_is_refused_for_good() -> None:
@@ -145,6 +176,25 @@ def test_below_the_floor_nothing_is_launched_and_nothing_is_kept() -> None:
     assert "below the floor 40" in world.answered(world.give(old))[0].text
     world.order(Heartbeat(30))
     assert fence.floor == 40
+
+
+def test_the_floor_keeps_what_belongs_to_its_own_revision() -> None:
+    """It is the lowest revision that is alive: its launch is accepted, and what is kept for it stays kept."""
+    world = World()
+    world.order(End(8, 1, 1.0, "cancel"), revision=39)
+    world.order(End(9, 1, 1.0, "cancel"), revision=40)
+    world.order(Prepare(launch(job_id=10), start=True), revision=40, index=1)
+    world.order(Signal(10, 1, 10), revision=40, index=2)
+    world.order(Heartbeat(40))
+    fence = world.agent.desk.fence(OWNER)
+    assert set(fence.tombstones) == {(0, 9, 1)}
+    assert {effect[0] for effect in fence.outcomes} == {40} and len(fence.signals) == 1
+    folded = fold(msgspec.msgpack.decode(record, type=Record) for record in world.spool)
+    assert set(folded.buried) == {(0, 9, 1)} and len(folded.signalled) == 1
+    assert is_ok(world.order(Prepare(launch(job_id=11), start=True), revision=40, index=3)[0])
+    world.order(End(12, 1, 1.0, "cancel"), revision=40, index=4)
+    assert (0, 12, 1) in fence.tombstones, "and new ones are put up for it"
+    assert "below the floor" in world.order(Prepare(launch(job_id=13), start=True), revision=39)[0].text
 
 
 def test_the_fence_survives_a_restart() -> None:

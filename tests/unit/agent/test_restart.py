@@ -276,11 +276,16 @@ def test_the_compacted_spool_says_the_same() -> None:
     world.order(End(9, 1, 1.0, "x"))
     world.give(world.command(End(8, 1, 1.0, "x"), (2,)))
     before = world.agent.folded()
+    assert set(before.buried) == {(0, 9, 1), (2, 8, 1)} and set(before.prepared) == {(0, 7, 1), (1, 8, 1)}
     world.spool = [msgspec.msgpack.encode(record) for record in unfold(before)]
     world.restart()
     assert world.agent.folded() == dataclasses.replace(before, starts=2)
     world.register()
     assert world.stages(0) == {(7, 1): "RUNNING"} and world.stages(1) == {(8, 1): "PREPARED"}
+    late = world.order(Prepare(launch(job_id=9), start=True))[0]
+    assert late.text == "the attempt has already ended on this node", (
+        "its tombstone is in the compacted spool"
+    )
 
 
 def test_a_node_that_another_cluster_numbers_differently_is_refused() -> None:

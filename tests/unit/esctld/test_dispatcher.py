@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from esctld.clock import Clock
-from esctld.dispatcher import Dispatcher, InboxFull, NotNow
+from esctld.dispatcher import BATCH_WEIGHT_MAX, Dispatcher, InboxFull, NotNow
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.job.model import JobSpec, Principal, StepEnd
@@ -129,6 +129,40 @@ def test_what_waits_shares_one_commit() -> None:
             ids = [(await answer).job_ids[0] for answer in answers]  # type: ignore[union-attr]
             assert ids == [1, 2, 3, 4, 5, 6, 7, 8]
             assert len(bench.store.batches) == before + 1
+
+    run(main())
+
+
+def test_after_the_end_nothing_waits_for_an_event_to_be_decided() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            bench.dispatcher.stop()
+            with pytest.raises(NotNow):
+                await bench.dispatcher.decided(Tick())
+
+    run(main())
+
+
+def test_what_nodes_say_is_decided_before_what_people_ask_for() -> None:
+    """A flood of submissions delays no end of a job: events fill the batch first, whatever came before them."""
+
+    async def main() -> None:
+        async with Bench(inbox_max=10_000) as bench:
+            seen: list[str] = []
+            process = bench.dispatcher._reactor.process
+
+            def watched(messages: object, now_us: int) -> Batch:
+                taken = list(messages)  # type: ignore[call-overload]
+                seen.extend(type(message).__name__ for message in taken)
+                return process(taken, now_us)
+
+            bench.dispatcher._reactor.process = watched  # type: ignore[assignment, method-assign]
+            answers = [bench.dispatcher.request(submission(f"j{at}")) for at in range(BATCH_WEIGHT_MAX * 2)]
+            for _ in range(3):
+                bench.dispatcher.post(Tick())
+            for answer in answers:
+                await answer
+            assert seen[:3] == ["Tick"] * 3 and len(seen) == BATCH_WEIGHT_MAX * 2 + 3
 
     run(main())
 

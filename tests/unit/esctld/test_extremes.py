@@ -8,8 +8,9 @@ from collections import deque
 import pytest
 
 from esctld import requests
-from eslurm.core.messages import Message, Refused, Reports, SubmitJobs
+from eslurm.core.messages import Changed, Message, Refused, Reports, SubmitJobs, Submitted
 from eslurm.core.plan.policy import PlanLimits
+from eslurm.core.plan.priority import PRIORITY_DEFAULT
 from eslurm.core.planning import plan_slices
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.wire import Registration, Report
@@ -22,6 +23,8 @@ from tests.unit.esctld.test_dispatcher import ALICE, Bench
 I64 = 2**63 - 1
 U32 = 2**32 - 1
 U64 = 2**64 - 1
+LATEST_US = 253_402_300_799_999_999
+"""The last microsecond of the year 9999."""
 
 
 def job(**fields: object) -> pb.JobRequest:
@@ -47,66 +50,83 @@ async def is_in_order(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "refused"),
     [
-        {"begin_us": I64},
-        {"begin_us": -I64 - 1},
-        {"time_limit_s": U32},
-        {"priority": I64},
-        {"priority": -I64 - 1},
-        {"umask": U32},
-        {"array": [pb.TaskRange(first=0, last=3)], "array_limit": U32},
-        {"array": [pb.TaskRange(first=0, last=3, step=U32)]},
-        {"array": [pb.TaskRange(first=U32, last=U32)]},
-        {"components": [pb.ResourceRequest(tasks=U32, cpus_per_task=U32)]},
-        {"components": [pb.ResourceRequest(nodes_min=U32, tasks_per_node=U32)]},
-        {"components": [pb.ResourceRequest(nodes_min=1, nodes_max=U32)]},
-        {"components": [pb.ResourceRequest(memory_per_node_mib=U64)]},
-        {"components": [pb.ResourceRequest(cpus_per_task=U32, memory_per_cpu_mib=U64)]},
+        ({}, ""),
+        ({"begin_us": LATEST_US}, ""),
+        ({"begin_us": I64}, "--begin: "),
+        ({"begin_us": -I64 - 1}, "--begin: "),
+        ({"time_limit_s": U32}, ""),
+        ({"priority": PRIORITY_DEFAULT}, ""),
+        ({"priority": I64}, "--priority: "),
+        ({"priority": -I64 - 1}, "--priority: "),
+        ({"umask": 0o777}, ""),
+        ({"umask": U32}, "--umask: "),
+        ({"array": [pb.TaskRange(first=0, last=3)], "array_limit": U32}, ""),
+        ({"array": [pb.TaskRange(first=0, last=3, step=U32)]}, ""),
+        ({"array": [pb.TaskRange(first=U32, last=U32)]}, ""),
+        ({"components": [pb.ResourceRequest(tasks=2, cpus_per_task=2)]}, ""),
+        ({"components": [pb.ResourceRequest(tasks=U32, cpus_per_task=U32)]}, "--cpus-per-task: "),
+        ({"components": [pb.ResourceRequest(nodes_min=U32, tasks_per_node=U32)]}, "--nodes: "),
+        ({"components": [pb.ResourceRequest(nodes_min=1, nodes_max=U32)]}, ""),
+        ({"components": [pb.ResourceRequest(memory_per_node_mib=1000)]}, ""),
+        ({"components": [pb.ResourceRequest(memory_per_node_mib=U64)]}, "--mem: "),
+        (
+            {"components": [pb.ResourceRequest(cpus_per_task=U32, memory_per_cpu_mib=U64)]},
+            "--cpus-per-task: ",
+        ),
     ],
     ids=str,
 )
-def test_submitting(fields: dict[str, object]) -> None:
+def test_submitting(fields: dict[str, object], refused: str) -> None:
+    """What can be met is accepted, planned and stored; what cannot is refused with its option's name."""
+
     async def main() -> None:
         async with Bench() as bench:
             reader = requests.SpecReader(ALICE, bench.state.config)
             try:
-                first = reader.read(job(**fields))
-            except Refused:
+                answer = await ask(bench, SubmitJobs((reader.read(job(**fields)),)))
+            except Refused as refusal:
+                answer = refusal
+            if refused:
+                assert isinstance(answer, Refused) and answer.text.startswith(refused)
+                assert not bench.state.jobs
                 return
-            if isinstance(await ask(bench, SubmitJobs((first,))), Refused):
-                return
+            assert answer == Submitted((1,))
             after = [pb.Dependency(kind="after", job_id=1, delay_s=U32)]
-            await ask(bench, SubmitJobs((reader.read(job(dependencies=after)),)))
+            assert await ask(bench, SubmitJobs((reader.read(job(dependencies=after)),))) == Submitted((2,))
             await is_in_order(bench)
 
     run(main())
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "refused"),
     [
-        {"begin_us": I64},
-        {"begin_us": -I64 - 1},
-        {"time_limit_s": U32},
-        {"priority": -I64 - 1},
-        {"nodes_min": U32},
-        {"nodes_max": U32},
-        {"nodes_min": U32, "nodes_max": 1},
-        {"array_limit": U32},
+        ({"begin_us": LATEST_US}, ""),
+        ({"begin_us": I64}, "--begin: "),
+        ({"begin_us": -I64 - 1}, "--begin: "),
+        ({"time_limit_s": U32}, ""),
+        ({"priority": 1}, ""),
+        ({"priority": -I64 - 1}, "priority: "),
+        ({"nodes_min": 1}, ""),
+        ({"nodes_min": U32}, "--nodes: "),
+        ({"nodes_max": U32}, ""),
+        ({"nodes_min": U32, "nodes_max": 1}, "--nodes: "),
+        ({"array_limit": U32}, ""),
     ],
     ids=str,
 )
-def test_changing(fields: dict[str, int]) -> None:
+def test_changing(fields: dict[str, int], refused: str) -> None:
     async def main() -> None:
         async with Bench() as bench:
             reader = requests.SpecReader(ALICE, bench.state.config)
             await ask(bench, SubmitJobs((reader.read(job(array=[pb.TaskRange(first=0, last=3)])),)))
             request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), **fields)  # type: ignore[arg-type]
-            try:
-                await ask(bench, requests.update_job(request, ALICE, bench.state.config))
-            except Refused:
-                return
+            answer = await ask(bench, requests.update_job(request, ALICE, bench.state.config))
+            assert isinstance(answer, Changed)
+            assert answer.count == (0 if refused else 1)
+            assert [one.text.startswith(refused) for one in answer.problems] == [True] * bool(refused)
             await is_in_order(bench)
 
     run(main())

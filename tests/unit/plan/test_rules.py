@@ -132,6 +132,7 @@ def test_pool_1_a_fifth_of_the_cores_for_small_short_jobs() -> None:
     world.book(job("bob"), 0, HOUR_US, (300, 0, 0))
     assert earliest(world.of(job(hours=1), cores=3), HOUR_US) == HOUR_US
     assert earliest(world.of(job(hours=0.9), cores=3), HOUR_US) == 0
+    assert earliest(world.of(job(hours=0.9), cores=4), HOUR_US) == HOUR_US, "4 are not fewer than 4"
     assert "ask for at most 1280" in world.of(job(), cores=1281).never
 
 
