@@ -29,6 +29,8 @@ UP_S = 60.0
 POLL_S = 0.01
 NODE_MEMORY_MIB = 64_000
 ABSENT_CORES = 64
+AGENT_UID = 61_300
+"""What agents become that root starts: no account has it."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -232,6 +234,7 @@ class Cluster:
             *("--satellites", ",".join(self._satellite_endpoints), "--controller", ",".join(self.endpoints)),
             *("--state-dir", self._home(name, "agent", nodes), "--cores", str(shape.cores)),
             "--allow-root-jobs",
+            *(("--user", str(AGENT_UID)) if os.geteuid() == 0 else ()),
             *("--memory-mib", str(NODE_MEMORY_MIB), *(("--each",) if shape.each else ())),
             *(("--allow-chaos",) if shape.chaos else ()),
         )

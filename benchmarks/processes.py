@@ -114,7 +114,7 @@ class Daemon:
         """End it without any warning."""
         assert self._process is not None
         if self.alive:
-            self._cpu_before_s += cpu_s(self.pid)
+            self._cpu_before_s = self.cpu_s()
         self._process.kill()
         self._process.wait()
 
@@ -126,7 +126,9 @@ class Daemon:
     def signal(self, number: int) -> None:
         """Send it a signal; nothing if it has ended."""
         if self.alive:
-            os.kill(self.pid, number)
+            for pid in self._pids():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
 
     def stop(self) -> None:
         """Ask it to end, and wait."""
@@ -142,11 +144,19 @@ class Daemon:
 
     def cpu_s(self) -> float:
         """CPU seconds it has used so far, those before a restart included."""
-        return self._cpu_before_s + cpu_s(self.pid)
+        return self._cpu_before_s + sum(map(cpu_s, self._pids()))
 
     def rss_mb(self) -> float:
         """Its resident memory in MB (2^20 bytes)."""
-        return rss_mb(self.pid)
+        return sum(map(rss_mb, self._pids()))
+
+    def _pids(self) -> list[int]:
+        """Its process, and the one that it keeps as another user where root has started it."""
+        try:
+            text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return [self.pid]
+        return [self.pid, *map(int, text.split())]
 
 
 def cpu_s(pid: int) -> float:

@@ -193,15 +193,13 @@ class Feed:
         most = min(request.events_max or EVENTS_DEFAULT, EVENTS_MAX)
         cursor = Cursor.read(request.cursor)
         if not self._knows(cursor):
-            number = await self._begin()
-            return await self._told_from(number, 0, most, from_start=True)
+            return await self._told_anew(most)
         if cursor.beginning != _RING:
             return await self._told_from(cursor.beginning, cursor.number, most)
         await self._news(cursor.number, min(request.wait_ms / 1000, WAIT_MAX_S))
         if cursor.number < self._first:
             # So much has happened while it waited.
-            number = await self._begin()
-            return await self._told_from(number, 0, most, from_start=True)
+            return await self._told_anew(most)
         start = cursor.number - self._first
         found = self._ring[start : start + most]
         told = await paced(_encoded(found))
@@ -237,6 +235,13 @@ class Feed:
             raise DoorError(Status.UNAVAILABLE, "the controller stops: try again in a moment") from None
         finally:
             self._waiting -= 1
+
+    async def _told_anew(self, most: int) -> bytes:
+        number = await self._begin()
+        # After a stall of the loop it may have been dropped before it was read.
+        while number not in self._beginnings:
+            number = await self._begin()
+        return await self._told_from(number, 0, most, from_start=True)
 
     async def _told_from(self, number: int, at: int, most: int, *, from_start: bool = False) -> bytes:
         kept = self._beginnings[number]
