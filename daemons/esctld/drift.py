@@ -19,6 +19,7 @@ from eslurm.core.account.model import Policy, Usage
 from eslurm.core.doctor.finding import ERROR, Finding
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL
+from eslurm.core.member.model import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
 from eslurm.core.node.model import Node
 from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.step.model import Step
@@ -47,6 +48,9 @@ _RECORDS: dict[str, msgspec.msgpack.Decoder[Any]] = {
     USAGE: msgspec.msgpack.Decoder(Usage),
     PROMISE: msgspec.msgpack.Decoder(Promise),
     TOKEN: msgspec.msgpack.Decoder(IssuedToken),
+    JOIN_TOKEN: msgspec.msgpack.Decoder(JoinToken),
+    MEMBER: msgspec.msgpack.Decoder(Member),
+    REVOCATION: msgspec.msgpack.Decoder(Revocation),
 }
 
 

@@ -15,14 +15,12 @@ from esctld.dispatcher import Dispatcher
 from eslurm.calendar import SiteCalendar
 from eslurm.compat.errors import OptionError, nearest
 from eslurm.compat.policies import KEYS, Site, read_change, shown
-from eslurm.core.account.apply import Record
+from eslurm.core.account.apply import Other, Record
 from eslurm.core.account.boundaries import standing
-from eslurm.core.account.model import ALWAYS, Policy, Usage, Validity
+from eslurm.core.account.model import ALWAYS, Policy, Validity
 from eslurm.core.job.model import Principal
 from eslurm.core.messages import ChangePolicies, PolicyChange, RefusalCode, Refused
-from eslurm.core.plan.promise import Promise
 from eslurm.core.privacy import Sight
-from eslurm.core.token.model import IssuedToken
 from eslurm.ports.door import Caller
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
@@ -46,9 +44,7 @@ class Policies:
         seen = [
             (kind, name, record)
             for (kind, name), record in view.records.items()
-            if kind in kinds
-            and not isinstance(record, Usage | Promise | IssuedToken)
-            and sight.policy(record)
+            if kind in kinds and not isinstance(record, Other) and sight.policy(record)
         ]
         named = [one for one in seen if not request.names or one[1] in request.names]
         if request.names:
@@ -93,7 +89,7 @@ class Policies:
         for change in request.changes:
             now = present[change.kind, change.name]
             settings = [(setting.key, setting.value) for setting in change.settings]
-            policy: Policy | None = None if isinstance(now, Usage | Promise | IssuedToken) else now
+            policy: Policy | None = None if isinstance(now, Other) else now
             changes.append(read_change(change.action, change.kind, change.name, settings, site, policy))
         return tuple(changes)
 

@@ -12,6 +12,7 @@ from eslurm.core import facts
 from eslurm.core.account import apply as account
 from eslurm.core.cluster import State
 from eslurm.core.job import apply as job
+from eslurm.core.member import apply as member
 from eslurm.core.node import apply as node
 from eslurm.core.satellite import apply as satellite
 from eslurm.core.step import apply as step
@@ -68,6 +69,10 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.TokenIssued: token.apply_issued,
     facts.TokensRevoked: token.apply_gone,
     facts.TokensExpired: token.apply_gone,
+    facts.JoinTokenMade: member.apply_token_made,
+    facts.JoinTokensEnded: member.apply_tokens_ended,
+    facts.HostJoined: member.apply_joined,
+    facts.MembersRevoked: member.apply_revoked,
 }
 
 

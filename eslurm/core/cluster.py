@@ -28,6 +28,7 @@ from eslurm.core.job.request import Request
 from eslurm.core.job.standing import began, name_key, owed_revisions, task_slots, waits
 from eslurm.core.job.states import ACTIVE, FINAL, JobState
 from eslurm.core.job.weight import weight
+from eslurm.core.member.apply import Members
 from eslurm.core.node.model import Node, is_usable
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.promise import PROMISE, Promise
@@ -70,7 +71,7 @@ class Touched:
         # Jobs that changed and were forgotten since: their last records are still to be written.
         self.forgotten: list[Job] = []
         self.settings = False
-        # (kind, name) of policies, of usage, of promises and of tokens.
+        # (kind, name) of policies, of usage, of promises, of tokens and of members.
         self.records: set[tuple[str, str]] = set()
 
 
@@ -97,6 +98,9 @@ class State:
         self.promises: dict[int, Promise] = {}
         # By id; those that were revoked or have expired are gone.
         self.tokens: dict[bytes, IssuedToken] = {}
+        self.members = Members()
+        # Of the sealed list of revoked memberships.
+        self.revoked_revision = 0
         # Indexes.
         self.coordinators: dict[str, set[str]] = {}
         """By user the accounts that name the user as a coordinator."""

@@ -12,11 +12,14 @@ from eslurm.core import facts
 from eslurm.core.account.decide import on_change
 from eslurm.core.cluster import State
 from eslurm.core.job import admission, forecasts, outcomes, requests, updating
+from eslurm.core.member import decide as members
 from eslurm.core.messages import (
+    ApproveHost,
     CancelJobs,
     Changed,
     ChangePolicies,
     ConfigLoaded,
+    CreateJoinToken,
     CreateStep,
     CreateToken,
     EffectDone,
@@ -24,9 +27,13 @@ from eslurm.core.messages import (
     FinishStep,
     HeartbeatDone,
     HoldJobs,
+    JoinHost,
+    JoinTokenMade,
     Message,
     PlanMade,
     RequeueJobs,
+    RevokeJoinTokens,
+    RevokeMembers,
     RevokeTokens,
     SatelliteSilent,
     SetForecasts,
@@ -46,7 +53,7 @@ from eslurm.core.step import decide as steps
 from eslurm.core.token import decide as tokens
 from eslurm.core.wire import NodeGone, Registration, RegistrationReply, ReportBody, StepEnded
 
-Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | RegistrationReply | None
+Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | RegistrationReply | None
 Decision: TypeAlias = tuple[list[facts.Fact], Answer]
 
 
@@ -95,6 +102,16 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return tokens.on_create(state, message, now_us)
         case RevokeTokens():
             return tokens.on_revoke(state, message)
+        case JoinHost():
+            return members.on_join(state, message, now_us)
+        case ApproveHost():
+            return members.on_approve(state, message, now_us)
+        case CreateJoinToken():
+            return members.on_create_token(state, message, now_us)
+        case RevokeJoinTokens():
+            return members.on_revoke_tokens(state, message)
+        case RevokeMembers():
+            return members.on_revoke(state, message, now_us)
         case EpochStarted():
             return nodes.on_epoch(state, message), None
         case ConfigLoaded():

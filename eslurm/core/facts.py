@@ -17,6 +17,7 @@ from eslurm.core.config import ClusterConfig
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.job.states import JobState
+from eslurm.core.member.model import JoinToken, Member, Revocation
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.promise import Promise
 from eslurm.core.satellite.states import SatelliteState
@@ -379,6 +380,35 @@ class TokensExpired(FactBase, frozen=True, tag=True):
     ids: tuple[bytes, ...]
 
 
+# ---- members ----
+
+
+class JoinTokenMade(FactBase, frozen=True, tag=True):
+    """Hosts may join with this token from now on. Its secret is written nowhere."""
+
+    token: JoinToken
+
+
+class JoinTokensEnded(FactBase, frozen=True, tag=True):
+    """Nobody joins with these any more. `by` revoked them; empty: their time is over."""
+
+    ids: tuple[bytes, ...]
+    by: str = ""
+
+
+class HostJoined(FactBase, frozen=True, tag=True):
+    """A host is a member; where it names a token, one of the token's uses is spent."""
+
+    member: Member
+
+
+class MembersRevoked(FactBase, frozen=True, tag=True):
+    """These memberships are no longer valid. `revision` is that of the sealed list which says so."""
+
+    revocations: tuple[Revocation, ...]
+    revision: int
+
+
 Fact: TypeAlias = (
     ConfigAccepted
     | EpochBegan
@@ -420,6 +450,10 @@ Fact: TypeAlias = (
     | TokenIssued
     | TokensRevoked
     | TokensExpired
+    | JoinTokenMade
+    | JoinTokensEnded
+    | HostJoined
+    | MembersRevoked
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -17,6 +17,8 @@ from eslurm.core.job.model import Job, Span
 from eslurm.core.job.pending import foreseeable, running_of
 from eslurm.core.job.states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
 from eslurm.core.job.weight import weight
+from eslurm.core.member.apply import Members
+from eslurm.core.member.model import JOIN_TOKEN
 from eslurm.core.node.states import NodeState
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.vector import aligned, subtract
@@ -168,6 +170,7 @@ def check(state: State) -> None:
     _require(active == state.active_count, f"{active} jobs are active, counted {state.active_count}")
     _check_names(state)
     _check_policies(state)
+    _check_members(state)
     _check_steps(state)
     _check_timers(state)
 
@@ -232,6 +235,19 @@ def _check_policies(state: State) -> None:
     _require(not due_us or (due_us, TIMER, 0) in state.timers, "no timer is set for a policy's boundary")
 
 
+def _check_members(state: State) -> None:
+    """A key has one membership, a token's uses are counted, and what is revoked is none any more."""
+    members, fresh = state.members, Members()
+    for member in members.issued.values():
+        fresh.enter(member)
+    _require(fresh.of_key == members.of_key, "the index of keys disagrees with the members")
+    _require(len(fresh.of_key) == len(members.issued), "two memberships have one key")
+    _require(fresh.taken == members.taken, "the index of names disagrees with the members")
+    _require(not members.issued.keys() & members.revoked.keys(), "a revoked membership is one still")
+    for token in members.tokens.values():
+        _require(token.uses_left >= 0, f"join token {token.id.hex()} was used too often")
+
+
 def _check_steps(state: State) -> None:
     """Steps live only inside a live attempt."""
     steps_of: dict[int, set[int]] = {}
@@ -265,6 +281,9 @@ def _check_timers(state: State) -> None:
     for token in state.tokens.values():
         end = (token.expires_us, TOKEN, int.from_bytes(token.id)) in timers
         _require(end, f"token {token.id.hex()} is kept for ever")
+    for join_token in state.members.tokens.values():
+        end = (join_token.expires_us, JOIN_TOKEN, int.from_bytes(join_token.id)) in timers
+        _require(end, f"join token {join_token.id.hex()} is kept for ever")
     kept = set(state.finished)
     for job in state.jobs.values():
         if job.not_before_us and job.state not in FINAL:

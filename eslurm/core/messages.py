@@ -16,6 +16,7 @@ from eslurm.core.config import ClusterConfig
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request as ResourceRequest
+from eslurm.core.member.model import Revocation
 from eslurm.core.plan.mapping import Placement
 from eslurm.core.plan.promise import Promise
 from eslurm.core.wire import Report
@@ -239,7 +240,56 @@ class RevokeTokens(msgspec.Struct, frozen=True, gc=False):
     user: str = ""
 
 
+class CreateJoinToken(msgspec.Struct, frozen=True, gc=False):
+    """Let `uses` hosts join. `id` is random, `secret_hash` that of the token's secret. Answer: `JoinTokenMade`."""
+
+    by: Principal
+    id: bytes
+    secret_hash: bytes
+    role: str
+    names: str
+    uses: int
+    life_s: int
+
+
+class RevokeJoinTokens(msgspec.Struct, frozen=True, gc=False):
+    """Join tokens end before their time. Answer: `Changed`."""
+
+    by: Principal
+    ids: tuple[bytes, ...]
+
+
+class ApproveHost(msgspec.Struct, frozen=True, gc=False):
+    """Let a host join that has asked and proved its key; `serial` is random. Answer: `Changed`."""
+
+    by: Principal
+    role: str
+    names: str
+    public: bytes
+    serial: bytes
+    address: str
+
+
+class RevokeMembers(msgspec.Struct, frozen=True, gc=False):
+    """End memberships. `by` None: a sealed list of `revision` in the controller's directory says so. Answer: `Changed`."""
+
+    by: Principal | None
+    revocations: tuple[Revocation, ...]
+    revision: int = 0
+
+
 # ---- from nodes, links, timers and the configuration ----
+
+
+class JoinHost(msgspec.Struct, frozen=True, gc=False):
+    """A host has proved its key and the token's secret; `serial` is random. Answer: `Changed`."""
+
+    token: bytes
+    role: str
+    names: str
+    public: bytes
+    serial: bytes
+    address: str
 
 
 class Reports(msgspec.Struct, frozen=True, gc=False):
@@ -330,9 +380,21 @@ Request: TypeAlias = (
     | FinishStep
     | CreateToken
     | RevokeTokens
+    | CreateJoinToken
+    | RevokeJoinTokens
+    | ApproveHost
+    | RevokeMembers
 )
 Event: TypeAlias = (
-    Reports | EffectDone | HeartbeatDone | SatelliteSilent | EpochStarted | ConfigLoaded | Tick | PlanMade
+    Reports
+    | EffectDone
+    | HeartbeatDone
+    | SatelliteSilent
+    | EpochStarted
+    | ConfigLoaded
+    | Tick
+    | PlanMade
+    | JoinHost
 )
 Message: TypeAlias = Request | Event
 
@@ -379,4 +441,11 @@ class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", 
     expires_us: int
 
 
-Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade
+class JoinTokenMade(msgspec.Struct, frozen=True, array_like=True, tag="join_token_made", gc=False):
+    """The token is good until then; its secret is the shell's."""
+
+    id: bytes
+    expires_us: int
+
+
+Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade

@@ -17,6 +17,8 @@ from eslurm.core.config import ClusterConfig
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import Job, StepEnd
 from eslurm.core.job.states import AttemptPhase
+from eslurm.core.member.apply import put_join_token, put_member, put_revocation
+from eslurm.core.member.model import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
 from eslurm.core.node.model import Node
 from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.satellite.model import SatelliteDown
@@ -36,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     lease_end: int
     next_number: int = 0
     satellites_down: tuple[SatelliteDown, ...] = ()
+    revoked_revision: int = 0
 
 
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -69,6 +72,9 @@ _others: dict[str, msgspec.msgpack.Decoder[Any]] = {
     USAGE: msgspec.msgpack.Decoder(Usage),
     PROMISE: msgspec.msgpack.Decoder(Promise),
     TOKEN: msgspec.msgpack.Decoder(IssuedToken),
+    JOIN_TOKEN: msgspec.msgpack.Decoder(JoinToken),
+    MEMBER: msgspec.msgpack.Decoder(Member),
+    REVOCATION: msgspec.msgpack.Decoder(Revocation),
 }
 
 
@@ -88,7 +94,7 @@ def decode_accounted(blob: bytes) -> Accounted:
 
 
 def decode_record(kind: str, blob: bytes) -> Record:
-    """A policy, a usage record, a promise or a token from its row."""
+    """A policy or another record from its row."""
     decoder: msgspec.msgpack.Decoder[Any] = _others.get(kind, _policies)
     record: Record = decoder.decode(blob)
     return record
@@ -104,6 +110,7 @@ def settings_of(state: State) -> Settings:
         state.lease_end,
         state.next_number,
         tuple(state.satellites_down.values()),
+        state.revoked_revision,
     )
 
 
@@ -119,7 +126,7 @@ def restore(
 ) -> State:
     """The state as the last commit left it. Raises `msgspec.ValidationError` for bytes that are no such record.
 
-    `policies` are (kind, record) of policies, of usage, of promises and of tokens.
+    `policies` are (kind, record) of policies and of the other records.
     """
     state = State(owner)
     state.revision = revision
@@ -137,6 +144,7 @@ def restore(
         state.lease_end = scalars.lease_end
         state.next_number = max(state.next_number, scalars.next_number)
         state.satellites_down = {down.name: down for down in scalars.satellites_down}
+        state.revoked_revision = scalars.revoked_revision
     for kind, blob in policies:
         record = decode_record(kind, blob)
         if isinstance(record, Usage):
@@ -145,6 +153,12 @@ def restore(
             state.put_promise(record)
         elif isinstance(record, IssuedToken):
             state.put_token(record)
+        elif isinstance(record, JoinToken):
+            put_join_token(state, record)
+        elif isinstance(record, Member):
+            put_member(state, record)
+        elif isinstance(record, Revocation):
+            put_revocation(state, record)
         else:
             put_policy(state, record)
     # Arrays first: their tasks look at their limits.

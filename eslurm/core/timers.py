@@ -11,6 +11,8 @@ from eslurm.core import facts
 from eslurm.core.account import boundaries
 from eslurm.core.cluster import SECOND_US, State, Timer
 from eslurm.core.job.states import FINAL
+from eslurm.core.member.decide import token_expired
+from eslurm.core.member.model import JOIN_TOKEN
 from eslurm.core.node.decide import lost
 from eslurm.core.node.states import NodeState
 from eslurm.core.token.decide import expired
@@ -50,6 +52,8 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return []
     if kind == TOKEN:
         return expired(state, key.to_bytes(ID_BYTES), now_us)
+    if kind == JOIN_TOKEN:
+        return token_expired(state, key.to_bytes(ID_BYTES), now_us)
     return _forget(state, key, now_us)
 
 
@@ -72,6 +76,8 @@ def _may_fire(state: State, timer: Timer) -> bool:
         return at_us == state.policy_due_us
     if kind == TOKEN:
         return key.to_bytes(ID_BYTES) in state.tokens
+    if kind == JOIN_TOKEN:
+        return key.to_bytes(ID_BYTES) in state.members.tokens
     job = state.find_job(key)
     if job is None:
         return False

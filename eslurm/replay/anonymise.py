@@ -21,6 +21,7 @@ from eslurm.core.account.apply import USAGE
 from eslurm.core.account.model import EVERYONE, Defaults, FreePool, Limit
 from eslurm.core.facts import PolicyRemoved, decode_fact, encode_fact
 from eslurm.core.job.model import Job
+from eslurm.core.member.model import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
 from eslurm.core.node.hostlist import unfold
 from eslurm.core.node.model import Node
 from eslurm.core.plan.promise import PROMISE
@@ -59,6 +60,9 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
         ("Principal", "scope"),
         ("IssuedToken", "scope"),
         ("IssuedToken", "via"),
+        ("JoinToken", "role"),
+        ("Member", "role"),
+        ("Revocation", "role"),
     }
 )
 """Texts that say nothing about anybody: (struct, field)."""
@@ -120,6 +124,10 @@ WORDS: dict[tuple[str, str], str] = {
     ("IssuedToken", "user"): "user",
     ("IssuedToken", "by"): "user",
     ("TokensRevoked", "by"): "user",
+    ("JoinToken", "by"): "user",
+    ("JoinTokensEnded", "by"): "user",
+    ("Member", "by"): "user",
+    ("Revocation", "by"): "user",
 }
 """What kind of name a field holds: the same name in fields of one kind becomes the same word. Others: `text`."""
 
@@ -138,6 +146,7 @@ UIDS: frozenset[tuple[str, str]] = frozenset(
         ("ClusterConfig", "administrators"),
         ("IssuedToken", "uid"),
         ("IssuedToken", "by_uid"),
+        ("JoinToken", "by_uid"),
     }
 )
 
@@ -155,6 +164,9 @@ _TYPES: dict[str, Callable[[bytes], Any]] = {
     USAGE: partial(decode_record, USAGE),
     PROMISE: partial(decode_record, PROMISE),
     TOKEN: partial(decode_record, TOKEN),
+    JOIN_TOKEN: partial(decode_record, JOIN_TOKEN),
+    MEMBER: partial(decode_record, MEMBER),
+    REVOCATION: partial(decode_record, REVOCATION),
 }
 _encoder = msgspec.msgpack.Encoder()
 
@@ -212,6 +224,8 @@ class Anonymiser:
                 }
             case FreePool(nodes=nodes) if nodes:
                 return {"nodes": ",".join(self.word("node", name) for name in unfold(nodes))}
+            case JoinToken() | Member() | Revocation():
+                return {"names": ",".join(self.word("node", name) for name in unfold(struct.names))}
             case PolicyRemoved():
                 return {"name": self.word(struct.kind, struct.name)}
         return {}

@@ -17,6 +17,7 @@ import msgspec
 from eslurm.core import records
 from eslurm.core.account.apply import USAGE
 from eslurm.core.cluster import State
+from eslurm.core.member.model import JOIN_TOKEN, MEMBER, REVOCATION
 from eslurm.core.plan.promise import PROMISE
 from eslurm.core.token.model import TOKEN
 from eslurm.ports.store import JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow
@@ -24,7 +25,7 @@ from eslurm.ports.store import JobRow, NodeRow, RecordRow, Row, SettingRow, Step
 BASE_VERSION = 1
 RECORDS_PER_PIECE = 500
 POLICIES = "policies"
-RECORDS = (POLICIES, USAGE, PROMISE, TOKEN)
+RECORDS = (POLICIES, USAGE, PROMISE, TOKEN, JOIN_TOKEN, MEMBER, REVOCATION)
 """Kinds that are rows of one table: `POLICIES` stands for all kinds of policies."""
 SETTINGS = "state"
 """Name of the settings row that holds the state's scalars."""
@@ -46,7 +47,7 @@ class BaseHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Encoded records of one kind: settings, nodes, jobs, steps, policies, usage, promises or tokens."""
+    """Encoded records of one kind: settings, nodes, jobs, steps, policies, usage, promises, tokens or members."""
 
     kind: str
     blobs: list[bytes]
@@ -101,6 +102,10 @@ def pack_base(state: State) -> bytes:
     packer.add(USAGE, [records.encode(usage) for usage in state.usage.values()])
     packer.add(PROMISE, [records.encode(promise) for promise in state.promises.values()])
     packer.add(TOKEN, [records.encode(token) for token in state.tokens.values()])
+    members = state.members
+    packer.add(JOIN_TOKEN, [records.encode(token) for token in members.tokens.values()])
+    packer.add(MEMBER, [records.encode(member) for member in members.issued.values()])
+    packer.add(REVOCATION, [records.encode(revoked) for revoked in members.revoked.values()])
     packer.add("nodes", [records.encode(node) for node in state.nodes.values()])
     packer.add("jobs", [records.encode(job) for job in state.jobs.values()])
     packer.add("steps", [records.encode(step) for step in state.steps.values()])

@@ -89,6 +89,12 @@ AUDIT = Method("Audit", 32, pb.AuditRequest, pb.AuditReply, False, "administrato
 CREATE_TOKEN = Method("CreateToken", 33, pb.CreateTokenRequest, pb.CreateTokenReply, True, "owner")
 TOKENS = Method("Tokens", 34, pb.TokensRequest, pb.TokensReply, False, "owner")
 REVOKE_TOKENS = Method("RevokeTokens", 35, pb.RevokeTokensRequest, pb.ChangeReply, True, "owner")
+CREATE_JOIN_TOKEN = Method(
+    "CreateJoinToken", 36, pb.CreateJoinTokenRequest, pb.CreateJoinTokenReply, True, "administrator"
+)
+JOINS = Method("Joins", 37, pb.JoinsRequest, pb.JoinsReply, False, "administrator")
+DECIDE_JOIN = Method("DecideJoin", 38, pb.DecideJoinRequest, pb.ChangeReply, True, "administrator")
+REVOKE_MEMBERS = Method("RevokeMembers", 39, pb.RevokeMembersRequest, pb.ChangeReply, True, "administrator")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -126,6 +132,10 @@ METHODS: tuple[Method[Any, Any], ...] = (
     CREATE_TOKEN,
     TOKENS,
     REVOKE_TOKENS,
+    CREATE_JOIN_TOKEN,
+    JOINS,
+    DECIDE_JOIN,
+    REVOKE_MEMBERS,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

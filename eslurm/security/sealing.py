@@ -34,6 +34,8 @@ class Purpose(Enum):
     """The site's public keys (`security.site_keys.RingStatement`)."""
     REVOKED = b"revoked"
     """The serials of memberships that are no longer valid."""
+    JOIN = b"join"
+    """An answer to a host that asks to become a member (`security.joining`)."""
 
 
 class BadSeal(Exception):

@@ -108,6 +108,10 @@ class SiteKeys:
         """A statement under the key that signs."""
         return self.signing.seal(purpose, body)
 
+    def seal_by_each(self, purpose: Purpose, body: bytes) -> list[bytes]:
+        """The same statement under each of the keys: its reader knows one of them, perhaps not the one that signs."""
+        return [SealingKey(record.seed).seal(purpose, body) for record in self.records]
+
     def with_next(self, now_us: int) -> SiteKeys:
         """A further key that verifies and does not sign yet. Raises `SiteKeyError` when one waits already."""
         if any(record.state == "next" for record in self.records):

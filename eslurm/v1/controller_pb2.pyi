@@ -1547,3 +1547,109 @@ class RevokeTokensRequest(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[str]
     user: str
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ...) -> None: ...
+
+class CreateJoinTokenRequest(_message.Message):
+    __slots__ = ("role", "names", "uses", "life_s")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    USES_FIELD_NUMBER: _ClassVar[int]
+    LIFE_S_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    names: str
+    uses: int
+    life_s: int
+    def __init__(self, role: _Optional[str] = ..., names: _Optional[str] = ..., uses: _Optional[int] = ..., life_s: _Optional[int] = ...) -> None: ...
+
+class CreateJoinTokenReply(_message.Message):
+    __slots__ = ("token", "id", "expires_us")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    id: str
+    expires_us: int
+    def __init__(self, token: _Optional[str] = ..., id: _Optional[str] = ..., expires_us: _Optional[int] = ...) -> None: ...
+
+class JoinsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class JoinsReply(_message.Message):
+    __slots__ = ("pending", "tokens", "members")
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    pending: _containers.RepeatedCompositeFieldContainer[PendingJoin]
+    tokens: _containers.RepeatedCompositeFieldContainer[JoinTokenInfo]
+    members: _containers.RepeatedCompositeFieldContainer[MemberInfo]
+    def __init__(self, pending: _Optional[_Iterable[_Union[PendingJoin, _Mapping]]] = ..., tokens: _Optional[_Iterable[_Union[JoinTokenInfo, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberInfo, _Mapping]]] = ...) -> None: ...
+
+class PendingJoin(_message.Message):
+    __slots__ = ("role", "names", "fingerprint", "address", "since_us")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    names: str
+    fingerprint: str
+    address: str
+    since_us: int
+    def __init__(self, role: _Optional[str] = ..., names: _Optional[str] = ..., fingerprint: _Optional[str] = ..., address: _Optional[str] = ..., since_us: _Optional[int] = ...) -> None: ...
+
+class JoinTokenInfo(_message.Message):
+    __slots__ = ("id", "role", "names", "uses_left", "issued_us", "expires_us", "by")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    USES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_US_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    role: str
+    names: str
+    uses_left: int
+    issued_us: int
+    expires_us: int
+    by: str
+    def __init__(self, id: _Optional[str] = ..., role: _Optional[str] = ..., names: _Optional[str] = ..., uses_left: _Optional[int] = ..., issued_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., by: _Optional[str] = ...) -> None: ...
+
+class MemberInfo(_message.Message):
+    __slots__ = ("serial", "role", "names", "fingerprint", "since_us", "by", "address", "join_id")
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    JOIN_ID_FIELD_NUMBER: _ClassVar[int]
+    serial: str
+    role: str
+    names: str
+    fingerprint: str
+    since_us: int
+    by: str
+    address: str
+    join_id: str
+    def __init__(self, serial: _Optional[str] = ..., role: _Optional[str] = ..., names: _Optional[str] = ..., fingerprint: _Optional[str] = ..., since_us: _Optional[int] = ..., by: _Optional[str] = ..., address: _Optional[str] = ..., join_id: _Optional[str] = ...) -> None: ...
+
+class DecideJoinRequest(_message.Message):
+    __slots__ = ("name", "fingerprint", "deny")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    DENY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    fingerprint: str
+    deny: bool
+    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., deny: _Optional[bool] = ...) -> None: ...
+
+class RevokeMembersRequest(_message.Message):
+    __slots__ = ("which", "join_ids")
+    WHICH_FIELD_NUMBER: _ClassVar[int]
+    JOIN_IDS_FIELD_NUMBER: _ClassVar[int]
+    which: _containers.RepeatedScalarFieldContainer[str]
+    join_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, which: _Optional[_Iterable[str]] = ..., join_ids: _Optional[_Iterable[str]] = ...) -> None: ...

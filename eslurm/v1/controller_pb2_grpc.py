@@ -209,6 +209,26 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.RevokeTokensRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.CreateJoinToken = channel.unary_unary(
+                '/eslurm.v1.Controller/CreateJoinToken',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.CreateJoinTokenRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.CreateJoinTokenReply.FromString,
+                _registered_method=True)
+        self.Joins = channel.unary_unary(
+                '/eslurm.v1.Controller/Joins',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.JoinsRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.JoinsReply.FromString,
+                _registered_method=True)
+        self.DecideJoin = channel.unary_unary(
+                '/eslurm.v1.Controller/DecideJoin',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.DecideJoinRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
+        self.RevokeMembers = channel.unary_unary(
+                '/eslurm.v1.Controller/RevokeMembers',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.RevokeMembersRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -424,6 +444,30 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateJoinToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Joins(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecideJoin(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeMembers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -600,6 +644,26 @@ def add_ControllerServicer_to_server(servicer, server):
             'RevokeTokens': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeTokens,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.RevokeTokensRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'CreateJoinToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateJoinToken,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.CreateJoinTokenRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.CreateJoinTokenReply.SerializeToString,
+            ),
+            'Joins': grpc.unary_unary_rpc_method_handler(
+                    servicer.Joins,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.JoinsRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.JoinsReply.SerializeToString,
+            ),
+            'DecideJoin': grpc.unary_unary_rpc_method_handler(
+                    servicer.DecideJoin,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.DecideJoinRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'RevokeMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeMembers,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.RevokeMembersRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
             ),
     }
@@ -1547,6 +1611,114 @@ class Controller:
             target,
             '/eslurm.v1.Controller/RevokeTokens',
             eslurm_dot_v1_dot_controller__pb2.RevokeTokensRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateJoinToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/CreateJoinToken',
+            eslurm_dot_v1_dot_controller__pb2.CreateJoinTokenRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.CreateJoinTokenReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Joins(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Joins',
+            eslurm_dot_v1_dot_controller__pb2.JoinsRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.JoinsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecideJoin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/DecideJoin',
+            eslurm_dot_v1_dot_controller__pb2.DecideJoinRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/RevokeMembers',
+            eslurm_dot_v1_dot_controller__pb2.RevokeMembersRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
             options,
             channel_credentials,

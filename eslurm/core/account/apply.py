@@ -1,7 +1,8 @@
 """How facts about policies change the state: the only place where a policy or a usage record is written.
 
 Each record is one row of the store under (kind, name); a usage record's kind is `usage` and its name `account/user`,
-a promise's kind is `promise` and its name the job's number, a token's kind is `token` and its name the id.
+a promise's kind is `promise` and its name the job's number, a token's kind is `token` and its name the id; those of
+members are in `core/member/model.py`.
 Invariant: whatever is written here is touched, so the rows follow.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from eslurm.core import facts
 from eslurm.core.account.boundaries import arm
 from eslurm.core.account.model import Account, FreePool, Limit, Policy, Reservation, Usage, kind_of
+from eslurm.core.member.model import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
 from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.token.model import TOKEN, IssuedToken
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 USAGE: Final = "usage"
 
-Record: TypeAlias = Policy | Usage | Promise | IssuedToken
+Other: TypeAlias = Usage | Promise | IssuedToken | JoinToken | Member | Revocation
+"""Records that are no policies."""
+Record: TypeAlias = Policy | Other
 
 
 def usage_name(account: str, user: str) -> str:
@@ -83,18 +87,22 @@ def _binding(policy: Policy | None) -> Policy | str | None:
 
 
 def records_of(state: State) -> dict[tuple[str, str], Record]:
-    """Every policy, usage record, promise and token by its row's kind and name."""
+    """Every policy and every other record by its row's kind and name."""
     found: dict[tuple[str, str], Record] = {
         (kind, name): policy for kind, named in state.policies.items() for name, policy in named.items()
     }
     found.update(((USAGE, usage_name(*key)), usage) for key, usage in state.usage.items())
     found.update(((PROMISE, str(job_id)), promise) for job_id, promise in state.promises.items())
     found.update(((TOKEN, token.id.hex()), token) for token in state.tokens.values())
+    members = state.members
+    found.update(((JOIN_TOKEN, one.hex()), token) for one, token in members.tokens.items())
+    found.update(((MEMBER, one.hex()), member) for one, member in members.issued.items())
+    found.update(((REVOCATION, one.hex()), revoked) for one, revoked in members.revoked.items())
     return found
 
 
 def find_record(state: State, kind: str, name: str) -> Record | None:
-    """The policy, usage record, promise or token behind a row's kind and name."""
+    """The policy or other record behind a row's kind and name."""
     if kind == USAGE:
         account, _, user = name.partition("/")
         return state.usage.get((account, user))
@@ -102,4 +110,10 @@ def find_record(state: State, kind: str, name: str) -> Record | None:
         return state.promises.get(int(name))
     if kind == TOKEN:
         return state.tokens.get(bytes.fromhex(name))
+    if kind == JOIN_TOKEN:
+        return state.members.tokens.get(bytes.fromhex(name))
+    if kind == MEMBER:
+        return state.members.issued.get(bytes.fromhex(name))
+    if kind == REVOCATION:
+        return state.members.revoked.get(bytes.fromhex(name))
     return state.policies[kind].get(name)

@@ -17,17 +17,22 @@ from eslurm.core.apply import apply
 from eslurm.core.cluster import State
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.request import Request
+from eslurm.core.member.model import Revocation
 from eslurm.core.messages import (
+    ApproveHost,
     CancelJobs,
     ChangePolicies,
+    CreateJoinToken,
     CreateStep,
     CreateToken,
     EpochStarted,
     FinishStep,
     HeartbeatDone,
     JobRef,
+    JoinHost,
     PlanMade,
     PolicyChange,
+    RevokeMembers,
     RevokeTokens,
     SatelliteSilent,
     SetForecasts,
@@ -99,6 +104,10 @@ def history() -> World:
     world.send(CreateToken(ROOT, ALICE, b"t" * 16, "read", 60))
     world.send(RevokeTokens(ROOT, (b"t" * 16,)))
     world.send(CreateToken(ROOT, ALICE, b"u" * 16, "submit", 30))
+    world.send(CreateJoinToken(ROOT, b"j" * 16, b"h" * 32, "agent", "cn[1-4]", 1, 30))
+    world.send(JoinHost(b"j" * 16, "agent", "cn1", b"k" * 32, b"s" * 16, "192.0.2.1"))
+    world.send(ApproveHost(ROOT, "satellite", "sat1", b"l" * 32, b"r" * 16, "192.0.2.2"))
+    world.send(RevokeMembers(ROOT, (Revocation(b"s" * 16, "agent", "cn1", "", 0),)))
     world.pass_time(60)
     return world
 

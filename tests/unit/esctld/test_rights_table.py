@@ -106,6 +106,10 @@ RIGHTS: Final[dict[str, str]] = {
     "CreateToken": "others' tokens",
     "Tokens": "others' tokens",
     "RevokeTokens": "others' tokens",
+    "CreateJoinToken": "administrator",
+    "Joins": "administrator",
+    "DecideJoin": "administrator",
+    "RevokeMembers": "administrator",
 }
 """The table: method -> what it asks of its caller."""
 

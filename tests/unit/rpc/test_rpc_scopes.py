@@ -52,6 +52,10 @@ TABLE = {
     "CreateToken": "",
     "Tokens": READ,
     "RevokeTokens": "",
+    "CreateJoinToken": "",
+    "Joins": "",
+    "DecideJoin": "",
+    "RevokeMembers": "",
 }
 """Method -> the scopes besides admin whose tokens may call it."""
 
