@@ -172,6 +172,12 @@ def _token(door: Door, words: list[str], given: Words) -> int:
     return token(door, words, given)
 
 
+def _node(door: Door, words: list[str], given: Words) -> int:
+    from escli.nodes import node
+
+    return node(door, words, given)
+
+
 def _change(door: Door, method: str, request: Any, given: Words) -> int:
     reply = door.call(method, request, request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="nothing changed")
@@ -202,4 +208,5 @@ ACTIONS: Mapping[str, Action] = {
     "load": policies.load,
     "ping": _ping,
     "token": _token,
+    "node": _node,
 }

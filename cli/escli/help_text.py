@@ -123,6 +123,15 @@ COMMANDS: dict[str, About] = {
                 "what shows it from another host acts for you (USER: for another user)",
             ),
             ("esctl token list; esctl token revoke ID", "the tokens that are good; one of them is no more"),
+            (
+                "esctl node token create --nodes cn[001-100] --uses 100",
+                "what lets hosts join within an hour: eslurm join (also: list, revoke ID)",
+            ),
+            (
+                "esctl node pending; esctl node approve cn1 --fingerprint F",
+                "hosts that ask to join; let one in (also: deny cn1)",
+            ),
+            ("esctl node revoke cn1", "no member any more: its links end everywhere (also: a serial; list)"),
             ("esctl ping", "is the controller there?"),
         ),
         "What can be updated: name, partition, time, priority, nice, begin, deadline, comment, account, qos, reservation,\n"

@@ -22,6 +22,7 @@ from eslurm.compat.hostlist import expand, fold
 from eslurm.security import ledger
 from eslurm.security.enrolment import enrol
 from eslurm.security.files import UnsafeFile
+from eslurm.security.joining import fingerprint
 from eslurm.security.sealing import BadSeal, SealingKey
 from eslurm.security.site_keys import (
     SITE_KEY,
@@ -83,7 +84,9 @@ def list_keys(directory: Path) -> int:
     site = read_site_keys(directory)
     click.echo(f"cluster {site.cluster}, revision {site.revision}")
     for record in site.records:
-        click.echo(f"{SealingKey(record.seed).id.hex()}  {record.state:<8} {_date(record.created_us)}")
+        key = SealingKey(record.seed)
+        shown = f"{record.state:<8} {_date(record.created_us)}  fingerprint {fingerprint(key.public)}"
+        click.echo(f"{key.id.hex()}  {shown}")
     return exits.OK
 
 

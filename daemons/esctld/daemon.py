@@ -30,11 +30,13 @@ from esctld.dispatcher import Dispatcher
 from esctld.doctor import Doctor, Surroundings
 from esctld.feed import Feed
 from esctld.foresight import Foresight
+from esctld.joining import Joining
 from esctld.leadership import NAME_FEATURE, Lead, Leadership, Lease, Standbys, give_up
 from esctld.links import ControllerLinks
 from esctld.logbook import Logbook, LogKeeper
 from esctld.planner import Planner
 from esctld.policies import Policies
+from esctld.revocations import Revocations
 from esctld.satellites import LinkedSatellites
 from esctld.service import ControllerService
 from esctld.shares import Shares
@@ -53,6 +55,7 @@ from eslurm.core.messages import ConfigLoaded, EpochStarted, Message, Refused
 from eslurm.core.reactor import Batch, Reactor
 from eslurm.core.rights import level_of
 from eslurm.core.timekeeping import leap_bound_us
+from eslurm.ports.door import Status
 from eslurm.ports.link import Link
 from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
@@ -62,6 +65,7 @@ from eslurm.rpc.gate import Gate
 from eslurm.rpc.grpc_door import door_handler
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.join_server import JoinServer
 from eslurm.rpc.limits import LimitSettings, RequestLimits
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
@@ -271,7 +275,8 @@ class Controller:
             tls=options.tls,
         )
         self._link_server = LinkServer(
-            self._local, options.member.credentials, self._table, budget.links, self._table.counters
+            *(self._local, options.member.credentials, self._table, budget.links, self._table.counters),
+            on_refused=partial(self._audit_refused, "Link"),
         )
         reactor = Reactor(state, on_bug=lambda bug: log.error("a message was refused by a bug", exc_info=bug))
         self._dispatcher = Dispatcher(
@@ -312,6 +317,18 @@ class Controller:
         service.offer("CreateToken", tokens.create)
         service.offer("Tokens", tokens.show)
         service.offer_change("RevokeTokens", tokens.read_revocation)
+        joining = Joining(
+            *(state, self._dispatcher.view, options.site, options.state_dir, self._audit),
+            *(self._dispatcher.request, service.decide, service.change),
+        )
+        service.offer("CreateJoinToken", joining.create)
+        service.offer("Joins", joining.show)
+        service.offer("DecideJoin", joining.settle)
+        self._revocations = Revocations(
+            *(state, options.site, options.member, options.state_dir),
+            *(self._dispatcher.request, service.change),
+        )
+        service.offer("RevokeMembers", self._revocations.revoke)
         service.offer("ExportLog", Logbook(self._store, OWNER, cluster).export)
         service.offer("Audit", Audits(self._audit_log, self._lead.name).call)
         self._doctor = Doctor(state, self._dispatcher.view, self._store, self._surroundings(satellites))
@@ -333,7 +350,7 @@ class Controller:
         self._gate = Gate(CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit)
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate, self._audit)
         self._rpc = RpcServer(
-            [self._link_server.handler(), door_handler(self._gate)],
+            [self._link_server.handler(), JoinServer(joining).handler(), door_handler(self._gate)],
             Guard(
                 TokenAuthenticator(
                     lambda: options.site.ring, tokens.ledger, wall_us, self._site_issuer(options)
@@ -342,6 +359,9 @@ class Controller:
             ),
             shares_port=True,
         )
+
+    def _audit_refused(self, what: str, peer: str, reason: str) -> None:
+        self._audit.on_refused(what, peer, Status.UNAUTHENTICATED, reason)
 
     def _site_issuer(self, options: ControllerOptions) -> JwtAuthenticator | None:
         """What takes the tokens of the site's own issuer, where there is one."""
@@ -398,6 +418,8 @@ class Controller:
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> None:
         """Links and loops; what is opened here is closed when the stack ends."""
+        # Before links are taken: what was revoked while another one led is refused here, too.
+        await self._revocations.settle()
         endpoint = await self._rpc.listen(self._listen, self._options.tls)
         await self._rpc.start()
         stack.push_async_callback(self._rpc.stop, STOP_GRACE_S)
@@ -417,6 +439,7 @@ class Controller:
             ("pruning", housekeeping.prune(self._store, self._dispatcher.state, self._log_keeper)),
             ("foresight", self._foresight.run()),
             ("site keys", self._options.member.run()),
+            ("revocations", self._revocations.run()),
         ]
         if self._options.watched_at:
             works.append(("census", self._census.run()))

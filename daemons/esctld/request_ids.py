@@ -10,11 +10,20 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from eslurm.core.job.model import Job
-from eslurm.core.messages import Changed, CreateStep, Message, StepCreated, SubmitJobs, Submitted, TokenMade
+from eslurm.core.messages import (
+    Changed,
+    CreateStep,
+    JoinTokenMade,
+    Message,
+    StepCreated,
+    SubmitJobs,
+    Submitted,
+    TokenMade,
+)
 from eslurm.ports.door import Caller
 from eslurm.rpc.framing import REQUEST_ID_BYTES
 
-StoredAnswer = Submitted | Changed | StepCreated | TokenMade
+StoredAnswer = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade
 
 
 def bound_id(caller: Caller, what: str) -> bytes:

@@ -130,7 +130,7 @@ class ControllerService:
         """One more call that changes something; `read` makes its message."""
 
         async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
-            return await self._change(await read(request, caller.principal), caller)
+            return await self.change(await read(request, caller.principal), caller)
 
         self._handlers[name] = handle
 
@@ -229,11 +229,12 @@ class ControllerService:
 
     def _changing(self, read: Callable[[Any, Any], Message]) -> Callable[[Any, Caller], Awaitable[Any]]:
         async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
-            return await self._change(read(request, caller.principal), caller)
+            return await self.change(read(request, caller.principal), caller)
 
         return handle
 
-    async def _change(self, message: Message, caller: Caller) -> pb.ChangeReply:
+    async def change(self, message: Message, caller: Caller) -> pb.ChangeReply:
+        """What a message has changed, once that is durable."""
         answer = await self._decide(message, caller)
         assert isinstance(answer, Changed)
         return pb.ChangeReply(

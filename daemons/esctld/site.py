@@ -13,10 +13,10 @@ from pathlib import Path
 from esctld.key_files import KeyFiles
 from eslurm.security.credentials import read_credentials
 from eslurm.security.enrolment import is_current, new_membership
-from eslurm.security.files import UnsafeFile, read_trusted, write_public
+from eslurm.security.files import read_trusted, write_public
 from eslurm.security.membership import IDENTITY, MEMBERSHIP
-from eslurm.security.revocation import REVOKED
-from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.security.revocation import REVOKED, Revoked
+from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import SITE_KEY, Ring, SiteKeyError, SiteKeys, read_site_keys
 from eslurm.telemetry.clocks import wall_us
 
@@ -98,14 +98,32 @@ class Member:
             # First: what the others hear next is sealed with the new key.
             self._renew()
             self.credentials.learn_ring(self._site.ring.sealed)
-        path = self._directory / REVOKED
-        changed_ns = path.stat().st_mtime_ns if path.exists() else 0
-        if changed_ns != self._revoked_ns:
-            self._revoked_ns = changed_ns
-            try:
-                self.credentials.learn_revoked(read_trusted(path))
-            except (UnsafeFile, BadSeal) as error:
-                log.error("the former list of revoked memberships stays in force: %s", error)
+
+    def has_new_list(self) -> bool:
+        """Whether the list of revoked memberships was written since it was read."""
+        return self._list_changed_ns() != self._revoked_ns
+
+    def read_list(self) -> tuple[frozenset[bytes], int]:
+        """Serials and revision that the file says and that were learnt from others. Raises `UnsafeFile`, `BadSeal`."""
+        self._revoked_ns = self._list_changed_ns()
+        said = Revoked()
+        if self._revoked_ns:
+            said = (
+                said.successor(self.credentials.members.ring, read_trusted(self._directory / REVOKED)) or said
+            )
+        learnt = self.credentials.revoked
+        return said.serials | learnt.serials, max(said.revision, learnt.revision)
+
+    def _list_changed_ns(self) -> int:
+        try:
+            return (self._directory / REVOKED).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    @property
+    def serial(self) -> bytes:
+        """Of its own membership."""
+        return self.credentials.members.check(self.credentials.membership, wall_us()).serial
 
     async def run(self) -> None:
         """Follow the keys' file until cancelled."""

@@ -21,6 +21,7 @@ from eslurm.core.rights import Level
 from eslurm.ports.audit import AuditLine, AuditSink, NoAudit
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.rpc.methods import Method
+from eslurm.rpc.peers import address_of
 from eslurm.rpc.shapes import Submission
 from eslurm.telemetry.audit import timestamp
 from eslurm.telemetry.clocks import wall_us
@@ -43,7 +44,8 @@ LINES_SAVED_S = 10.0
 """A caller who was quiet may leave so many seconds' worth of lines at once."""
 CALLERS_MAX = 4096
 STRANGERS = "strangers"
-"""All who could not be identified share one allowance."""
+"""All who could not be identified share one allowance; each address has one besides, a quarter of it."""
+ADDRESS_PART = 4
 
 _SECRET = frozenset(
     {
@@ -142,8 +144,8 @@ class CallAudit:
     def on_refused(
         self, method: str, origin: str, status: Status, reason: str, uid: int = -1, via: str = ""
     ) -> None:
-        """A call was refused before it came to the gate: by who called, or where from."""
-        if not self._is_on or not self._may_write(STRANGERS):
+        """A call, a link or a host's wish to join was refused before it came to the gate: by who called, or where from."""
+        if not self._is_on or not self._may_stranger(origin):
             return
         self._sink.write(
             AuditLine(
@@ -158,6 +160,21 @@ class CallAudit:
             )
         )
 
+    def on_joined(self, origin: str, what: str, by: str) -> None:
+        """A host has become a member with a token that `by` has made."""
+        if self._is_on:
+            self._sink.write(
+                AuditLine(
+                    time=timestamp(self._now_us()),
+                    user=by[:WORD_MAX],
+                    identified="join token",
+                    origin=origin,
+                    method="Join",
+                    what=what[:WHAT_MAX],
+                    result="ok",
+                )
+            )
+
     def close(self) -> None:
         """Write how much was left out."""
         for allowance in self._allowances.values():
@@ -166,10 +183,16 @@ class CallAudit:
 
     # ---- who may write how much ----
 
-    def _may_write(self, who: str) -> bool:
+    def _may_stranger(self, origin: str) -> bool:
+        """One at an address that tries often does not hide those at others."""
+        part = self._lines_per_s / ADDRESS_PART
+        return self._may_write(f"address {address_of(origin)[0]}", part) and self._may_write(STRANGERS)
+
+    def _may_write(self, who: str, lines_per_s: float | None = None) -> bool:
         if not self._lines_per_s:
             return True
-        now_s, most = self._clock(), self._lines_per_s * LINES_SAVED_S
+        rate = self._lines_per_s if lines_per_s is None else lines_per_s
+        now_s, most = self._clock(), max(1.0, rate * LINES_SAVED_S)
         allowance = self._allowances.get(who)
         if allowance is None:
             if len(self._allowances) >= CALLERS_MAX:
@@ -177,7 +200,7 @@ class CallAudit:
                 self._tell(oldest)
             allowance = self._allowances[who] = _Allowance(who, most, now_s)
         self._allowances.move_to_end(who)
-        allowance.left = min(most, allowance.left + (now_s - allowance.at_s) * self._lines_per_s)
+        allowance.left = min(most, allowance.left + (now_s - allowance.at_s) * rate)
         allowance.at_s = now_s
         if allowance.left < 1:
             if not allowance.skipped:

@@ -1,6 +1,7 @@
 """The one interceptor of every gRPC server: deadlines, callers, statuses.
 
-Invariant: a path that is neither a link lane (whose handshake authenticates) nor in the method table is refused; every
+Invariant: a path that is neither a link lane (whose handshake authenticates), nor where hosts ask to join (whose
+conversation does), nor in the method table is refused; every
 unary call has a deadline and a caller before its handler runs; whatever leaves a handler becomes a status, a
 CancelledError that leaked out of something it waited for included (the client would wait for ever).
 """
@@ -27,6 +28,9 @@ from eslurm.rpc.tokens import Authenticator
 log = logging.getLogger(__name__)
 
 LINK_PATHS = frozenset({"/eslurm.v1.Link/Control", "/eslurm.v1.Link/Bulk"})
+STRANGERS_PATHS = frozenset({"/eslurm.v1.Join/Ask"})
+"""What a caller may call who is nobody yet; it says there itself what it can prove."""
+_STREAMS = LINK_PATHS | STRANGERS_PATHS
 REQUEST_ID_KEY = "eslurm-request-id-bin"
 RETRY_KEY = "eslurm-retry"
 RETRY_AFTER_KEY = "eslurm-retry-after-ms"
@@ -100,12 +104,12 @@ class Guard(grpc.aio.ServerInterceptor):
                 # As a stream, here and below: the request of a stranger is not read.
                 return grpc.stream_unary_rpc_method_handler(_send_away) if is_call else None
             known = self._wrap(path, handler)
-            if path in LINK_PATHS or path in BY_PATH:
+            if path in _STREAMS or path in BY_PATH:
                 self._wrapped[path] = known
         return known  # type: ignore[no-any-return]
 
     def _wrap(self, path: str, handler: Any) -> Any:
-        if path in LINK_PATHS:
+        if path in _STREAMS:
             return grpc.stream_stream_rpc_method_handler(self._tracked(_mapped(handler.stream_stream)))
         if path in BY_PATH and handler.stream_unary is not None:
             return grpc.stream_unary_rpc_method_handler(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
@@ -43,7 +44,10 @@ class LinkServer:
         sink: LinkSink,
         settings: LinkSettings | None = None,
         counters: LinkCounters | None = None,
+        on_refused: Callable[[str, str], None] = lambda _peer, _reason: None,
     ) -> None:
+        """`on_refused` is told of handshakes that were refused: from where, and why."""
+        self._on_refused = on_refused
         self._local = local
         self._credentials = credentials
         self._sink = sink
@@ -132,6 +136,7 @@ class LinkServer:
             self.counters.hellos_refused += 1
             reason = str(error)
             log.warning("link refused: %s", reason)
+            self._on_refused(stream.peer, reason)
             await stream.write(_refusal(reason))
             return None
         sealed = SealedStream(stream, handshake.finish(dialled=False).control, self.counters)

@@ -114,7 +114,7 @@ def seal_answer(keys: SiteKeys, answered: bytes) -> list[bytes]:
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """Whose answer a host takes: of the bearer of its token, of the site key with this fingerprint, or of one that is both."""
+    """Whose answer a host takes: that of a controller which knows its token, or has the site key with this fingerprint."""
 
     token: JoinSecret | None = None
     site_key: str = ""

@@ -29,7 +29,9 @@ IDS: Final = ("job", "attempt", "step", "epoch", "broadcast", "trace", "revision
 HIDDEN: Final = "***"
 
 _PLACEHOLDER = re.compile(rf"(?:\b({'|'.join(IDS)}) )?%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
-_TOKEN = re.compile(r"\bes(?:[12]|j1)\.[A-Za-z0-9_-]{16,}|\beyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+_TOKEN = re.compile(
+    r"\bes(?:[12]|j1)\.[A-Za-z0-9_-]{16,}|\beyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
+)
 """Tokens of callers, the cluster's and those of other issuers."""
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s/@]+@")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -32,6 +32,7 @@ from escli.cluster.stop import Stopped, stop_all
 from escli.cluster.supervise import Watch
 from escli.cluster.up import TIMEOUT_S, Running, bring_up
 from escli.estimate import estimate
+from escli.join import join
 from escli.keys import keys
 from escli.simulate import simulate
 from eslurm import __version__
@@ -495,6 +496,7 @@ commands.add_command(simulate)
 commands.add_command(estimate)
 commands.add_command(health)
 commands.add_command(keys)
+commands.add_command(join)
 commands.add_command(convert_command)
 
 

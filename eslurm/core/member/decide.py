@@ -180,7 +180,14 @@ def on_revoke(state: State, message: RevokeMembers, now_us: int) -> tuple[list[f
     if not fresh and message.revision <= state.revoked_revision:
         return [], Changed(0)
     revision = max(state.revoked_revision, message.revision) + 1
-    return [facts.MembersRevoked(tuple(fresh.values()), revision)], Changed(len(fresh))
+    found: list[facts.Fact] = [facts.MembersRevoked(tuple(fresh.values()), revision)]
+    # What a host knew that is not to be trusted, others may know.
+    used = dict.fromkeys(members.issued[serial].token for serial in fresh if serial in members.issued)
+    ended = tuple(one for one in used if one in members.tokens and members.tokens[one].uses_left)
+    if ended:
+        found.append(facts.JoinTokensEnded(ended, message.by.name if message.by else ""))
+    notes = tuple(f"join token {one.hex()} has ended, too: a revoked host knew it" for one in ended)
+    return found, Changed(len(fresh), notes=notes)
 
 
 def token_expired(state: State, identifier: bytes, now_us: int) -> list[facts.Fact]:
