@@ -124,13 +124,11 @@ COMMANDS: dict[str, About] = {
             ),
             ("esctl token list; esctl token revoke ID", "the tokens that are good; one of them is no more"),
             (
-                "esctl node token create --nodes cn[001-100] --uses 100",
-                "what lets hosts join within an hour: eslurm join (also: list, revoke ID)",
+                "esctl node token create --uses 100",
+                "what lets 100 hosts join: eslurm join (also: list, revoke ID)",
             ),
-            (
-                "esctl node pending; esctl node approve cn1 --fingerprint F",
-                "hosts that ask to join; let one in (also: deny cn1)",
-            ),
+            ("esctl node pending", "hosts that ask to join without a token, and wait"),
+            ("esctl node approve cn1 --fingerprint F", "let one of them in (also: deny cn1)"),
             ("esctl node revoke cn1", "no member any more: its links end everywhere (also: a serial; list)"),
             ("esctl ping", "is the controller there?"),
         ),

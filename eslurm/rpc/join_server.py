@@ -1,7 +1,7 @@
 """Where hosts that are no members yet ask to become one: the only method that a stranger may call.
 
-Invariant: what a stranger costs is bounded before it is read: conversations at a time by `peers`, their number by
-`Attempts`, their frames by size, their duration by a deadline.
+Invariant: what a stranger costs is bounded: conversations and frames that are read at a time by `peers`, what is decoded and
+verified by `Attempts`, a conversation by a deadline.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ class JoinServer:
 
     async def _converse(self, stream: AcceptedStream) -> None:
         address = address_of(stream.peer)[0]
+        asked = await self._frame(stream)
         wait_s = self._attempts.charge(address)
         if wait_s:
             text = "too many hosts ask to join at once"
             await _say(stream, reply=plain_reply(BUSY, text, wait_s))
             return
         try:
-            asked = await self._frame(stream)
             request = _of_kind(asked, "request").request
             challenge = await _say(
                 stream, challenge=join_pb2.JoinChallenge(nonce=secrets.token_bytes(NONCE_BYTES))
@@ -133,8 +133,6 @@ class JoinServer:
             frame = await stream.read()
         if frame is None:
             raise StreamLost("the host went away")
-        if len(frame) > FRAME_BYTES_MAX:
-            raise DecodeError(f"a frame of {len(frame)} bytes; at most {FRAME_BYTES_MAX} are taken")
         return frame
 
 
@@ -145,6 +143,8 @@ def plain_reply(state: str, text: str, again_s: float = 0.0) -> join_pb2.JoinRep
 
 
 def _of_kind(frame: bytes, kind: str) -> join_pb2.JoinFrame:
+    if len(frame) > FRAME_BYTES_MAX:
+        raise DecodeError(f"a frame of {len(frame)} bytes; at most {FRAME_BYTES_MAX} are taken")
     try:
         found = join_pb2.JoinFrame.FromString(frame)
     except DecodeError:

@@ -216,7 +216,7 @@ def test_one_caller_fills_no_log_and_what_is_left_out_is_counted() -> None:
     left_out = [one for one in sink.lines if one.result == "repeated"]
     assert [(one.count, one.what.split(" left")[0]) for one in left_out] == [
         (90, "calls of uid 4001"),
-        (90, f"calls of {STRANGERS}"),
+        (98, "calls of address 1.2.3.4"),
     ]
 
 
@@ -264,3 +264,26 @@ def test_without_a_log_nothing_is_made() -> None:
 
     answered: Answered = run(scenario())
     assert answered.status is Status.OK
+
+
+def test_an_address_that_tries_often_hides_no_other() -> None:
+    sink = Sink()
+
+    async def scenario() -> None:
+        audit = CallAudit(sink, lines_per_s=1.0, clock=lambda: 0.0)
+        for _ in range(1000):
+            audit.on_refused("Join", "ipv4:192.0.2.1:99", Status.PERMISSION_DENIED, "no")
+        for number in range(1000):
+            audit.on_refused("Link", f"ipv4:192.0.2.2:{number}", Status.UNAUTHENTICATED, "no")
+        for number in range(1000):
+            audit.on_refused(
+                "Link", f"ipv4:198.51.{number // 250}.{number % 250}:9", Status.UNAUTHENTICATED, "no"
+            )
+        audit.close()
+
+    run(scenario())
+    addresses = [one.origin.split(":")[1] for one in sink.lines if one.method]
+    assert addresses.count("192.0.2.1") == addresses.count("192.0.2.2") == 2
+    assert len(addresses) == 10, "all strangers together have one allowance, too"
+    left_out = {one.what.split(" left")[0]: one.count for one in sink.lines if one.result == "repeated"}
+    assert left_out["calls of address 192.0.2.1"] == 998 and left_out[f"calls of {STRANGERS}"] == 994
