@@ -134,7 +134,7 @@ curves: $(READY)
 	@$(BIN)/python -m benchmarks.curves
 
 sim: $(READY)
-	@$(BIN)/eslurm sim --seeds $(SEEDS) --nodes 4-64 --quiet
+	@$(BIN)/eslurm sim --seeds $(SEEDS) --nodes 4-64 --quiet --require-coverage 1
 	@$(BIN)/eslurm sim --seeds $(SEEDS_LARGE) --from 100001 --nodes 2000
 
 verify-upgrade: $(READY)

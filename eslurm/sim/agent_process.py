@@ -341,6 +341,7 @@ class AgentProcess(Process):
         try:
             known = self.host.runner.do_launch(spec, contact_us)
         except StepRunnerError as error:
+            self.world.coverage.on_refused(str(error))
             self.later(delay_us, self._on_refused_step, step, str(error))
             return
         if isinstance(known, StepStarted):

@@ -40,6 +40,7 @@ FULL_CHECK_WORK = 12
 """The whole state is checked after a fact once in a while, more rarely the bigger the cluster is."""
 
 
+COUNTED = frozenset(("NodeRegistered", "NodeStateChanged", "AttemptEnded"))
 WATCHED = frozenset(("NodeRegistered", "NodeStateChanged", "NodesReleased", "JobPlaced"))
 FOLLOWED_CHECK_EVERY = 16
 
@@ -99,6 +100,7 @@ class Checks:
         at_end = epoch < head.epoch or state.revision == head.revision
         require(at_end, f"{name} leads from revision {state.revision}, the log ends at {head.revision}")
         self._leaders[epoch] = name
+        self._world.coverage.on_lead(state)
         self._satellites_down = dict.fromkeys(state.satellites_down)
 
     @property
@@ -117,6 +119,9 @@ class Checks:
         require(follows, f"revision {batch.revision_first} is written after {before.revision}")
         self._written = Head(epoch, batch.revision_last, batch.at_us)
         self.commits += 1
+        self._world.coverage.on_durable(
+            decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in COUNTED
+        )
         for row in batch.facts:
             if row.kind in WATCHED:
                 self._on_durable_fact(decode_fact(row.kind, row.version, row.blob))
@@ -221,7 +226,14 @@ class Checks:
         require(not others, f"{key} starts while {others[:1]} of the same job still runs")
         live[key] = host
         if key.step == BATCH_STEP:
+            self._world.coverage.on_spawn(key)
             self._on_script(host, key)
+
+    @property
+    def busy_hosts(self) -> list[Host]:
+        """Hosts on which a script runs, in the order of the jobs."""
+        hosts = {host.index: host for live in self._live.values() for host in live.values()}
+        return list(hosts.values())
 
     def _on_script(self, host: Host, key: StepKey) -> None:
         attempt = (key.job_id, key.attempt)
@@ -238,6 +250,7 @@ class Checks:
         self._world.note(f"ended {key} {outcome.exit_code} {outcome.cause.value}")
         if self._live.get(key.job_id, {}).pop(key, None) is None or key.step != BATCH_STEP:
             return
+        self._world.coverage.on_ended(outcome)
         run = self._runs[key.job_id, key.attempt]
         run.outcome = outcome
         if outcome.cause is StepEndCause.TIME_LIMIT:

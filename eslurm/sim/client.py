@@ -14,6 +14,7 @@ import msgspec
 
 from eslurm.core.cluster import State
 from eslurm.core.job.model import Job, JobSpec, Principal
+from eslurm.core.job.request import Request as ResourceRequest
 from eslurm.core.job.states import JobState
 from eslurm.core.messages import (
     CancelJobs,
@@ -37,6 +38,7 @@ from eslurm.core.reactor import BatchAnswer
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.sim import wire
 from eslurm.sim.breach import require
+from eslurm.sim.ordeals import LONG_LIMIT_S
 from eslurm.sim.people import BASE, USERS, draw_changes, draw_spec, lifted, setting
 from eslurm.sim.process import Process
 
@@ -89,6 +91,8 @@ class Client(Process):
             at_us = rng.randint(SECOND_US, last_us)
             act = rng.choices(self._acts, self._weights)[0]
             self.later(at_us, act, self)
+        if world.faults.ordeals.long_jobs:
+            self.later(5 * SECOND_US, self._submit_long)
         self.later(world.faults.plan.calm_us, self._care)
 
     # ---- asking ----
@@ -159,6 +163,26 @@ class Client(Process):
         rng = self._random
         specs = tuple(self._spec() for _ in range(rng.choice((1, 1, 2, 5))))
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs), None, blobs)
+
+    def _submit_long(self) -> None:
+        """Jobs that run for minutes, where links are bad for as long."""
+        rng = random.Random(f"{self.world.seed}/long")
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (SCRIPTS[0], ENVIRONMENT))
+        specs = tuple(
+            JobSpec(
+                name="long",
+                partition="",
+                user=rng.choice(USERS),
+                components=(ResourceRequest(tasks=1),),
+                script_hash=content_hash(SCRIPTS[0]),
+                environment_hash=content_hash(ENVIRONMENT),
+                work_dir="/home",
+                time_limit_s=LONG_LIMIT_S,
+                requeue=rng.random() < 0.85,
+            )
+            for _ in range(self.world.faults.ordeals.long_jobs)
+        )
         self.call(SubmitJobs(specs), None, blobs)
 
     def _spec(self) -> JobSpec:

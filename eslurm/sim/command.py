@@ -6,12 +6,13 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from eslurm.compat.errors import OptionError
+from eslurm.sim.coverage import merged, missing, table
 from eslurm.sim.pool import WorkerLost, cores, play_all
 from eslurm.sim.run import (
     Failure,
@@ -92,8 +93,22 @@ def _run(scenarios: list[Scenario], until_us: int | None, options: argparse.Name
     except WorkerLost as lost:
         sys.stderr.write(f"eslurm sim: {lost}\n")
         return 1
-    _say(_json_summary(reports, progress) if options.json else _summary(reports, progress))
-    return 0
+    paths = merged(report.paths for report in reports)
+    if options.json:
+        _say(_json_summary(reports, progress, paths))
+    else:
+        _say(
+            "\n".join([_summary(reports, progress), "rare paths, how often they were taken:", *table(paths)])
+        )
+    return _check_coverage(paths, options.require_coverage)
+
+
+def _check_coverage(paths: Mapping[str, int], least: int) -> int:
+    """1 if a rare path was taken less often than is required: these seeds prove nothing about it."""
+    rare = missing(paths, least)
+    if rare:
+        sys.stderr.write(f"eslurm sim: taken less than {least} times: {', '.join(rare)}: run more seeds\n")
+    return 1 if rare else 0
 
 
 def _line(report: Report) -> str:
@@ -122,7 +137,7 @@ def _summary(reports: Sequence[Report], progress: _Progress) -> str:
     )
 
 
-def _json_summary(reports: Sequence[Report], progress: _Progress) -> str:
+def _json_summary(reports: Sequence[Report], progress: _Progress, paths: Mapping[str, int]) -> str:
     summary = {
         "type": "Summary",
         "seeds": len(reports),
@@ -130,6 +145,7 @@ def _json_summary(reports: Sequence[Report], progress: _Progress) -> str:
         "total": _totals(reports),
         "virtual_s": sum(report.virtual_s for report in reports),
         "seeds_per_s": round(progress.seeds_per_s, 3),
+        "paths": paths,
     }
     return msgspec.json.encode(summary).decode()
 
@@ -262,6 +278,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per seed, and a summary")
     parser.add_argument("--quiet", action="store_true", help="no line per seed that held, only the summary")
+    parser.add_argument(
+        "--require-coverage",
+        type=int,
+        default=0,
+        metavar="N",
+        help="fail if a rare path was taken less than N times in all seeds together",
+    )
     parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument(
         "--only",

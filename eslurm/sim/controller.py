@@ -153,6 +153,7 @@ class Controller(Process):
         elif kind is tree.Reply:
             self.perform(self.herald.on_reply(source, message, self.now_us))
         elif kind is wire.Reports:
+            self.world.coverage.on_reports(message.reports)
             self._post(Reports(message.reports), lambda acks: self._acknowledge(source, acks))
         elif kind is wire.Hello:
             self._on_hello(source, message)

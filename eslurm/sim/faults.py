@@ -16,6 +16,7 @@ import msgspec
 
 from eslurm.core.wire import Registration, Report
 from eslurm.sim.network import CALM, Weather
+from eslurm.sim.ordeals import Ordeal, Ordeals, draw_ordeals
 from eslurm.sim.strokes import STROKES, Strokes
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class FaultPlan(msgspec.Struct, frozen=True):
     """The faults of one run. Times are microseconds after its start.
 
     `commit_crashes` is the share of commits at which the controller dies or stops; a multiple of that for
-    other writes (`RISKS`). `skew_s` is how far apart the wall clocks of two controllers may be.
+    other writes (`RISKS`). `skew_s` is how far apart the wall clocks of two controllers may be. With `ordeals`, people
+    submit jobs that run for minutes, too.
     """
 
     weather: Weather
@@ -47,6 +49,7 @@ class FaultPlan(msgspec.Struct, frozen=True):
     fetch_loss: float = 0.0
     controllers: int = 1
     skew_s: float = 0.0
+    ordeals: tuple[Ordeal, ...] = ()
 
 
 def draw_plan(seed: int, nodes: int) -> FaultPlan:
@@ -58,6 +61,7 @@ def draw_plan(seed: int, nodes: int) -> FaultPlan:
     events = sorted(
         (rng.randint(2 * SECOND_US, calm_us - SECOND_US), rng.choice(kinds)) for _ in range(count)
     )
+    ordeals, last_us = draw_ordeals(seed, calm_us)
     return FaultPlan(
         weather=Weather(
             loss=rng.choice((0.0, 0.002, 0.01, 0.04)),
@@ -67,10 +71,11 @@ def draw_plan(seed: int, nodes: int) -> FaultPlan:
         ),
         events=tuple(events),
         commit_crashes=rng.choice((0.0, 0.005, 0.02)),
-        calm_us=calm_us,
+        calm_us=last_us,
         fetch_loss=rng.choice((0.0, 0.0, 0.02, 0.1)),
         controllers=rng.choice((1, 2, 2, 3)) if nodes <= 200 else rng.choice((1, 2)),
         skew_s=rng.choice((0.0, 2.0, 2 * SKEW_MAX_S)),
+        ordeals=ordeals,
     )
 
 
@@ -93,6 +98,7 @@ class Faults:
         self._world = world
         self._random = random.Random(f"{world.seed}/commits")
         self._commit_faults = 0
+        self.ordeals = Ordeals(world, plan.ordeals)
         self._overheard: deque[Offer] = deque(maxlen=OVERHEARD_MAX)
 
     def schedule(self) -> None:
@@ -100,10 +106,12 @@ class Faults:
         world = self._world
         world.network.weather = self.plan.weather
         for at_us, kind in self.plan.events:
-            world.scheduler.call_in(at_us, partial(self._strike, at_us, kind))
+            world.scheduler.call_in(at_us, partial(self.strike, at_us, kind))
+        self.ordeals.schedule()
         world.scheduler.call_in(self.plan.calm_us, self._calm)
 
-    def _strike(self, at_us: int, kind: str) -> None:
+    def strike(self, at_us: int, kind: str) -> None:
+        """A fault of this kind happens; `at_us` is a part of its luck."""
         rng = random.Random(f"{self._world.seed}/{at_us}/{kind}")
         STROKES[kind](Strokes(self._world, rng))
 
@@ -131,6 +139,7 @@ class Faults:
         world = self._world
         world.network.weather = CALM
         world.network.heal()
+        world.network.relieve()
         world.store_is_out = False
         world.disk_is_slow = False
         for seat in world.seats:

@@ -63,6 +63,24 @@ class Weather(msgspec.Struct, frozen=True):
 CALM = Weather()
 
 
+class Trouble(msgspec.Struct, frozen=True):
+    """What the links of one address suffer: cut one way or both, each message `delay_us` later, some lost.
+
+    With a period the cuts are open for the first `open_us` of each.
+    """
+
+    cuts_out: bool = False
+    cuts_in: bool = False
+    delay_us: int = 0
+    loss: float = 0.0
+    period_us: int = 0
+    open_us: int = 0
+
+    def is_open(self, now_us: int) -> bool:
+        """Whether the cuts let everything pass just now."""
+        return bool(self.period_us) and now_us % self.period_us < self.open_us
+
+
 class Cut(enum.Enum):
     """Which way an island is cut off: what it says does not get out, what others say does not get in, or both."""
 
@@ -87,6 +105,8 @@ class Network:
         self._islands: dict[str, None] = {}
         self._cut = Cut.BOTH
         self._dark: dict[str, None] = {}
+        self._troubles: dict[str, Trouble] = {}
+        self._trouble_random = random.Random(f"{seed}/troubles")
 
     # ---- processes ----
 
@@ -141,6 +161,14 @@ class Network:
             return
         if self._is_cut(source.address, other.address):
             return
+        delay_us = 0
+        for address in (source.address, other.address) if self._troubles else ():
+            trouble = self._troubles.get(address)
+            if trouble is not None and source.address != other.address:
+                if trouble.loss and self._trouble_random.random() < trouble.loss:
+                    self._observe("lost", source.name, target, message)
+                    return
+                delay_us += trouble.delay_us
         opened = self._link(source.name, target)
         weather = self._weather_between(source, other)
         copies = 1
@@ -151,7 +179,7 @@ class Network:
                 return
             copies += luck >= 1.0 - weather.duplication
         for _ in range(copies):
-            due_us = self._scheduler.at_us + self._latency_us(weather)
+            due_us = self._scheduler.at_us + self._latency_us(weather) + delay_us
             arrive = partial(self._arrive, source.name, target, opened, message)
             self._scheduler.call_at(due_us, arrive)
 
@@ -195,8 +223,25 @@ class Network:
                 )
 
     def heal(self) -> None:
-        """Everybody can reach everybody again."""
+        """Everybody can reach everybody again, but for those in trouble."""
         self._islands = {}
+
+    def trouble(self, address: str, trouble: Trouble) -> None:
+        """From now on the links of this address suffer; those that are open may expire."""
+        self._troubles[address] = trouble
+        if trouble.cuts_in or trouble.cuts_out:
+            for a, b in self._pairs():
+                if address in (self._processes[a].address, self._processes[b].address):
+                    expire = partial(self._expire_if, a, b, self._links[a][b], self._is_split)
+                    delay_us = KEEPALIVE_MIN_US + int(self._trouble_random.random() * KEEPALIVE_SPREAD_US)
+                    self._scheduler.call_in(delay_us, expire)
+
+    def relieve(self, address: str = "") -> None:
+        """The links of this address, or all, are well again."""
+        if address:
+            self._troubles.pop(address, None)
+        else:
+            self._troubles.clear()
 
     def on_paused(self, process: Peer) -> None:
         """Whoever is linked to it hears nothing, not even keepalives, until it goes on."""
@@ -206,6 +251,12 @@ class Network:
 
     def _is_cut(self, source: str, target: str) -> bool:
         """Whether what one address says does not reach another."""
+        if self._troubles and source != target:
+            out, into = self._troubles.get(source), self._troubles.get(target)
+            if out is not None and out.cuts_out and not out.is_open(self._scheduler.at_us):
+                return True
+            if into is not None and into.cuts_in and not into.is_open(self._scheduler.at_us):
+                return True
         if not self._islands or (source in self._islands) == (target in self._islands):
             return False
         return self._cut is Cut.BOTH or (self._cut is Cut.OUT) == (source in self._islands)

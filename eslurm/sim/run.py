@@ -45,6 +45,8 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     jobs: int
     virtual_s: float
     events_hash: int
+    paths: dict[str, int] = {}
+    """How often each rare path was taken, see `coverage`."""
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
@@ -121,6 +123,7 @@ def run_scenario(scenario: Scenario, trace: Trace | None = None, until_us: int |
         jobs=len(world.checks.acknowledged),
         virtual_s=(world.scheduler.at_us - START_US) / SECOND_US,
         events_hash=world.events_hash,
+        paths=world.coverage.counts,
     )
 
 

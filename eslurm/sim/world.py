@@ -21,11 +21,13 @@ from eslurm.sim.breach import require
 from eslurm.sim.checks import Checks
 from eslurm.sim.client import Client
 from eslurm.sim.controller import Controller
+from eslurm.sim.coverage import Coverage
 from eslurm.sim.disk_store import DiskStore
 from eslurm.sim.estimator import Estimator
 from eslurm.sim.faults import HOST_SKEW_US, FaultPlan, Faults, draw_plan
 from eslurm.sim.host import Host
 from eslurm.sim.network import Network
+from eslurm.sim.ordeals import LONG_LIMIT_S
 from eslurm.sim.satellite import Satellite
 from eslurm.sim.scheduler import Scheduler
 from eslurm.sim.seat import Seat
@@ -73,6 +75,7 @@ class World:
         self.store_is_out = False
         self.disk_is_slow = False
         self.events_hash = 0
+        self.coverage = Coverage()
         self.checks = Checks(self)
         self.disk = DiskStore(seed, on_commit=self.checks.on_durable, on_prune=self.checks.on_prune)
         self.faults = Faults(self, draw_plan(seed, nodes) if plan is None else plan)
@@ -232,6 +235,8 @@ class World:
         if rng.random() < 0.03 and not self.faults.is_calm:
             return StepScript(exit_code=127, spawn_error="no such file")
         seconds = rng.choice((0.0, 0.3, 1.0, 3.0, 8.0, 30.0)) * rng.random()
+        if spec.time_limit_us == LONG_LIMIT_S * SECOND_US:
+            seconds = rng.uniform(40.0, 130.0)
         return StepScript(
             duration_us=int(seconds * SECOND_US) if key.step == BATCH_STEP or rng.random() < 0.9 else None,
             exit_code=0 if rng.random() < 0.85 else 1,
