@@ -35,7 +35,7 @@ class HeldReports:
     def put(self, report: Report) -> None:
         """Send it, send it late, or hold it, as its node's switch says."""
         node = self._node_of(report)
-        if self._driver.switches.is_off(node):
+        if self._driver.switches.is_mute(node):
             self._held[report.seq] = report
             return
         delay_us = self._driver.switches.delay_us(node)

@@ -366,6 +366,9 @@ class RelayServer(RelayDriver):
             if switch.mode is Mode.DEAD:
                 refusal = Ack(broadcast.broadcast_id, broadcast.nodes[:1], REFUSED)
                 self._tell(link.peer.process, ack_item(refusal))
+            elif switch.mode is Mode.CUT_OUT:
+                self.attach(broadcast.broadcast_id, tuple(message.attachments))
+                self._run_unheard(broadcast, broadcast.nodes[0])
             return
         self.attach(broadcast.broadcast_id, tuple(message.attachments))
         if switch is None:
@@ -384,13 +387,19 @@ class RelayServer(RelayDriver):
         finally:
             self._late_head = None
 
+    def _run_unheard(self, broadcast: Broadcast | SendBroadcast, node: int) -> None:
+        """A node whose way out is cut does its own part; it passes nothing on."""
+        message = broadcast.broadcast if isinstance(broadcast, SendBroadcast) else broadcast
+        run = RunLocal(message.broadcast_id, (node,), message.kind, message.command, message.deadline_us)
+        self._loop.call_soon(self._run_unless_closed, run)
+
     def on_local_result(self, broadcast_id: BroadcastId, nodes: Sequence[int], outcome: Outcome) -> None:
         """Local nodes have done their part."""
         if self.switches:
-            held = [node for node in nodes if self.switches.is_off(node)]
+            held = [node for node in nodes if self.switches.is_mute(node)]
             if held:
                 self._held.append((broadcast_id, held, outcome))
-                nodes = [node for node in nodes if not self.switches.is_off(node)]
+                nodes = [node for node in nodes if not self.switches.is_mute(node)]
         if nodes:
             self.perform(self.relay.on_local_result(broadcast_id, nodes, outcome, self.now_us()))
 
@@ -467,6 +476,8 @@ class RelayServer(RelayDriver):
             super()._send(send)
         elif switch.mode is Mode.DEAD:
             self._loop.call_soon(self._refuse, send, REFUSED)
+        elif switch.mode is Mode.CUT_OUT:
+            self._run_unheard(send, send.to_node)
 
     def _tell(self, source: Peer, item: link_pb2.Item) -> None:
         if not self.is_cut:

@@ -23,11 +23,20 @@ class Mode(StrEnum):
     """Acknowledges, answers and reports, each late."""
     PARTITIONED = "partitioned"
     """Lists vanish; what is under way goes on and is told after the healing."""
+    CUT_OUT = "cut-out"
+    """One way: the node hears and does everything; what it says is lost, or told after the healing."""
+    CUT_IN = "cut-in"
+    """The other way: lists vanish; what is under way is told, and reports go up."""
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing gets through."""
+        """Whether the node relays nothing and is answered for by nobody."""
         return self is not Mode.SLOW
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether nothing that the node says gets out."""
+        return self not in (Mode.SLOW, Mode.CUT_IN)
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -52,9 +61,14 @@ class Switches:
         return self._by_node.get(node)
 
     def is_off(self, node: int) -> bool:
-        """Whether nothing gets through to this node and from it."""
+        """Whether this node has no part in relaying."""
         switch = self._by_node.get(node)
         return switch is not None and switch.mode.is_off
+
+    def is_mute(self, node: int) -> bool:
+        """Whether nothing that this node says gets out."""
+        switch = self._by_node.get(node)
+        return switch is not None and switch.mode.is_mute
 
     def delay_us(self, node: int) -> int:
         """How late a slow node is; 0 for others."""

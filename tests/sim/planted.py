@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from eslurm.core import courier
 from eslurm.core.agent import restore
-from eslurm.core.agent.actions import AcknowledgeSteps, StepId
+from eslurm.core.agent.actions import AcknowledgeSteps, Contact, StepId
 from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
@@ -208,3 +208,14 @@ def effects_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A restarted controller does not send again what it owes."""
     patch.setattr(courier, "owed", lambda state: [])
     patch.setattr(courier.Courier, "on_registered", lambda self, number, now_us: None)
+
+
+def hearing_is_contact(patch: pytest.MonkeyPatch) -> None:
+    """An agent takes each heartbeat that arrives for contact, whether or not it is heard itself."""
+
+    def hear(self: Agent, command: Any, body: Any, served: Any, now_us: int) -> None:
+        for number in served:
+            self.roster.by_number[number].contact_us = now_us
+        self.desk.emit(Contact(tuple(served), now_us))
+
+    patch.setattr(Agent, "_note_contact", hear)

@@ -20,7 +20,7 @@ def test_each_seed_is_told_and_the_median(capsys: pytest.CaptureFixture[str]) ->
     assert main(["--seeds", "3", "--from", "5", "--nodes", "4-6"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == ["seed 5", "seed 6", "seed 7"]
-    assert all("messages " in line and "faults " in line and "commits " in line for line in lines)
+    assert all("messages " in line and "faults " in line and "commits " in line for line in lines[:4])
     assert lines[3].startswith("3 seeds held; median per seed: messages ")
     assert "; in all: messages " in lines[3] and lines[3].endswith(" seeds/s")
 

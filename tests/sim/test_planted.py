@@ -60,6 +60,7 @@ def first_failure(seeds_max: int, focus: tuple[str, ...]) -> Failure | None:
         (planted.effects_forgotten, ANY, 20, "no recovery"),
         (planted.tombstones_unwritten, ANY, 40, "second time|still runs|resource|accounted"),
         (planted.launch_again, ANY, 100, "second time|still runs|still holds|resource|accounted"),
+        (planted.hearing_is_contact, ANY, 30, "still runs"),
         (planted.no_fence, ANY, 60, "obey epoch|second time|still runs"),
         (planted.no_store_fence, PAUSES, 40, "though epoch"),
         (planted.lead_with_what_was_known, LEADERS, 30, "leads from revision"),

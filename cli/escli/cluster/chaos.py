@@ -29,7 +29,10 @@ from eslurm.compat.hostlist import expand, fold
 from eslurm.relay.chaos_door import ChaosRequest, Struck
 
 MODES = {"kill": "dead", "hang": "silent", "slow": "slow", "partition": "partitioned"}
-ACTIONS = (*MODES, "heal", "show")
+WAYS = {"out": "cut-out", "in": "cut-in"}
+"""What `cut` does, by the way that it cuts."""
+STRIKES = (*MODES, "cut")
+ACTIONS = (*STRIKES, "heal", "show")
 DELAY_DEFAULT_US = 500_000
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
@@ -43,7 +46,9 @@ Tell = Callable[[str], None]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What the command line asks for. `share` is a part of the nodes, 0 to 1; `names` are controllers and satellites."""
+    """What the command line asks for. `share` is a part of the nodes, 0 to 1; `names` are controllers and satellites;
+    `one_way` is one of `WAYS`, for `cut`.
+    """
 
     action: str
     nodes: str = ""
@@ -53,6 +58,12 @@ class Request(msgspec.Struct, frozen=True):
     delay_us: int | None = None
     seed: int | None = None
     names: tuple[str, ...] = ()
+    one_way: str = ""
+
+    @property
+    def mode(self) -> str:
+        """How what is struck fails."""
+        return WAYS[self.one_way] if self.action == "cut" else MODES[self.action]
 
     @property
     def names_something(self) -> bool:
@@ -214,7 +225,7 @@ class Chaos:
             self._get_alive(name)
         for name, nodes in through_socket:
             order = ChaosRequest(
-                MODES[request.action],
+                request.mode,
                 nodes,
                 request.for_us,
                 DELAY_DEFAULT_US if request.delay_us is None else request.delay_us,
@@ -375,7 +386,17 @@ class Chaos:
 
 
 def _check(request: Request) -> None:
-    strikes = request.action in MODES
+    strikes = request.action in STRIKES
+    if request.action == "cut" and not request.one_way:
+        raise unusable(
+            "eslurm chaos cut: which way? add --one-way out or --one-way in; `partition` cuts both"
+        )
+    if request.one_way and request.action != "cut":
+        raise unusable(f"--one-way: is for `cut`, not for `{request.action}`")
+    if request.action == "cut" and request.names_daemons:
+        raise unusable(
+            "eslurm chaos cut: only nodes can be cut off one way: name them with --nodes or --share"
+        )
     if strikes and not request.names_something:
         raise unusable(
             f"eslurm chaos {request.action}: whom? name nodes (--nodes cn[01-04]), a part of them (--share 30%), "

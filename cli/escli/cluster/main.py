@@ -352,7 +352,7 @@ def _stopped_text(stopped: Stopped, layout: Layout, purged: bool = False) -> str
 
 
 @commands.command(short_help="Let nodes, satellites or controllers fail, and heal them.")
-@click.argument("action", type=click.Choice(ACTIONS), metavar="kill|hang|slow|partition|heal|show")
+@click.argument("action", type=click.Choice(ACTIONS), metavar="kill|hang|slow|partition|cut|heal|show")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--nodes", "-w", metavar="LIST", default="", help="These nodes: cn[01-16].")
 @click.option("--satellite", metavar="NAME", multiple=True, help="This satellite; may be repeated.")
@@ -362,6 +362,11 @@ def _stopped_text(stopped: Stopped, layout: Layout, purged: bool = False) -> str
 )
 @click.option("--for", "for_", metavar="30s", help="Heal by itself after this time (ms, s, m or h).")
 @click.option("--delay", metavar="500ms", help="With slow: how late everything is (default 500ms).")
+@click.option(
+    "--one-way",
+    type=click.Choice(["out", "in"]),
+    help="With cut: what the nodes say is lost (out), or what is said to them (in).",
+)
 @_common
 @click.pass_obj
 def chaos(
@@ -374,6 +379,7 @@ def chaos(
     seed: int | None,
     for_: str | None,
     delay: str | None,
+    one_way: str | None,
     state_dir: str | None,
     as_json: bool,
 ) -> int:
@@ -386,12 +392,14 @@ def chaos(
     hang        silent: takes messages, never answers
     slow        answers late
     partition   nothing comes in or goes out
+    cut         one way only: hears and is not heard (--one-way out), or the other way round (in)
     heal        end failures: of all, or of those named
     show        what has failed, and for how long
 
     \b
     eslurm chaos kill --share 30% --for 30s
     eslurm chaos hang --nodes cn[01-02]
+    eslurm chaos cut --one-way out --nodes cn01
     eslurm chaos slow --satellite sat1 --delay 2s --for 1m
     eslurm chaos kill main
     eslurm chaos heal
@@ -416,6 +424,7 @@ def chaos(
         None if delay is None else words.parse_duration("--delay", delay),
         seed,
         names,
+        one_way or "",
     )
     with Interrupts() as interrupts:
         outcome = Chaos(layout, record, programs, interrupts, tell).do(request)

@@ -61,6 +61,11 @@ def test_what_is_no_share_is_named(text: str) -> None:
         (["kill", "c2"], "there is no c2: use some of main, sat1, sat2"),
         (["slow", "main"], "a controller can be killed or hung"),
         (["show", "main"], "leave names"),
+        (["cut", "--nodes", "cn01"], "which way? add --one-way out"),
+        (["cut", "--one-way", "out"], "whom?"),
+        (["cut", "--one-way", "in", "sat1"], "only nodes can be cut off one way"),
+        (["kill", "--nodes", "cn01", "--one-way", "out"], "--one-way: is for `cut`"),
+        (["cut", "--nodes", "cn01", "--one-way", "up"], "--one-way"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(fakes: Fakes, words: list[str], told: str) -> None:
