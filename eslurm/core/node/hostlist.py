@@ -5,8 +5,10 @@ Invariant: order is kept, because a node list's order is its tree (X-02).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 
+_KEPT_CHARS_MAX = 256
 _DIGITS_MAX = 18
 
 
@@ -59,6 +61,11 @@ def holds(text: str, name: str) -> bool:
     """Whether a list that `fold` made has the name. Lists of strangers are searched, never expanded."""
     if text == name:
         return bool(name)
+    # Asked for each report of a node; long lists are not kept, for a stranger may send many of them.
+    return _found(text, name) if len(text) <= _KEPT_CHARS_MAX else _search(text, name)
+
+
+def _search(text: str, name: str) -> bool:
     term = ""
     for part in text.split(","):
         term = f"{term},{part}" if term else part
@@ -68,6 +75,9 @@ def holds(text: str, name: str) -> bool:
             return True
         term = ""
     return False
+
+
+_found = functools.lru_cache(4096)(_search)
 
 
 def _is_in_term(term: str, name: str) -> bool:
