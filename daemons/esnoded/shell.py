@@ -35,9 +35,17 @@ from eslurm.core.agent.actions import (
 from eslurm.core.agent.backlog import RETRY_S, Backlog
 from eslurm.core.agent.machine import Agent
 from eslurm.core.job.model import StepEnd
-from eslurm.core.tree.results import Outcome
+from eslurm.core.tree.results import FAILED, USER_REFUSED, Outcome
 from eslurm.core.wire import JobLaunch, Report
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepOrder, StepRunner, StepRunnerError
+from eslurm.ports.step_runner import (
+    StepEndCause,
+    StepEnded,
+    StepKey,
+    StepOrder,
+    StepRunner,
+    StepRunnerError,
+    UserRefused,
+)
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from esnoded.clock import AgentClock
 from esnoded.spool import Spool
@@ -231,7 +239,8 @@ class Shell:
         try:
             state = await self._runner.launch(order)
         except StepRunnerError as error:
-            self.perform(self.agent.on_step_refused(step, str(error), self._now_us()))
+            code = USER_REFUSED if isinstance(error, UserRefused) else FAILED
+            self.perform(self.agent.on_step_refused(step, str(error), self._now_us(), code))
             return
         except Exception as error:
             log.exception(

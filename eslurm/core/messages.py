@@ -299,12 +299,16 @@ class Reports(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeOutcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of one effect on a set of nodes. `status` is ok, failed or unreached; unreached means unknown."""
+    """What became of one effect on a set of nodes. `status` is ok, failed or unreached; unreached means unknown.
+
+    `code` is that of a failure, as in `tree.results`.
+    """
 
     nodes: tuple[int, ...]
     status: str
     text: str = ""
     payload: bytes = b""
+    code: int = 0
 
 
 class EffectDone(msgspec.Struct, frozen=True, gc=False):

@@ -194,6 +194,10 @@ class StepRunnerError(Exception):
     """The runner cannot take the request: it is closed, full, or refused it. Nothing was started."""
 
 
+class UserRefused(StepRunnerError):
+    """The runner starts nothing of this user: the site has set it so, and another try changes nothing."""
+
+
 Order = TypeVar("Order", contravariant=True)
 
 
@@ -207,7 +211,7 @@ class StepRunner(Protocol[Order]):
         """Start a step, once per key, and return as soon as its processes run or could not be started.
 
         A key that is live or whose outcome is unacknowledged is answered with what is known of it.
-        Raises `StepRunnerError` when the runner is full or closed.
+        Raises `StepRunnerError` when the runner is full or closed, `UserRefused` when it is not for this user.
         """
         ...
 

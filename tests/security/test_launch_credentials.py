@@ -226,6 +226,8 @@ def test_a_job_cannot_put_anything_into_the_place_of_scripts(node: LiveCluster) 
 def test_root_s_and_services_jobs_are_refused_at_the_door(as_root: None) -> None:
     with running(nodes=1, agents=1, satellites=0, sections="") as cluster:
         config = cluster.directory / "eslurm.toml"
+        later = ("essubmit", "--parsable", "-D", str(cluster.work), "--begin", "now+1hour", "--wrap", "true")
+        waits = int(cluster.run(*later).out)
         config.write_text(config.read_text().replace("allow_root_jobs = true", "min_uid = 70000"))
         cluster.terminate("esctld")
         cluster.launch("esctld")
@@ -233,3 +235,27 @@ def test_root_s_and_services_jobs_are_refused_at_the_door(as_root: None) -> None
         assert root.code == 1 and "root's jobs are refused (agent.allow_root_jobs)" in root.err
         user = cluster.run_as_user("essubmit", "-D", str(cluster.work), "--wrap", "true")
         assert user.code == 1 and "below 70000 (agent.min_uid)" in user.err
+        # What was accepted before is held, and says by which setting.
+        info = cluster.job(waits)
+        assert (info.state, info.reason) == ("PENDING", "JobHeldSystem")
+        assert info.reason_text == "root's jobs are refused (agent.allow_root_jobs)"
+        released = cluster.run("esctl", "release", str(waits))
+        assert released.code != 0 and "agent.allow_root_jobs" in released.err
+
+
+def test_a_job_of_root_that_a_node_refuses_is_held_and_says_by_which_option(as_root: None) -> None:
+    """The configuration lets root's jobs in, and root has started this host's agent without the option."""
+    with running(nodes=1, agents=1, satellites=0, sections="") as cluster:
+        cluster.terminate("agent0")
+        cluster.daemons["agent0"].words.remove("--allow-root-jobs")
+        cluster.start()
+        job = int(cluster.run("essubmit", "--parsable", "-D", str(cluster.work), "--wrap", "true").out)
+        info = cluster.until(
+            lambda: (one := cluster.job(job)).reason == "JobHeldSystem" and one, "it is held"
+        )
+        assert info.attempts == 1, "another try changes nothing"
+        assert info.reason_text == (
+            "could not be launched on cn0001: jobs of root are refused here (esnoded --allow-root-jobs)"
+        )
+        (node,) = cluster.nodes().values()
+        assert node.state == "UP" and not node.flags

@@ -24,6 +24,7 @@ from eslurm.ports.step_runner import (
     StepOrder,
     StepRunnerError,
     StepState,
+    UserRefused,
 )
 from esnoded.stepd import wire
 from esnoded.stepd.launcher import Connect, SupervisorUnavailable
@@ -231,10 +232,10 @@ class SupervisorClient:
                     pending.parts.extend(steps)
                     if last:
                         self._resolve(number, pending.parts)
-            case wire.Refused(number, text):
+            case wire.Refused(number, text, user):
                 pending = self._pending.get(number)
                 if pending is not None and not pending.future.done():
-                    pending.future.set_exception(StepRunnerError(text))
+                    pending.future.set_exception(UserRefused(text) if user else StepRunnerError(text))
 
     def _resolve(self, number: int, result: object) -> None:
         pending = self._pending.get(number)

@@ -31,6 +31,10 @@ class NotAllowed(Exception):
     """No credential, or one for something else; the text says what does not fit."""
 
 
+class UserNotAllowed(NotAllowed):
+    """This user's processes are never started here."""
+
+
 class Users(msgspec.Struct, frozen=True):
     """Whose processes may be started here. `own_uid` is the supervisor's: one that is not root starts its own alone."""
 
@@ -83,7 +87,7 @@ class Warrants:
         if name not in self._hosts:
             raise NotAllowed(f"the launch credential is for node {name}, which is not of this host")
         if problem := self._users.problem(launch.user.uid):
-            raise NotAllowed(problem)
+            raise UserNotAllowed(problem)
         return Launchable(launch, request, name, until_us)
 
     def limit(self, key: StepKey, sealed: bytes) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from eslurm.ports.step_checks import duration_problem
 from eslurm.ports.step_runner import StepEnded, StepOrder, StepState
 from eslurm.telemetry.clocks import boot_us
 from esnoded.stepd import wire
-from esnoded.stepd.credential import NotAllowed
+from esnoded.stepd.credential import NotAllowed, UserNotAllowed
 from esnoded.stepd.gate import Gate
 from esnoded.stepd.guard import complain, complain_of, survive
 from esnoded.stepd.spawn import HANDLED_SIGNALS
@@ -128,6 +128,8 @@ class Server:
             case wire.Launch(number, order):
                 try:
                     self._launch(order, connection.make_waiter(number))
+                except UserNotAllowed as error:
+                    connection.send(wire.Refused(number, str(error), True))
                 except (LaunchRefused, NotAllowed, OSError, ValueError) as error:
                     connection.send(wire.Refused(number, str(error)))
             case wire.Signal(number, key, signum):

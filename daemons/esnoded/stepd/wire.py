@@ -117,8 +117,11 @@ class Listing(msgspec.Struct, frozen=True, array_like=True, tag=23):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=24):
+    """`user`: no step of this user is ever started here."""
+
     request: int
     text: str
+    user: bool = False
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag=25):

@@ -28,7 +28,7 @@ from eslurm.core.agent.tasks import Tasks
 from eslurm.core.agent.wants import Wants
 from eslurm.core.agent.words import gone_outcome, started_outcome
 from eslurm.core.job.model import StepEnd
-from eslurm.core.tree.results import OK, failed
+from eslurm.core.tree.results import FAILED, OK, failed
 from eslurm.core.wire import BATCH_STEP, Body, End, JobLaunch, Prepare, Signal, Start
 
 ATTEMPTS_PER_NODE_MAX = 4_096
@@ -228,7 +228,7 @@ class Lifecycle:
         if was_live and not attempt.live:
             self._on_empty(attempt)
 
-    def on_step_refused(self, step: StepId, text: str) -> None:
+    def on_step_refused(self, step: StepId, text: str, code: int = FAILED) -> None:
         """This node could not start the step: nothing of it exists or ever will."""
         attempt = self._find(step)
         if attempt is None or step.step not in attempt.live:
@@ -241,7 +241,7 @@ class Lifecycle:
             self._refuse_starts(attempt, text)
             self._on_batch_ended(attempt, StepEnd(1, cause="lost", text=text))
         else:
-            self._refuse_starts(attempt, text)
+            self._refuse_starts(attempt, text, code)
             if attempt.live:
                 self._end_live(attempt, 0.0, "launch_failed")
         if not attempt.live:
@@ -387,9 +387,9 @@ class Lifecycle:
             self._desk.settle(waiter, attempt.node, outcome)
         attempt.starts.clear()
 
-    def _refuse_starts(self, attempt: Attempt, why: str) -> None:
+    def _refuse_starts(self, attempt: Attempt, why: str, code: int = FAILED) -> None:
         for waiter in attempt.starts:
-            self._desk.settle(waiter, attempt.node, failed(why))
+            self._desk.settle(waiter, attempt.node, failed(why, code))
         attempt.starts.clear()
 
     def _on_batch_ended(self, attempt: Attempt, end: StepEnd) -> None:

@@ -28,7 +28,7 @@ from eslurm.core.agent.wants import Wants
 from eslurm.core.agent.words import alive_outcome
 from eslurm.core.contact import Heard
 from eslurm.core.job.model import StepEnd
-from eslurm.core.tree.results import OK, failed
+from eslurm.core.tree.results import FAILED, OK, failed
 from eslurm.core.wire import (
     Command,
     End,
@@ -143,9 +143,9 @@ class Agent:
         self.lifecycle.on_step_ended(step, end)
         return self._done(now_us)
 
-    def on_step_refused(self, step: StepId, text: str, now_us: int) -> list[Action]:
-        """The runner, or the shell before it, could not start a step: the node's fault, not the job's."""
-        self.lifecycle.on_step_refused(step, text)
+    def on_step_refused(self, step: StepId, text: str, now_us: int, code: int = FAILED) -> list[Action]:
+        """The runner, or the shell before it, could not start a step: the node's fault, or (`code`) a setting's."""
+        self.lifecycle.on_step_refused(step, text, code)
         return self._done(now_us)
 
     def on_ack(self, ack: ReportAck, now_us: int) -> list[Action]:

@@ -23,6 +23,7 @@ from eslurm.core.job import ranges
 from eslurm.core.job.dependency import open_dependencies
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
+from eslurm.core.job.users import check_user
 from eslurm.core.job.weight import weight
 from eslurm.core.messages import RefusalCode, Refused, SubmitJobs, Submitted
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
@@ -86,25 +87,12 @@ def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
 
 def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSpec:
     """A new job's spec as it is accepted, beside so many others. Raises `Refused`."""
-    _check_user(state, spec.user)
+    check_user(state, spec.user)
     spec = checked(state, spec, now_us, spec.user)
     _check_priority(state, spec)
     check_times(state, spec, now_us)
     check_limits(state, spec, now_us, beside)
     return spec
-
-
-def _check_user(state: State, user: Principal) -> None:
-    config = state.config
-    if user.uid == 0 and not config.allow_root_jobs:
-        raise Refused(
-            RefusalCode.DENIED, "root's jobs are refused (agent.allow_root_jobs): submit as an ordinary user"
-        )
-    if 0 < user.uid < config.min_uid:
-        raise Refused(
-            RefusalCode.DENIED,
-            f"jobs of {user.name} (uid {user.uid}) are refused: it is below {config.min_uid} (agent.min_uid)",
-        )
 
 
 def check_limits(

@@ -17,6 +17,7 @@ from eslurm.core.job.stopping import ended, outcome_of, stop_text, stopped_outco
 from eslurm.core.job.times import end_in_time, start_in_time
 from eslurm.core.messages import EffectDone
 from eslurm.core.node import launches
+from eslurm.core.tree.results import USER_REFUSED
 from eslurm.core.wire import Gone, NodeGone, Started, StepEnded
 
 _started = msgspec.msgpack.Decoder(Started)
@@ -53,6 +54,8 @@ def _on_started(
             said_us = _started.decode(outcome.payload).at_us if outcome.payload else now_us
             started_us = start_in_time(attempt, said_us, now_us)
             return [facts.AttemptStarted(job.job_id, attempt.number, started_us)]
+        if outcome.status == "failed" and outcome.code == USER_REFUSED:
+            return _user_refused(state, job, attempt, now_us, outcome.text)
         if outcome.status == "failed":
             # The node vouches that the script has not run there and never will.
             released = (first,) if len(attempt.spans) == 1 else ()
@@ -119,6 +122,24 @@ def _launch_failed(
     if job.launch_failures + 1 >= state.config.launch_failures_max:
         return [end, *aside, facts.JobHeld(job.job_id, "system", why)]
     return [end, *aside]
+
+
+def _user_refused(state: State, job: Job, attempt: Attempt, now_us: int, text: str) -> list[facts.Fact]:
+    """A node's settings keep this user's jobs out: no fault of the node, and no other try before people change something."""
+    released = (attempt.first,) if len(attempt.spans) == 1 else ()
+    if attempt.stop is not None:
+        return _launch_failed(state, job, attempt, now_us, released, (), (), text)
+    (name,) = state.node_names([attempt.first])
+    why = f"could not be launched on {name}: {text}"
+    residue = not state.steps_of.get(job.job_id)
+    end = ended(
+        *(state, job, attempt, now_us),
+        outcome=JobState.PENDING,
+        released=released,
+        text=why,
+        residue=residue,
+    )
+    return [end, facts.JobHeld(job.job_id, "system", why)]
 
 
 def _on_informed(job: Job, attempt: Attempt, message: EffectDone) -> list[facts.Fact]:

@@ -16,6 +16,7 @@ from eslurm.core.job.model import Job, Principal
 from eslurm.core.job.running import suspend
 from eslurm.core.job.states import ACTIVE, FINAL, STARTED, JobState, StopCause
 from eslurm.core.job.stopping import stop
+from eslurm.core.job.users import check_user
 from eslurm.core.messages import (
     CancelJobs,
     Changed,
@@ -171,6 +172,7 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
         # An array's tasks that wait for another attempt are held and released with it.
         waiting = [record for record in _with_tasks(state, job) if record.state is JobState.PENDING]
         if message.release:
+            check_user(state, job.spec.user)
             most = max((HOLDS.index(record.hold) for record in waiting), default=0)
             if most > HOLDS.index(_hold_of(state, message.by, job)):
                 raise Refused(RefusalCode.DENIED, f"job {job.job_id} was {HELD[HOLDS[most]]}")

@@ -8,6 +8,7 @@ from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.job.stopping import node_gone
+from eslurm.core.job.users import held_by_user
 from eslurm.core.messages import (
     Changed,
     ConfigLoaded,
@@ -50,7 +51,7 @@ def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
     names = (*(node.name for node in config.nodes), *config.login_nodes)
     added = [name for name in names if name not in state.numbers]
     numbers = tuple((name, next_number + at) for at, name in enumerate(added))
-    return [facts.ConfigAccepted(config, numbers)]
+    return [facts.ConfigAccepted(config, numbers), *held_by_user(state, config)]
 
 
 def _check_resources(state: State, config: ClusterConfig) -> None:

@@ -472,6 +472,7 @@ def _effect_done(send: Send, results: Results) -> EffectDone:
             row.outcome.status.name.lower(),
             row.outcome.text,
             row.outcome.payload,
+            row.outcome.code,
         )
         for row in results.rows
     )

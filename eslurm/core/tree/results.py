@@ -43,9 +43,13 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, order=True, omit_def
 
 
 OK: Final = Outcome(Status.OK)
+FAILED: Final = 1
+"""The code of a failure that is told by its text alone."""
+USER_REFUSED: Final = 2
+"""The code of a launch that the node refuses because of whose it is: a setting says so, and another try changes nothing."""
 
 
-def failed(text: str, code: int = 1) -> Outcome:
+def failed(text: str, code: int = FAILED) -> Outcome:
     """The node was reached and the command failed there."""
     return Outcome(Status.FAILED, code, text)
 

@@ -8,7 +8,7 @@ import pytest
 from eslurm.core.agent import actions as act
 from eslurm.core.agent.attempt import TRANSITIONS, Stage
 from eslurm.core.agent.words import gone_outcome
-from eslurm.core.tree.results import OK, Status
+from eslurm.core.tree.results import FAILED, OK, USER_REFUSED, Status, failed
 from eslurm.core.wire import End, Gone, Heartbeat, Prepare, Signal, Start, Started, Unhealthy
 from tests.unit.agent.world import SCRIPT, SECOND, World, is_ok, launch, step_launch
 
@@ -298,3 +298,13 @@ def test_no_stage_leads_back_before_a_start() -> None:
 @pytest.mark.parametrize("started", [False, True])
 def test_gone_says_whether_the_script_had_run(started: bool) -> None:
     assert msgspec.msgpack.decode(gone_outcome(started).payload, type=Gone) == Gone(started)
+
+
+def test_a_user_whom_the_runner_refuses_is_told_apart_from_a_node_that_cannot() -> None:
+    world = World()
+    world.runner.refuses, world.runner.refuses_code = "jobs of root are refused here", USER_REFUSED
+    assert world.order(Prepare(launch(), start=True)) == {
+        0: failed("jobs of root are refused here", USER_REFUSED)
+    }
+    world.runner.refuses, world.runner.refuses_code = "no memory", FAILED
+    assert world.order(Prepare(launch(job_id=8), start=True)) == {0: failed("no memory")}

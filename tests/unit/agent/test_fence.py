@@ -194,6 +194,11 @@ def test_the_floor_keeps_what_belongs_to_its_own_revision() -> None:
     assert is_ok(world.order(Prepare(launch(job_id=11), start=True), revision=40, index=3)[0])
     world.order(End(12, 1, 1.0, "cancel"), revision=40, index=4)
     assert (0, 12, 1) in fence.tombstones, "and new ones are put up for it"
+    signal, sent = world.command(Signal(11, 1, 10), revision=40, index=5), len(world.runner.signalled)
+    for _ in range(2):
+        assert is_ok(world.answered(world.give(signal))[0])
+    assert len(world.runner.signalled) == sent + 1 and (40, 5, 0) in fence.signals
+    assert (40, 3, 0) in fence.outcomes, "so are the answers to its effects"
     assert "below the floor" in world.order(Prepare(launch(job_id=13), start=True), revision=39)[0].text
 
 

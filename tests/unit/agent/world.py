@@ -18,7 +18,7 @@ from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted, Record, fold
 from eslurm.core.agent.restore import restore
 from eslurm.core.job.model import Principal, StepEnd
-from eslurm.core.tree.results import Outcome, Status
+from eslurm.core.tree.results import FAILED, Outcome, Status
 from eslurm.core.wire import (
     BATCH_STEP,
     Body,
@@ -56,6 +56,7 @@ class FakeRunner:
         self.terminated: list[act.TerminateStep] = []
         self.signalled: list[act.SignalStep] = []
         self.refuses = ""
+        self.refuses_code = FAILED
 
     def launch(self, step: act.StepId, at_us: int) -> None:
         if step not in self.live and step not in self.ended:
@@ -155,8 +156,8 @@ class World:
 
     def _launch(self, step: act.StepId) -> None:
         if self.runner.refuses:
-            text = self.runner.refuses
-            self._events.append(lambda: self.agent.on_step_refused(step, text, self.now_us))
+            text, code = self.runner.refuses, self.runner.refuses_code
+            self._events.append(lambda: self.agent.on_step_refused(step, text, self.now_us, code))
             return
         self.runner.launch(step, self.now_us)
         self._events.append(lambda: self._tell(step))

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from eslurm.core.cluster import is_usable
 from eslurm.core.job.model import Principal
 from eslurm.core.job.request import Request
-from eslurm.core.messages import ConfigLoaded, UpdateNodes
+from eslurm.core.messages import Changed, ConfigLoaded, UpdateNodes
 from eslurm.core.node.model import Node
-from tests.unit.core.world import ALICE, BOB, ROOT, World
+from eslurm.core.tree.results import USER_REFUSED
+from tests.unit.core.world import ALICE, BOB, ROOT, World, refused
 
 EVE = Principal("eve", 1002, 1002)
 ON_CN0 = Request(include=("cn0",))
@@ -158,3 +159,72 @@ def test_an_agent_that_begins_anew_is_tried_at_once() -> None:
     assert not is_usable(node(world))
     world.register(0, session="s2")
     assert is_usable(node(world)) and not node(world).reason
+
+
+# ---- users whose jobs are not run ----
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_user_whom_a_node_refuses_is_held_at_once_and_takes_no_node_from_others(nodes: int) -> None:
+    """Tried again it would be refused again: on each node, until all of them were set aside."""
+    world = World(nodes=2, allow_root_jobs=True)
+    request = Request(tasks=nodes, nodes_min=nodes, nodes_max=nodes)
+    for user in (ROOT, EVE, BOB):
+        job = world.submit(user=user, request=request)
+        assert job in world.plan()
+        if nodes > 1:
+            world.deliver()
+        (send,) = world.sends()
+        world.done(send, "failed", code=USER_REFUSED)
+        for release in world.sends():
+            world.done(release, payload=world.answer_of(release))
+        held = world.job(job)
+        assert (held.state.value, held.hold, held.launch_failures) == ("PENDING", "system", 0)
+        assert held.reason_text == "could not be launched on cn0: why" and not held.avoid
+    assert all(not one.failed_launches and is_usable(one) for one in world.state.nodes.values())
+    assert world.start() == []
+
+
+def test_a_user_who_was_refused_while_the_job_was_cancelled_leaves_nothing() -> None:
+    world = World()
+    job = world.submit()
+    world.plan()
+    (send,) = world.sends()
+    world.cancel(job)
+    world.done(send, "failed", code=USER_REFUSED)
+    assert world.state_of(job) == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("user", "setting", "said"),
+    [
+        (ROOT, {"allow_root_jobs": False}, "root's jobs are refused (agent.allow_root_jobs)"),
+        (ALICE, {"min_uid": 1001}, "jobs of alice (uid 1000) are refused: it is below 1001 (agent.min_uid)"),
+    ],
+)
+def test_waiting_jobs_of_users_that_a_configuration_keeps_out_are_held(
+    user: Principal, setting: dict[str, object], said: str
+) -> None:
+    """They were accepted before: by another configuration, or by a release that knew no such setting."""
+    world = World(allow_root_jobs=True)
+    running, waiting = (
+        world.submit(user=user),
+        world.submit(user=user, request=Request(tasks=16, nodes_min=4)),
+    )
+    other = world.submit(user=BOB, held=True)
+    array = world.submit(user=user, tasks=((0, 1),), held=True)
+    assert world.start() == [running]
+    before = world.state.config
+    world.send(ConfigLoaded(replace(before, **setting)))
+    assert (world.job(waiting).hold, world.job(waiting).reason_text) == ("system", said)
+    assert (world.job(array).hold, world.job(other).hold) == ("user", "user")
+    assert world.state_of(running) == "RUNNING"
+    assert refused(world.try_submit(user=user)) == f"{said}: submit as an ordinary user"
+    answer = world.hold(waiting, by=ROOT, release=True)
+    assert isinstance(answer, Changed) and answer.problems[0].text.startswith(said)
+    world.restart()
+    world.end(running)
+    assert world.start() == [], "nothing of theirs is launched"
+    world.send(ConfigLoaded(before))
+    assert world.hold(waiting, by=ROOT, release=True) == Changed(1)
+    assert world.start() == [waiting]

@@ -220,11 +220,16 @@ class World:
         return self.courier.take_due(self.now_us)
 
     def done(
-        self, send: Send, status: str = "ok", nodes: tuple[int, ...] | None = None, payload: bytes = b""
+        self,
+        send: Send,
+        status: str = "ok",
+        nodes: tuple[int, ...] | None = None,
+        payload: bytes = b"",
+        code: int = 0,
     ) -> None:
         """All of the send's nodes answered `status`; with `nodes`, the others were unreached."""
         hit = send.nodes if nodes is None else nodes
-        outcomes = [NodeOutcome(hit, status, "why" if status == "failed" else "", payload)]
+        outcomes = [NodeOutcome(hit, status, "why" if status == "failed" else "", payload, code)]
         rest = tuple(number for number in send.nodes if number not in hit)
         if rest:
             outcomes.append(NodeOutcome(rest, "unreached"))

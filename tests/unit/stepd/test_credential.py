@@ -16,7 +16,7 @@ from eslurm.ports.step_runner import StepKey
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import new_site, write_ring
 from esnoded.stepd import wire
-from esnoded.stepd.credential import TOLERANCE_US, NotAllowed, Users, Warrants
+from esnoded.stepd.credential import TOLERANCE_US, NotAllowed, UserNotAllowed, Users, Warrants
 from esnoded.stepd.gate import Gate
 from esnoded.stepd.journal import Journal
 from esnoded.stepd.place import Options, Place
@@ -107,6 +107,15 @@ def test_every_bit_counts() -> None:
     for text in (b"", b"x", good[:40], SITE.seal(Purpose.COMMAND, b"nonsense")):
         with pytest.raises(NotAllowed):
             warrants().launch(KEY, text, NOW_US)
+
+
+@pytest.mark.parametrize("uid", [0, 999])
+def test_who_is_kept_out_is_told_apart_from_a_credential_that_does_not_fit(uid: int) -> None:
+    with pytest.raises(UserNotAllowed):
+        warrants().launch(KEY, sealed(as_user(uid), expires_us=NOW_US), NOW_US)
+    with pytest.raises(NotAllowed) as refused:
+        warrants().launch(KEY, sealed(expires_us=0), NOW_US)
+    assert not isinstance(refused.value, UserNotAllowed)
 
 
 def test_root_is_let_in_by_root_alone() -> None:
