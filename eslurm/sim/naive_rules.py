@@ -259,10 +259,21 @@ def _pools_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]
             if not names.isdisjoint(own) and state.calendar.windows(pool.validity, state.now_us, stop_us):
                 yield f"is on nodes of pool {pool.name}"
         elif _is_in_force(state, pool.validity):
-            used = sum(_held(state, one, column) for one in state.live.values())
+            # What those use that it lets in it keeps for them: whoever has been promised a start has it beside them.
+            used = sum(
+                _held(state, one, column)
+                for one in state.live.values()
+                if one.job is not None and not _is_beside(state, pool, one.job, one, column)
+            )
             most = _configured(state, column) - pool.amount.items
             if used > most:
-                yield f"leaves less than pool {pool.name} keeps: {used} of {most} {column} are used"
+                yield f"leaves less than pool {pool.name} keeps: others use {used} of {most} {column}"
+
+
+def _is_beside(state: State, pool: FreePool, who: Pending, one: Running, column: str) -> bool:
+    """Whether the pool does not bind what runs."""
+    stay_us = who.time_limit_us or INFINITY_US
+    return bool(who.reservation) or _is_let_in(pool, who, _held(state, one, column), stay_us)
 
 
 def _is_let_in(pool: FreePool, who: Pending, items: int, stay_us: int) -> bool:

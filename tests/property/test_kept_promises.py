@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eslurm.core.account.model import KINDS, Amount, FreePool, Limit, Policy, kind_of
+from eslurm.core.account.model import KINDS, Access, Amount, FreePool, Limit, Policy, kind_of
 from eslurm.core.config import Resource
 from eslurm.core.facts import JobsPromised, decode_fact, encode_fact
 from eslurm.core.job.request import Chunk, Request
@@ -55,7 +55,11 @@ rules = st.lists(
     st.one_of(
         st.builds(lambda most: Limit("a", "user", "ada", "cores", Amount(most)), st.integers(2, 12)),
         st.builds(lambda most: Limit("b", "user", "bob", "jobs", Amount(most)), st.integers(1, 3)),
-        st.builds(lambda least: FreePool("p", "cores", Amount(least)), st.integers(0, 4)),
+        st.builds(
+            lambda least, ways: FreePool("p", "cores", Amount(least), ways),
+            st.integers(0, 4),
+            st.sampled_from([(), (Access(users=("ada",)),), (Access(items_below=3),)]),
+        ),
     ),
     max_size=2,
     unique_by=lambda one: one.name,

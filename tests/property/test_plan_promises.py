@@ -12,19 +12,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eslurm.core.account.model import Amount, FreePool, Limit, Policy, Reservation, Validity
+from eslurm.core.account.model import Access, Amount, FreePool, Limit, Policy, Reservation, Validity
+from eslurm.core.job.request import Request
 from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.queue import Pending
 from tests.property.test_kept_promises import NOW, Event, Site, requests
 
+UNIT_US = 100_000
+"""What all lengths here are multiples of: limits on areas and durations are in seconds."""
+
 
 @st.composite
 def validities(draw: st.DrawFn) -> Validity:
-    from_us = NOW + draw(st.integers(0, 40))
-    return Validity(from_us, from_us + draw(st.integers(1, 60)))
+    from_us = NOW + draw(st.integers(0, 40)) * UNIT_US
+    return Validity(from_us, from_us + draw(st.integers(1, 60)) * UNIT_US)
 
 
+access = st.sampled_from(
+    [
+        (),
+        (Access(users=("ada",)),),
+        (Access(users=("bob",)),),
+        (Access(users=("bob",), items_below=3),),
+        (Access(items_below=2),),
+    ]
+)
 always_or_then = st.one_of(st.just(Validity()), validities())
 rules = st.lists(
     st.one_of(
@@ -35,8 +48,33 @@ rules = st.lists(
         ),
         st.builds(lambda most: Limit("b", "user", "bob", "jobs", Amount(most)), st.integers(1, 3)),
         st.builds(
-            lambda least, when: FreePool("p", "cores", Amount(least), validity=when),
+            lambda area_s, when: Limit(
+                "area", "user", "ada", "cores", Amount(), area_s=area_s, validity=when
+            ),
+            st.integers(5, 25),
+            always_or_then,
+        ),
+        st.builds(
+            lambda duration_s, when: Limit(
+                "long", "user", "bob", "cores", Amount(), duration_s=duration_s, validity=when
+            ),
+            st.integers(1, 5),
+            validities(),
+        ),
+        st.builds(
+            lambda name, resource, least, ways, when: FreePool(
+                name, resource, Amount(least), ways, validity=when
+            ),
+            st.sampled_from("pq"),
+            st.sampled_from(["cores", "cores", "cores", "memory_mib", "gpu", "matlab"]),
             st.integers(1, 4),
+            access,
+            always_or_then,
+        ),
+        st.builds(
+            lambda node, ways, when: FreePool("w", access=ways, nodes=node, validity=when),
+            st.sampled_from(["n0", "n[0-1]", "n2"]),
+            access,
             always_or_then,
         ),
         st.builds(
@@ -68,7 +106,7 @@ class World(Site):
 
     def __init__(self, policy: str, nodes: int, policies: list[Policy], *, refresh_us: int) -> None:
         super().__init__(policy, nodes, policies, 100)
-        self.limits = PlanLimits(overdue_grace_us=7, promise_refresh_us=refresh_us)
+        self.limits = PlanLimits(overdue_grace_us=7, promise_refresh_us=refresh_us * UNIT_US)
         self.promised: dict[int, int] = {}
         self.edges = [
             edge
@@ -78,16 +116,17 @@ class World(Site):
         ]
 
     def happen(self, event: Event) -> None:
-        kind, number, length_us, request, _ = event
+        kind, number, length, request, _ = event
+        length_us = length * UNIT_US
         if kind == "inside":
             self.submit(replace(request, exclusive=False), length_us, reservation="rst"[number % 3])
         elif kind == "wait":
-            self.wait_until(self.now_us + number)
+            self.wait_until(self.now_us + number * UNIT_US)
         elif kind == "fixed":
             # A start at this very instant is no promise.
-            super().happen((kind, number + 1, length_us, request, 0))
+            super().happen((kind, (number + 1) * UNIT_US, length_us, request, 0))
         else:
-            super().happen(event)
+            super().happen((kind, number, length_us, request, 0))
 
     def wait_until(self, until_us: int) -> None:
         while self.now_us < until_us:
@@ -150,4 +189,34 @@ def test_no_later_job_delays_a_promised_one(
     for event in history:
         world.happen(event)
         world.cycle_and_check()
-    world.wait_until(world.now_us + 200)
+    world.wait_until(world.now_us + 200 * UNIT_US)
+
+
+simple = st.builds(Request, tasks=st.integers(1, 4), cpus_per_task=st.integers(1, 2))
+crowd = st.lists(
+    st.tuples(
+        st.sampled_from(["submit"] * 8 + ["end", "cancel", "wait", "wait", "wait"]),
+        st.integers(0, 40),
+        st.integers(1, 60),
+        simple,
+        st.just(0),
+    ),
+    min_size=8,
+    max_size=24,
+)
+kept = st.builds(
+    lambda least, ways: FreePool("p", "cores", Amount(least), ways), st.integers(1, 6), access.filter(bool)
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(BUILT_IN)), st.integers(2, 5), kept, st.sampled_from([1, 1_000]), crowd)
+def test_a_job_that_a_pool_lets_in_delays_no_promise_outside(
+    policy: str, nodes: int, pool: FreePool, refresh_us: int, history: list[Event]
+) -> None:
+    world = World(policy, nodes, [pool], refresh_us=refresh_us)
+    world.cycle_and_check()
+    for event in history:
+        world.happen(event)
+        world.cycle_and_check()
+    world.wait_until(world.now_us + 200 * UNIT_US)

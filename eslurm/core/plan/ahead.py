@@ -17,15 +17,13 @@ from eslurm.core.plan.bulk import allowed_together, as_many, merged, split
 from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.limits import Area
 from eslurm.core.plan.mapping import spans_of
-from eslurm.core.plan.policy import TRY_STEPS, Cycle
+from eslurm.core.plan.policy import LATE_US, TRY_STEPS, Cycle
 from eslurm.core.plan.quests import allows, is_open
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.schedule import Booking, ends_of
 from eslurm.core.plan.search import RESOURCES, Hints, Move, Never, Quest, Start, first_start, start_exactly
 from eslurm.core.resources.timeline import INFINITY_US
 
-LATE_US = 60_000_000
-"""A fixed start that was missed by no more than this still begins; so little is no reason to ask the rules anew."""
 PASS_STEPS = 1
 PASS_SIZE = 8_192
 
@@ -414,7 +412,7 @@ class Ahead:
         self._is_late |= cycle.now_us - booking.start_us > LATE_US
         if booking.tasks > 1:
             together = allowed_together(
-                schedule, entry[4], quest, at_us, booking.tasks, with_areas=with_areas
+                schedule, entry[4], quest, at_us, booking.tasks, is_promised=True, with_areas=with_areas
             )
             is_allowed = together == booking.tasks
         else:

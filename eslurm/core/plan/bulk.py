@@ -14,6 +14,7 @@ from eslurm.core.plan.capacity import capacities
 from eslurm.core.plan.limits import NODES, Area, Items
 from eslurm.core.plan.mapping import Span, choose
 from eslurm.core.plan.need import Need
+from eslurm.core.plan.quests import as_promised
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.room import Chosen
 from eslurm.core.plan.schedule import Booking, Schedule
@@ -120,9 +121,16 @@ def _times(need: Need, count: int, topology: Topology) -> Need:
 
 
 def allowed_together(
-    schedule: Schedule, job: Pending, quest: Quest, at_us: int, most: int, *, with_areas: bool = True
+    schedule: Schedule,
+    job: Pending,
+    quest: Quest,
+    at_us: int,
+    most: int,
+    *,
+    is_promised: bool = False,
+    with_areas: bool = True,
 ) -> int:
-    """Up to how many tasks the rules let start together at an instant."""
+    """Up to how many tasks the rules let start together at an instant; `is_promised`: at places that they have already."""
     assert schedule.rules is not None
     topology = schedule.book.topology
     stop_us = min(at_us + quest.duration_us, INFINITY_US)
@@ -132,7 +140,10 @@ def allowed_together(
         need = narrowed(_times(quest.need, middle, topology), quest.need.allowed)
         rules = schedule.rules.of(job, need)
         if not rules.never and all(
-            constraint.earliest(quest.duration_us, at_us, stop_us) == at_us
+            (as_promised(constraint) if is_promised else constraint).earliest(
+                quest.duration_us, at_us, stop_us
+            )
+            == at_us
             for constraint in rules.constraints
             if with_areas or not isinstance(constraint, Area)
         ):

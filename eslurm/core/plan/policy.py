@@ -23,11 +23,15 @@ from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.quests import allows, quest_of
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.reasons import Reasons
+from eslurm.core.plan.room import Chosen
 from eslurm.core.plan.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.search import Hints, Move, Never, Quest, first_start, start_exactly
 from eslurm.core.plan.slips import Shield
 from eslurm.core.plan.snapshot import Snapshot
 from eslurm.core.resources.timeline import INFINITY_US
+
+LATE_US: Final = 60_000_000
+"""A fixed start that was missed by no more than this still begins; so little is no reason to ask the rules anew."""
 
 
 class PlanLimits(msgspec.Struct, frozen=True):
@@ -301,6 +305,9 @@ class Cycle:
             if self.slice_over():
                 yield
             if isinstance(found, Never):
+                if (yield from self._begin_as_promised(entry)):
+                    left -= 1
+                    continue
                 self.has_failed = True
                 plain = self.quest(entry)
                 why = self.reasons.why_not_now(quest if isinstance(plain, Why) else plain, found.moves)
@@ -310,9 +317,44 @@ class Cycle:
                 job, quest.need, self.now_us, spans_of(self.ledger.topology, quest.need, found.chosen)
             )
             self.schedule.start(job, booking)
-            yield from self.place(booking)
+            yield from self.place(booking, self._late_us(job))
             left -= 1
         return left
+
+    def _late_us(self, job: Pending) -> int:
+        """How long ago the job was to begin, if that is a moment."""
+        _, kept = self._withdrawn.get(job.job_id, (None, None))
+        late_us = self.now_us - kept.start_us if kept is not None else 0
+        return late_us if 0 < late_us <= LATE_US else 0
+
+    def _begin_as_promised(self, entry: Entry) -> Generator[None, None, bool]:
+        """Starts a job where it was promised to begin by now, whatever was let into a pool since."""
+        job = entry[4]
+        _, kept = self._withdrawn.get(job.job_id, (entry, None))
+        quest = self.quest(entry)
+        if kept is None or kept.start_us > self.now_us or job.job_id in self.placed or isinstance(quest, Why):
+            return False
+        chosen = self._chosen(kept)
+        if chosen is None or not allows(quest, self.now_us, chosen):
+            return False
+        booking = self.booking(job, quest.need, self.now_us, kept.spans)
+        try:
+            self.schedule.start(job, booking)
+        except BookError:
+            return False
+        yield from self.place(booking, self._late_us(job))
+        return True
+
+    def _chosen(self, booking: Booking) -> Chosen | None:
+        """Where that is; None when one of its nodes is not in service."""
+        topology = self.ledger.topology
+        found: Chosen = []
+        for span in booking.spans:
+            position = topology.positions.get(span.node)
+            if position is None or not self.ledger.usable >> position & 1:
+                return None
+            found.append((position, span.amounts, span.tasks))
+        return found
 
     def is_untried(self, job: Pending) -> bool:
         """Whether nothing that asks for the same has failed in this cycle."""
@@ -396,16 +438,10 @@ class Cycle:
     def _renew(self, entry: Entry, kept: Booking) -> bool:
         if kept.start_us <= self.now_us:
             return False
-        usable = self.ledger.topology
-        positions = [usable.positions.get(span.node) for span in kept.spans]
-        if any(position is None or not self.ledger.usable >> position & 1 for position in positions):
+        chosen = self._chosen(kept)
+        if chosen is None:
             return False
         quest = self.quest(entry)
-        chosen = [
-            (position, span.amounts, span.tasks)
-            for position, span in zip(positions, kept.spans, strict=True)
-            if position is not None
-        ]
         # A job ahead that has begun may count against a limit until later than that.
         if isinstance(quest, Why) or (quest.constraints and not allows(quest, kept.start_us, chosen)):
             return False

@@ -1,8 +1,10 @@
 """FreePools (C-15) and reservations (C-41): what is kept for some and so closed to the others.
 
 An amount that is kept free stays free beside everything that runs, privileged jobs included: for a job that is not let
-in, the pool counts as used (uRS = sRS + FreePool, C-31). Pools of nodes and reservations close these nodes while they
-are in force. A job inside a reservation sees only its nodes and windows; pools of amounts are not its matter.
+in and looks for a place, the pool counts as used (uRS = sRS + FreePool, C-31). A place that it has been promised is kept
+beside the others that are not let in: a job that is let in later never delays it (C-59). Pools of nodes and reservations
+close these nodes while they are in force. A job inside a reservation sees only its nodes and windows; pools of amounts are
+not its matter.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from eslurm.core.account.validity import HORIZON_US, SECOND_US, Windows, find_st
 from eslurm.core.node.hostlist import unfold
 from eslurm.core.plan.limits import Who, at_the_latest, earliest_below
 from eslurm.core.plan.room import Closure
-from eslurm.core.plan.usage import Steps, amount_words
+from eslurm.core.plan.usage import Steps, Used, amount_words
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 
@@ -70,9 +72,9 @@ def may_use(reservation: Reservation, who: Who) -> bool:
 
 
 class Kept:
-    """A pool's amount, for a job that is not let in."""
+    """A pool's amount, for a job that is not let in. `outside` is the use of all jobs that are not."""
 
-    __slots__ = ("_available", "_beyond_us", "_used", "_windows", "items", "pool")
+    __slots__ = ("_available", "_beyond_us", "_outside", "_used", "_windows", "items", "pool")
     kind = "pool"
 
     def __init__(
@@ -83,8 +85,10 @@ class Kept:
         used: Callable[[], Steps],
         available: Mapping[str, int],
         beyond_us: int = 0,
+        outside: Used | None = None,
     ) -> None:
         self.pool = pool
+        self._outside = outside
         self._beyond_us = beyond_us
         self.items = items
         self._windows = windows
@@ -97,6 +101,15 @@ class Kept:
         available = self._available.get(self.pool.resource, 0)
         most = available - kept_items(self.pool.amount, available) - self.items
         return earliest_below(self._used(), self._windows, most, duration_us, from_us, until_us)
+
+    def as_promised(self) -> Kept:
+        """The same for a place that the job has already: jobs that were let in since use what the pool keeps (C-59)."""
+        outside = self._outside
+        if outside is None:
+            return self
+        return Kept(
+            self.pool, self.items, self._windows, lambda: outside.steps, self._available, self._beyond_us
+        )
 
     def why(self) -> str:
         """See `Constraint`."""

@@ -1,7 +1,8 @@
 """What is looked for on behalf of a waiting job: its request under the rules that bind it.
 
 The one place where a job, its need and its rules become a `Quest`, and where a place that a job has already is held
-against one. Invariant: what `allows` says of a booking is what a search for it would have heard from the rules.
+against one. Invariant: what `allows` says of a booking is what a search for it would have heard from the rules, if pools had
+let nobody in.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import partial
 
 from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.need import Need
+from eslurm.core.plan.pools import Kept
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.room import Chosen, Constraint, shut
 from eslurm.core.plan.rules import Rules
@@ -55,16 +57,21 @@ def is_open(quest: Quest, at_us: int, chosen: Chosen) -> bool:
 
 
 def allows(quest: Quest, at_us: int, chosen: Chosen, *, without: tuple[type[Constraint], ...] = ()) -> bool:
-    """Whether the rules let the stay begin then on these positions; what its nodes have free is not looked at.
+    """Whether the rules let a stay that was promised begin then on these positions.
 
-    Constraints of the kinds in `without` are not asked.
+    What its nodes have free is not looked at. Constraints of the kinds in `without` are not asked.
     """
     stop_us = min(at_us + quest.duration_us, INFINITY_US)
     return is_open(quest, at_us, chosen) and all(
-        constraint.earliest(quest.duration_us, at_us, stop_us) == at_us
+        as_promised(constraint).earliest(quest.duration_us, at_us, stop_us) == at_us
         for constraint in _constraints(quest, chosen)
         if not isinstance(constraint, without)
     )
+
+
+def as_promised(constraint: Constraint) -> Constraint:
+    """What the constraint says of a place that the job has been promised already."""
+    return constraint.as_promised() if isinstance(constraint, Kept) else constraint
 
 
 def _constraints(quest: Quest, chosen: Chosen) -> Iterator[Constraint]:

@@ -26,7 +26,10 @@ class Job(Who, Protocol):
 
 
 class Booked(Protocol):
-    """What a job holds for a time, at the latest until `until_us`; `spans` are (node number, amounts)."""
+    """What a job holds for a time, at the latest until `until_us`; `spans` are (node number, amounts).
+
+    Of an array, `tasks` of its tasks share it.
+    """
 
     @property
     def start_us(self) -> int: ...
@@ -38,6 +41,8 @@ class Booked(Protocol):
     def spans(self) -> Sequence[tuple[int, Vector]]: ...
     @property
     def wide(self) -> Vector: ...
+    @property
+    def tasks(self) -> int: ...
 
 
 class Future(Protocol):

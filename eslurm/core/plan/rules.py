@@ -7,7 +7,7 @@ name share a `JobRules`. Invariant: a consumer's use is the sum of what was book
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
@@ -106,6 +106,12 @@ class Rules:
         self._known: dict[tuple[object, ...], JobRules] = {}
         self._shared: dict[frozenset[str], tuple[Closure, ...]] = {}
         self._shifted: dict[tuple[int, int], tuple[tuple[Closure, ...], tuple[Closure, ...]]] = {}
+        # The use of all jobs that a pool of an amount does not let in.
+        self._outside = {
+            pool.name: Used(now_us)
+            for pool in self._pools
+            if not is_of_nodes(pool) and pool.resource in self._columns and pool.resource != NODES
+        }
         self._renew_us = now_us + DAY_US
         self._best = self._totals(topology.everything)
         self._available = dict(self._best)
@@ -145,12 +151,12 @@ class Rules:
 
     # ---- what changes ----
 
-    def book(self, job: Who, booking: Booked) -> None:
+    def book(self, job: Job, booking: Booked) -> None:
         """The job's consumers use what it holds (C-36)."""
         for used, items, stop_us in self._uses(job, booking):
             used.book(booking.start_us, stop_us, items)
 
-    def revoke(self, job: Who, booking: Booked) -> None:
+    def revoke(self, job: Job, booking: Booked) -> None:
         """The inverse of `book`."""
         for used, items, stop_us in self._uses(job, booking):
             used.revoke(booking.start_us, stop_us, items)
@@ -168,7 +174,7 @@ class Rules:
         """Time has passed: what recurs is looked at as far ahead as before."""
         self._now_us = now_us
         self._lines.clear()
-        for used in self._used.values():
+        for used in (*self._used.values(), *self._outside.values()):
             used.advance(now_us)
         if now_us >= self._renew_us:
             self._renew_us = now_us + DAY_US
@@ -190,6 +196,7 @@ class Rules:
         other._windows = self._windows
         other._shared = self._shared
         other._used = {key: used.copy() for key, used in self._used.items()}
+        other._outside = {name: used.copy() for name, used in self._outside.items()}
         return other
 
     # ---- inside ----
@@ -265,7 +272,8 @@ class Rules:
         """Adds the constraints of pools that the job is not let into; why one can never be kept, or ""."""
         never = ""
         for pool in self._pools:
-            if is_of_nodes(pool) or pool.resource not in self._columns or pool.resource == NODES:
+            outside = self._outside.get(pool.name)
+            if outside is None:
                 continue
             column = self._columns.index(pool.resource)
             items = asked[column]
@@ -279,7 +287,7 @@ class Rules:
                     f"pool {pool.name} keeps {amount_words(kept_items(pool.amount, best), pool.resource)} of {best} "
                     f"free for others, {items} {'is' if items == 1 else 'are'} asked for: ask for at most {left}"
                 )
-            found.append(Kept(pool, items, windows, self._steps(column), self._available))
+            found.append(Kept(pool, items, windows, self._steps(column), self._available, outside=outside))
             if job.beyond_us and not windows.is_always:
                 found.append(Kept(pool, items, windows, _nothing_used, self._available, job.beyond_us))
         return never
@@ -355,18 +363,31 @@ class Rules:
             known = self._windows[key] = Windows.of(self._calendar, policy.validity, self._now_us)
         return known
 
-    def _uses(self, job: Who, booking: Booked) -> list[tuple[Used, int, int]]:
+    def _uses(self, job: Job, booking: Booked) -> list[tuple[Used, int, int]]:
         """Whose use a change of the booking changes, by how many items, and until when; the book's has changed as well."""
         self._lines.clear()
         charges = self._charged(job)
-        if not charges:
+        if not charges and not self._outside:
             return []
         amounts = self._taken(booking)
-        return [
+        found = [
             (used, amounts[column], booking.until_us if at_most else booking.stop_us)
             for column, used, at_most in charges
             if amounts[column]
         ]
+        if self._outside and not job.reservation:
+            found += self._used_outside(job, booking, amounts)
+        return found
+
+    def _used_outside(self, job: Job, booking: Booked, amounts: Vector) -> Iterator[tuple[Used, int, int]]:
+        """The same for the pools that do not let the job in."""
+        for pool in self._pools:
+            outside = self._outside.get(pool.name)
+            items = amounts[self._columns.index(pool.resource)] if outside is not None else 0
+            each = items // booking.tasks
+            duration_us = job.time_limit_us or INFINITY_US
+            if outside is not None and items and not is_let_in(pool.access, job, each, duration_us):
+                yield outside, items, booking.stop_us
 
     def _charged(self, who: Who) -> tuple[_Charge, ...]:
         """The (column, use) pairs that a job's bookings add to: of each consumer, the resources that a limit counts."""

@@ -155,7 +155,7 @@ class _Ruling:
         if not parts or not allows(quest, at_us, self._chosen(parts[0])):
             return None
         if quest.constraints:
-            del parts[allowed_together(schedule, entry[4], quest, at_us, len(parts)) :]
+            del parts[allowed_together(schedule, entry[4], quest, at_us, len(parts), is_promised=True) :]
         return booking if len(parts) == booking.tasks else merged(parts)
 
     def _chosen(self, booking: Booking) -> Chosen:

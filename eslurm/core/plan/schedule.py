@@ -72,6 +72,7 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
     until_us: int
     spans: tuple[tuple[int, Vector], ...]
     wide: Vector
+    tasks: int = 1
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -506,4 +507,4 @@ def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, in
 
 def _charge_of(booking: Booking) -> Charge:
     until_us = max(booking.stop_us, booking.until_us)
-    return Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide)
+    return Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)

@@ -30,6 +30,7 @@ class Stay(msgspec.Struct, frozen=True):
     stop_us: int
     spans: tuple[tuple[int, Vector], ...]
     wide: Vector = ()
+    tasks: int = 1
 
     @property
     def until_us(self) -> int:

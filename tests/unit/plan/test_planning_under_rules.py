@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
-from eslurm.core.account.model import KINDS, Amount, FreePool, Limit, Policy, Reservation, Validity, kind_of
+from eslurm.core.account.model import (
+    KINDS,
+    Access,
+    Amount,
+    FreePool,
+    Limit,
+    Policy,
+    Reservation,
+    Validity,
+    kind_of,
+)
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.explain import WhyKind
@@ -280,3 +291,29 @@ def test_a_job_that_waits_for_its_own_reservation_is_in_nobodys_way() -> None:
     plan = site.plan(inside, job(2, "bob", limit_us=50), wide(3, 3))
     assert started(plan.placements) == [2]
     assert starts(plan) == [(3, 50)]
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative", "planned"])
+def test_a_job_that_a_pool_lets_in_delays_no_promise_outside(policy: str) -> None:
+    site = Site(policy, FreePool("urgent", "cores", Amount(4), (Access(users=("ada",)),)))
+    wide = replace(job(3, "bob"), request=Request(tasks=2, cpus_per_task=4))
+    plan = site.plan(job(1, "bob"), job(2, "bob"), wide)
+    assert started(plan.placements) == [1, 2] and starts(plan) == [(3, 100)]
+    # What the pool keeps is used by a job that it is kept for: it starts at once, and is in nobody's way.
+    plan = site.plan(wide, job(4, "ada", limit_us=300), at_us=NOW + 50)
+    assert started(plan.placements) == [4] and starts(plan) == [(3, 100)]
+    site.rule(*site.policies["pool"].values(), Limit("other", "user", "eve", "cores", Amount(1)))
+    site.end(1)
+    site.end(2)
+    assert started(site.plan(wide, job(5, "bob"), at_us=NOW + 100).placements) == [3]
+    # Others outside find no more than the pool leaves them beside all that runs.
+    plan = site.plan(job(5, "bob"), at_us=NOW + 101)
+    assert not plan.placements and plan.why(5).kind in (WhyKind.POOL, WhyKind.RESOURCES)
+
+
+def test_outsiders_keep_no_place_in_what_a_pool_keeps() -> None:
+    site = Site("planned")
+    plan = site.plan(*[job(number, "bob") for number in range(1, 4)], *[job(4, "bob"), job(5, "bob")])
+    assert starts(plan) == [(4, 100), (5, 100)]
+    site.rule(FreePool("urgent", "cores", Amount(8), (Access(users=("ada",)),)))
+    assert starts(site.plan(job(4, "bob"), job(5, "bob"), at_us=NOW + 1)) == [(4, 100), (5, 200)]
