@@ -98,7 +98,8 @@ def main(argv: list[str] | None = None) -> None:
             _drop(account, ways.home)
         role: Role = "login" if arguments.login else "agent"
         arguments.state_dir = ways.home
-        credentials = read_member(arguments, role, nodes, wall_us())
+        # Root's own directory is where `eslurm join` and `eslurm keys` put a newer one.
+        credentials = read_member(arguments, role, nodes, wall_us(), (state_dir,))
     except (TlsError, CannotJoin) as error:
         _give_up(str(error))
     options = AgentOptions(

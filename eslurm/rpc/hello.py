@@ -7,6 +7,7 @@ the process before both signatures were checked, and nothing after them travels 
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from contextlib import suppress
@@ -18,9 +19,12 @@ from eslurm.core.node.hostlist import holds
 from eslurm.ports.link import LinkRefused, PeerInfo
 from eslurm.security.channel import EPHEMERAL_BYTES, BadExchange, Ephemeral, LinkKeys, Transcript
 from eslurm.security.credentials import Credentials
+from eslurm.security.files import UnsafeFile
 from eslurm.security.membership import Membership, NotAMember, verify
 from eslurm.security.sealing import BadSeal
 from eslurm.v1 import link_pb2
+
+log = logging.getLogger(__name__)
 
 PROTOCOL_MIN = 2
 PROTOCOL_MAX = 2
@@ -71,6 +75,11 @@ class Handshake:
 
     def __init__(self, local: LocalPeer, credentials: Credentials) -> None:
         self.session = Session()
+        try:
+            if credentials.renew(_now_us()):
+                log.info("a newer membership is in use")
+        except (UnsafeFile, NotAMember) as error:
+            log.error("the former membership stays in use: %s", error)
         self._local = local
         self._credentials = credentials
         self._ephemeral = Ephemeral()
@@ -206,9 +215,7 @@ def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -
     with suppress(BadSeal):
         credentials.learn_ring(hello.ring)
     if not hello.membership:
-        raise LinkRefused(
-            f"{hello.role or 'the peer'} has no membership: issue one on a controller's host (eslurm keys issue)"
-        )
+        raise LinkRefused(f"{hello.role or 'the peer'} has no membership: let the host join (eslurm join)")
     try:
         membership = credentials.members.check(hello.membership, _now_us())
     except NotAMember as error:

@@ -30,15 +30,22 @@ def add_trust_options(parser: ArgumentParser) -> None:
         parser.add_argument(option, type=Path, default=None, metavar="FILE", help=text)
 
 
-def read_member(given: Any, role: Role, names: Iterable[str], now_us: int) -> Credentials:
+def read_member(
+    given: Any, role: Role, names: Iterable[str], now_us: int, renewed_at: Iterable[Path] = ()
+) -> Credentials:
     """The credentials that the options name, checked to allow what the daemon is started as.
 
-    `given` has the options as attributes, and `cluster`. Raises `CannotJoin`.
+    `given` has the options as attributes, and `cluster`; `renewed_at` are directories besides where a newer membership
+    may be put. Raises `CannotJoin`.
     """
-    from eslurm.security.credentials import CannotJoin, check_own, read_credentials
+    from eslurm.security.credentials import CannotJoin, Renewal, check_own, read_credentials
     from eslurm.security.membership import MEMBERSHIP, NotAMember
 
     state_dir: Path = given.state_dir
+    names = tuple(names)
+    files = [given.membership or state_dir / MEMBERSHIP, *(place / MEMBERSHIP for place in renewed_at)]
+    # First: what is written from here on is news.
+    renewal = Renewal(files, role, names)
     credentials = read_credentials(state_dir, given.site_keys, given.identity, given.membership)
     path = given.membership or state_dir / MEMBERSHIP
     if credentials.members.ring.cluster != given.cluster:
@@ -48,10 +55,12 @@ def read_member(given: Any, role: Role, names: Iterable[str], now_us: int) -> Cr
         )
     if not credentials.membership:
         raise CannotJoin(
-            f"{path} is missing: issue a membership on a controller's host (eslurm keys issue --role {role})"
+            f"{path} is missing: join the cluster (eslurm join --role {role}), or issue one on a controller's host "
+            "(eslurm keys issue)"
         )
     try:
         check_own(credentials, role, names, now_us)
     except NotAMember as error:
         raise CannotJoin(f"{path}: {error}") from None
+    credentials.renewal = renewal
     return credentials

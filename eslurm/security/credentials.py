@@ -49,6 +49,7 @@ class Credentials:
         self.members = members
         self.revoked = revoked or Revoked()
         self.on_learnt: Callable[[], None] = lambda: None
+        self.renewal: Renewal | None = None
         self._directory = directory
         members.revoked = self.revoked.serials
 
@@ -71,12 +72,51 @@ class Credentials:
         self.on_learnt()
         return True
 
+    def renew(self, now_us: int) -> bool:
+        """Use the membership as its file is now; False when that is no news. Raises `UnsafeFile`, `NotAMember`, once."""
+        if self.renewal is None:
+            return False
+        sealed = self.renewal.find()
+        if not sealed or sealed == self.membership:
+            return False
+        fresh = Credentials(self.identity, sealed, self.members, self.revoked)
+        check_own(fresh, self.renewal.role, self.renewal.names, now_us)
+        self.membership = sealed
+        return True
+
     def keep(self) -> None:
         """Write what was learnt. Raises OSError."""
         if self._directory is not None:
             write_ring(self._directory / SITE_PUB, self.members.ring)
             if self.revoked.sealed:
                 write_public(self._directory / REVOKED, self.revoked.sealed)
+
+
+class Renewal:
+    """The files in which a daemon's membership may be replaced while it runs, and what it has to be good for."""
+
+    def __init__(self, paths: Iterable[Path], role: Role, names: Iterable[str]) -> None:
+        """Make it before the files are read for the first time."""
+        self.role = role
+        self.names = tuple(names)
+        self._seen = {path: _stamp(path) for path in paths}
+
+    def find(self) -> bytes:
+        """What was written since the last look; empty: nothing. Raises `UnsafeFile`."""
+        for path, before in self._seen.items():
+            stamp = _stamp(path)
+            if stamp not in (before, None):
+                self._seen[path] = stamp
+                return read_trusted(path)
+        return b""
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def check_own(credentials: Credentials, role: Role, names: Iterable[str], now_us: int) -> Membership:

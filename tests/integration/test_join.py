@@ -1,6 +1,6 @@
 """Hosts that join a running cluster over the network: with a token, by approval, denied, revoked, and what is refused.
 
-Method: a real cluster whose second agent has no membership; `eslurm join` runs as its own process, as on another host.
+Method: a real cluster; an agent loses what makes it a member, and `eslurm join` runs as its own process, as on another host.
 """
 
 from __future__ import annotations
@@ -141,11 +141,13 @@ def test_a_host_joins_with_a_token_once_and_runs_a_job(hosts: Hosts, tmp_path: P
     cluster.until(is_audited, "the leader has refused its link")
     ran = hosts.join(old)
     assert ran.returncode == 1, "the token is used up, and its key is no member's"
-    cluster.terminate("agent1")
-    for home in (old, agent_home(old)):
-        for name in ("identity.key", "membership"):
-            (home / name).unlink(missing_ok=True)
-    cluster.site.write_member(old, "agent", NODE)
+
+    # Let in anew: the agent that runs reads its membership when it dials next.
+    hosts.token("--nodes", NODE)
+    assert hosts.join(old).returncode == 0
+    cluster.wait_nodes(lambda nodes: nodes[NODE].state == "UP")
+    assert "a newer membership is in use" in cluster.daemons["agent1"].log.read_text()
+    assert cluster.end(cluster.wrap("true", "-w", NODE)) == "COMPLETED"
 
 
 def test_several_uses_are_for_several_names(hosts: Hosts, tmp_path: Path) -> None:

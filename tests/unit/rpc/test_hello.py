@@ -176,7 +176,11 @@ def test_a_membership_is_worth_nothing_without_its_key() -> None:
         (LocalPeer("other", "agent", "esnoded.cn1.aa"), OF_ANN, "wrong cluster"),
         (ANN, Site().credentials("agent", "cn1"), "not of this cluster: unknown key"),
         (ANN, SITE.credentials("agent", "cn1", until_us=5), "has ended: issue a new one"),
-        (ANN, Credentials(OF_ANN.identity, b"", OF_ANN.members), "agent has no membership: issue one"),
+        (
+            ANN,
+            Credentials(OF_ANN.identity, b"", OF_ANN.members),
+            "agent has no membership: let the host join",
+        ),
         (
             LocalPeer("test", "agent", "esnoded.cn1.aa", protocol_min=1, protocol_max=1),
             OF_ANN,
