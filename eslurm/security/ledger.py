@@ -19,6 +19,8 @@ from eslurm.security.sealing import BadSeal
 from eslurm.security.site_keys import SiteKeys
 
 LEDGER = "members"
+BYTES_MAX = 64 * 1024 * 1024
+"""A line has about 150 bytes."""
 
 
 class Issued(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ def read(directory: Path) -> list[Issued]:
     """All of them, in order; a line that a crash has cut short is passed over. Raises `UnsafeFile`."""
     path = directory / LEDGER
     found = []
-    for line in read_trusted(path).splitlines() if path.exists() else ():
+    for line in read_trusted(path, BYTES_MAX).splitlines() if path.exists() else ():
         try:
             found.append(msgspec.json.decode(line, type=Issued))
         except msgspec.MsgspecError:

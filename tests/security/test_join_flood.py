@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -70,7 +71,8 @@ async def say(endpoint: str, *frames: bytes) -> bytes:
             await call.write(frame)
             await call.read()
         await call.write(frames[-1])
-        return bytes(await call.read())
+        answer: Any = await call.read()
+        return bytes(answer)
 
 
 def test_a_flood_of_strangers_keeps_out_no_host_with_a_token(cluster: LiveCluster, tmp_path: Path) -> None:

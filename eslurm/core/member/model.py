@@ -27,7 +27,8 @@ JOIN_TOKENS_MAX: Final = 1_000
 USES_MAX: Final = 10_000
 LIFE_MAX_S: Final = 7 * 86_400
 MEMBERS_MAX: Final = 65_536
-REVOKED_MAX: Final = 65_536
+REVOKED_MAX: Final = 50_000
+"""The sealed list of so many serials is below a megabyte, which is what a host reads of a file."""
 
 
 class JoinToken(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
