@@ -37,18 +37,19 @@ trap 'exit 130' INT
 trap stop_all TERM
 
 echo "two more parts of the tests run meanwhile; they are shown at the end"
+slowest='--durations=12 --durations-min=3'
 set -f # here the pattern is pytest's
 ignored=
 for path in $first $computing tests/security; do ignored="$ignored --ignore-glob=$path"; done
 # shellcheck disable=SC2086  # lists of words
-beside "$python" -m pytest tests $ignored -p no:cacheprovider >"$logs/second" 2>&1 &
+beside "$python" -m pytest tests $ignored -p no:cacheprovider $slowest >"$logs/second" 2>&1 &
 second=$!
 # shellcheck disable=SC2086
-beside nice -n 5 "$python" -m pytest $computing -p no:cacheprovider >"$logs/third" 2>&1 &
+beside nice -n 5 "$python" -m pytest $computing -p no:cacheprovider $slowest >"$logs/third" 2>&1 &
 third=$!
 set +f
 # shellcheck disable=SC2086
-beside "$python" -m pytest $first &
+beside "$python" -m pytest $first $slowest &
 first_part=$!
 wait "$first_part"
 code=$?
