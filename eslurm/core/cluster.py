@@ -39,6 +39,7 @@ from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.satellite.model import SatelliteDown
 from eslurm.core.step.model import Step, StepState
+from eslurm.core.timekeeping import lost_after_s
 from eslurm.core.token.model import TOKEN, IssuedToken
 
 __all__ = [
@@ -292,7 +293,7 @@ class State:
 
     def lost_at_us(self, node: Node) -> int:
         """When a silent node is given up."""
-        return node.since_us + int(self.config.node_lost_after_s * SECOND_US)
+        return node.since_us + int(lost_after_s(self.config, node.orphans_dead_s) * SECOND_US)
 
     def drop_node(self, number: int) -> None:
         """Remove a node that is no longer configured and holds nothing."""

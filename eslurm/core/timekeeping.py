@@ -56,6 +56,14 @@ def proof_lasts_us(config: ClusterConfig) -> int:
     return max(0, int(loss_slack_s(config) * SECOND_US) // 2)
 
 
+def lost_after_s(config: ClusterConfig, dead_s: float = 0.0) -> float:
+    """When a silent node is given up on which attempts may live for `dead_s`: as configured, or later if that is soon."""
+    dead_s += proof_lasts_us(config) / SECOND_US
+    if earliest_loss_s(config) >= dead_s:
+        return config.node_lost_after_s
+    return dead_s * (SLEW + 1) / SLEW + leap_bound_us(config) / SECOND_US
+
+
 class Timekeeper:
     """One per leading controller. `floor_us` is the time of the last commit, whoever made it.
 

@@ -15,6 +15,7 @@ from eslurm.core.member.decide import token_expired
 from eslurm.core.member.model import JOIN_TOKEN
 from eslurm.core.node.decide import lost
 from eslurm.core.node.states import NodeState
+from eslurm.core.timekeeping import lost_after_s
 from eslurm.core.token.decide import expired
 from eslurm.core.token.model import ID_BYTES, TOKEN
 
@@ -116,7 +117,7 @@ def _lost(state: State, number: int, now_us: int) -> list[facts.Fact]:
         return []
     if node.state is NodeState.UNKNOWN and number not in state.jobs_on:
         return []
-    return lost(state, number, f"silent for {state.config.node_lost_after_s:g} s", now_us)
+    return lost(state, number, f"silent for {lost_after_s(state.config, node.orphans_dead_s):g} s", now_us)
 
 
 def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from eslurm.core import facts
 from eslurm.core.cluster import State
+from eslurm.core.config import ClusterConfig
 from eslurm.core.job.states import IllegalTransition
 from eslurm.core.node import launches
 from eslurm.core.node.model import Node
@@ -36,12 +37,25 @@ def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
             node = replace(state.nodes[number], total=total)
             if node.drain and name in fact.config.login_nodes:
                 node = replace(node, drain=False, reason="", aside_until_us=0)
-        state.put_node(node)
+        state.put_node(replace(node, orphans_dead_s=_orphans_dead_s(state, node, fact.config)))
     named = state.named_nodes()
     for node in list(state.nodes.values()):
-        if node.name not in configured and node.number not in named:
+        if node.name in configured:
+            continue
+        if node.number not in named:
             state.drop_node(node.number)
+        else:
+            state.put_node(replace(node, orphans_dead_s=_orphans_dead_s(state, node, fact.config)))
     state.set_config(fact.config, state.revision)
+
+
+def _orphans_dead_s(state: State, node: Node, config: ClusterConfig) -> float:
+    """What is on the node was launched with the times of its day: under other ones it must still be dead before the loss."""
+    if node.number not in state.jobs_on:
+        return 0.0
+    before_s = state.config.orphan_timeout_s + state.config.kill_grace_s
+    same = before_s == config.orphan_timeout_s + config.kill_grace_s
+    return node.orphans_dead_s if same else max(node.orphans_dead_s, before_s)
 
 
 def apply_epoch(state: State, fact: facts.EpochBegan) -> None:

@@ -38,6 +38,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     failed_launches: tuple[tuple[int, int], ...] = ()
     aside_until_us: int = 0
     aside_times: int = 0
+    orphans_dead_s: float = 0.0
+    """After so much silence what was launched here under earlier configurations is dead; 0: as configured now."""
 
 
 def is_usable(node: Node) -> bool:

@@ -146,6 +146,27 @@ def test_a_configuration_may_change_when_nodes_are_given_up() -> None:
         assert node(world).state is NodeState.LOST
 
 
+def test_shorter_times_do_not_give_a_node_up_before_what_was_launched_there_is_dead() -> None:
+    world = World(nodes=2, node_lost_after_s=600.0, orphan_timeout_s=300.0, kill_grace_s=30.0)
+    world.submit(requeue=True)
+    world.start()
+    shorter = msgspec.structs.replace(
+        world.state.config, node_lost_after_s=20.0, orphan_timeout_s=10.0, kill_grace_s=1.0
+    )
+    world.send(ConfigLoaded(shorter))
+    world.restart()
+    for number in (0, 1):
+        world.register(number)
+    world.send(HeartbeatDone(missing=(0, 1)))
+    world.pass_time(21)
+    assert world.state.nodes[1].state is NodeState.LOST, "nothing is there"
+    # Its clock may run a tenth too fast.
+    world.pass_time(330 * 1.1 - 21)
+    assert node(world).state is NodeState.UNREACHABLE
+    world.pass_time(330 * 0.1)
+    assert node(world).state is NodeState.LOST
+
+
 def test_the_first_configuration_already_says_when_nodes_are_given_up() -> None:
     world = World(nodes=1, register=False, node_lost_after_s=5.0)
     assert isinstance(world.state.config, ClusterConfig)
