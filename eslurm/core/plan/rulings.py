@@ -17,7 +17,7 @@ from eslurm.core.plan.explain import Why
 from eslurm.core.plan.quests import allows, is_open, quest_of
 from eslurm.core.plan.queue import Entry
 from eslurm.core.plan.room import Chosen
-from eslurm.core.plan.schedule import KEYS_PER_SLICE, Booking, Held, Schedule
+from eslurm.core.plan.schedule import KEYS_PER_SLICE, Booking, Charge, Held, Schedule, charge_of
 from eslurm.core.plan.search import Quest
 from eslurm.core.plan.snapshot import Snapshot
 from eslurm.core.plan.usage import Steps, steps_of
@@ -56,7 +56,7 @@ def keep_allowed(schedule: Schedule, snapshot: Snapshot) -> Generator[None, None
             yield
     if schedule.rules is not None:
         schedule.rules.rest_on(schedule.book)
-    yield from ruling.count_late()
+    yield from ruling.count_the_rest()
 
 
 class _Past:
@@ -101,26 +101,28 @@ class _Ruling:
         self._quests: dict[int, Quest | Why | None] = {}
 
     def count_running(self) -> Generator[None, None, None]:
-        """What runs is used, whatever the rules say: as long as was planned, if it began late.
+        """What runs is used, whatever the rules say: as long as it was planned to.
 
-        A launch that was late by a moment moves no plan behind it; those plans are held against what it then still uses when
-        they begin.
+        A launch that was late by a moment, more time or a suspension moves no plan behind it: those plans are held against
+        what is still used when they begin.
         """
+        rules = self.schedule.rules
         for number, held in enumerate(self.schedule.held.values()):
-            booking = _as_planned(held)
-            if held.running.job is not None:
-                self.schedule.charge(held.running.job, booking)
-            self.past.add(booking)
+            charge = _as_planned(held)
+            if rules is not None and held.running.job is not None:
+                rules.book(held.running.job, charge)
+            self.past.add(msgspec.structs.replace(held.booking, stop_us=charge.stop_us))
             if number % ASKED_PER_SLICE == 0:
                 yield
 
-    def count_late(self) -> Generator[None, None, None]:
-        """What began late is used for as long as it runs."""
+    def count_the_rest(self) -> Generator[None, None, None]:
+        """What runs for longer than planned is used for as long as it runs."""
+        rules = self.schedule.rules
         for number, held in enumerate(self.schedule.held.values()):
-            booking = _as_planned(held)
-            if booking is not held.booking:
-                self.schedule.discharge(held.running.job, booking)
-                self.schedule.charge(held.running.job, held.booking)
+            job, charge, whole = held.running.job, _as_planned(held), charge_of(held.booking)
+            if rules is not None and job is not None and charge != whole:
+                rules.revoke(job, charge)
+                rules.book(job, whole)
             if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
                 yield
 
@@ -175,16 +177,14 @@ class _Ruling:
         return self._quests[shape]
 
 
-def _as_planned(held: Held) -> Booking:
-    """What an attempt holds, without the moment by which it began late; work past its limit is late for other reasons."""
-    booking, late_us = held.booking, held.running.late_us
-    if not late_us or booking.until_us != held.running.until_us:
-        return booking
-    ends = {
-        name: max(at_us - late_us, booking.start_us + 1) if at_us < INFINITY_US else at_us
-        for name, at_us in (("stop_us", booking.stop_us), ("until_us", booking.until_us))
-    }
-    return msgspec.structs.replace(booking, **ends)
+def _as_planned(held: Held) -> Charge:
+    """What the rules count of an attempt if it ends as it was planned; items of one that is past that end, as it is."""
+    charge, planned_us = charge_of(held.booking), held.running.planned_us
+    if not planned_us or planned_us >= charge.until_us:
+        return charge
+    is_past = planned_us <= charge.start_us
+    stop_us = charge.stop_us if is_past else min(charge.stop_us, planned_us)
+    return msgspec.structs.replace(charge, stop_us=stop_us, until_us=max(planned_us, charge.start_us))
 
 
 def _use(line: Timeline, booking: Booking, items: int) -> None:

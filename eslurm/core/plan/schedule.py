@@ -249,7 +249,7 @@ class Schedule:
         for job, booking in left:
             book.revoke(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
             if job is not None:
-                rules.revoke(job, _charge_of(booking))
+                rules.revoke(job, charge_of(booking))
         return rules
 
     def planned_end_us(self, job_id: int) -> int:
@@ -427,7 +427,7 @@ class Schedule:
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
     ) -> Generator[None, None, None]:
         """The book and the rules know of it. Raises `BookError` when it is not free."""
-        charge = _charge_of(booking)
+        charge = charge_of(booking)
         stay = booking.start_us, booking.stop_us
         yield from self.book.booking(charge.spans, *stay, booking.wide, is_held=is_held)
         if job is not None and self.rules is not None:
@@ -435,7 +435,7 @@ class Schedule:
 
     def giving(self, job: Pending | None, booking: Booking) -> Generator[None, None, None]:
         """The book and the rules know of it no more."""
-        charge = _charge_of(booking)
+        charge = charge_of(booking)
         yield from self.book.revoking(charge.spans, booking.start_us, booking.stop_us, booking.wide)
         if job is not None and self.rules is not None:
             self.rules.revoke(job, charge)
@@ -443,12 +443,12 @@ class Schedule:
     def charge(self, job: Pending | None, booking: Booking) -> None:
         """The rules count it."""
         if job is not None and self.rules is not None:
-            self.rules.book(job, _charge_of(booking))
+            self.rules.book(job, charge_of(booking))
 
     def discharge(self, job: Pending | None, booking: Booking) -> None:
         """The rules count it no more."""
         if job is not None and self.rules is not None:
-            self.rules.revoke(job, _charge_of(booking))
+            self.rules.revoke(job, charge_of(booking))
 
     # Inside
 
@@ -505,6 +505,7 @@ def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, in
     return min(starts, default=INFINITY_US), max([until_us, *starts])
 
 
-def _charge_of(booking: Booking) -> Charge:
+def charge_of(booking: Booking) -> Charge:
+    """What the rules count of a booking."""
     until_us = max(booking.stop_us, booking.until_us)
     return Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)

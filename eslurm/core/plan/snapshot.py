@@ -49,8 +49,8 @@ class Running(msgspec.Struct, frozen=True):
     It was expected to end at `expected_us` (0: nobody said more than its limit), and began at `since_us`, later by as long
     as it stood still.
     `job` is the job as it was while it waited: whose it is decides about limits. What stands still to make room for the
-    job `room_for` has `lent` its cores, and goes on for `left_us` when they are free again. It was planned to begin, and
-    so to end, `late_us` earlier.
+    job `room_for` has `lent` its cores, and goes on for `left_us` when they are free again. When it was placed it was
+    planned to end by `planned_us` (0: no limit).
     """
 
     job_id: int
@@ -64,7 +64,7 @@ class Running(msgspec.Struct, frozen=True):
     left_us: int = 0
     expected_us: int = 0
     since_us: int = 0
-    late_us: int = 0
+    planned_us: int = 0
 
 
 RunningKey: TypeAlias = tuple[int, int]

@@ -7,7 +7,8 @@ import pytest
 from eslurm.core.account.model import Amount, FreePool, Limit, Policy, kind_of
 from eslurm.core.facts import JobPlaced
 from eslurm.core.job.request import Request
-from eslurm.core.messages import ChangePolicies, PolicyChange
+from eslurm.core.messages import ChangePolicies, JobRef, PolicyChange, SuspendJobs
+from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.core.test_core_promises import Led, starts
 from tests.unit.core.world import ROOT, SECOND
 
@@ -55,6 +56,32 @@ def test_a_rule_that_binds_others_leaves_it_where_it_is(policy: Policy) -> None:
     world, promised_us = late(policy)
     set_policy(world, Limit("other", "user", "mallory", "cores", Amount(1)))
     assert starts(world.cycle()) == {3: promised_us}
+
+
+@pytest.mark.parametrize("policy", [AREA, ITEMS, POOL], ids=["area", "items", "pool"])
+def test_what_stands_still_moves_no_promise_behind_a_rule(policy: Policy) -> None:
+    world, promised_us = late(policy)
+    world.send(SuspendJobs(ROOT, (JobRef(2),)))
+    assert world.attempt(2).until_us == INFINITY_US
+    assert starts(world.cycle()) == {3: promised_us}
+    world.fail_over()
+    plan = world.settle()
+    assert not plan.broken and starts(plan) == {3: promised_us}
+
+
+def test_a_job_past_its_planned_end_counts_as_it_is_under_a_new_limit() -> None:
+    world = Led()
+    world.submit(request=WHOLE, time_limit_s=100)
+    world.submit(request=WHOLE, time_limit_s=50)
+    world.submit(request=Request(cpus_per_task=4, include=("cn1",)), time_limit_s=10)
+    world.settle()
+    world.send(SuspendJobs(ROOT, (JobRef(1),)))
+    world.pass_time(40)
+    assert starts(world.cycle()) == {3: world.now_us + 10 * SECOND}
+    world.pass_time(70)
+    set_policy(world, ITEMS)
+    plan = world.cycle()
+    assert not plan.placements and not plan.bookings
 
 
 def test_what_is_planned_anew_is_held_against_what_really_runs() -> None:
