@@ -18,6 +18,7 @@ BENCH ?=
 TRACES ?=
 SECONDS ?= 600
 SEEDS ?= 2000
+SEEDS_NEW ?= 500
 SEEDS_LARGE ?= 20
 
 BIN = $(VENV)/bin
@@ -46,7 +47,7 @@ help:
 	@echo 'make bench-plan   planner: operations, replans, memory, submissions meanwhile (QUICK=1; TRACES=dir: a log)'
 	@echo 'make bench-estimator accuracy, underestimates and cost of estimators on public logs (QUICK=1; TRACES=dir)'
 	@echo 'make curves       draws the published curves and ours from a model of the network (docs/results)'
-	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'
+	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_NEW=$(SEEDS_NEW) nobody has seen, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'
 	@echo 'make verify-upgrade upgrades a running cluster from revision FROM while users submit'
 	@echo 'make verify-compose a cluster of 2,050 nodes in containers, and everything it must survive (a container engine)'
 	@echo 'make secrets      draws the secrets of the cluster in containers (docker-compose.yml), unless they are there'
@@ -135,6 +136,7 @@ curves: $(READY)
 
 sim: $(READY)
 	@$(BIN)/eslurm sim --seeds $(SEEDS) --nodes 4-64 --quiet --require-coverage 1
+	@$(BIN)/eslurm sim --seeds $(SEEDS_NEW) --from new --nodes 4-64 --quiet --failed tests/sim/failed_seeds.txt
 	@$(BIN)/eslurm sim --seeds $(SEEDS_LARGE) --from 100001 --nodes 2000
 
 verify-upgrade: $(READY)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from eslurm.compat.errors import OptionError
+from eslurm.sim import failed
 from eslurm.sim.coverage import merged, missing, table
 from eslurm.sim.pool import WorkerLost, cores, play_all
 from eslurm.sim.run import (
@@ -21,6 +22,7 @@ from eslurm.sim.run import (
     SeedFailed,
     draw_nodes,
     judge,
+    new_seed,
     replay_of,
     run_scenario,
 )
@@ -29,6 +31,7 @@ from eslurm.sim.story import Story, Thing, parse_only
 
 PROGRESS_EVERY_S = 2.0
 COUNTED = ("messages", "faults", "commits")
+NEW = -1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +50,12 @@ def _scenarios(options: argparse.Namespace) -> list[Scenario]:
     if options.plan is not None:
         return [options.plan]
     first, count = (options.first, options.seeds) if options.seed is None else (options.seed, 1)
-    return [Scenario(seed, draw_nodes(seed, *options.nodes)) for seed in range(first, first + count)]
+    if first == NEW:
+        first = new_seed()
+        sys.stderr.write(f"new seeds: {first} to {first + count - 1}\n")
+        sys.stderr.flush()
+    drawn = [Scenario(seed, draw_nodes(seed, *options.nodes)) for seed in range(first, first + count)]
+    return [*failed.load(options.failed), *drawn] if options.failed is not None else drawn
 
 
 # ---- many seeds ----
@@ -88,6 +96,8 @@ def _run(scenarios: list[Scenario], until_us: int | None, options: argparse.Name
             if isinstance(verdict, Failure):
                 if not options.json:
                     _say(verdict.text)
+                if options.failed is not None and failed.keep(options.failed, verdict):
+                    sys.stderr.write(f"eslurm sim: added to {options.failed}: keep it there\n")
                 return 1
             reports.append(verdict)
     except WorkerLost as lost:
@@ -243,6 +253,19 @@ def _only(text: str) -> frozenset[Thing]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _first(text: str) -> int:
+    return NEW if text == "new" else int(text)
+
+
+def _failed(text: str) -> Path:
+    path = Path(text)
+    try:
+        failed.load(path)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return path
+
+
 def _plan(text: str) -> Scenario:
     """A scenario from a file, or written out."""
     try:
@@ -257,7 +280,21 @@ def _parser() -> argparse.ArgumentParser:
         prog="eslurm sim", description="Run the cluster's own logic in virtual time against seeded faults."
     )
     parser.add_argument("--seeds", type=_positive, default=100, metavar="N", help="how many seeds to run")
-    parser.add_argument("--from", dest="first", type=int, default=1, metavar="S", help="the first seed")
+    parser.add_argument(
+        "--from",
+        dest="first",
+        type=_first,
+        default=1,
+        metavar="S",
+        help="the first seed; new: one drawn anew, and printed",
+    )
+    parser.add_argument(
+        "--failed",
+        type=_failed,
+        default=None,
+        metavar="FILE",
+        help="run the seeds in this file first (SEED/NODES in a line), and add one that fails",
+    )
     parser.add_argument(
         "--nodes",
         type=_nodes,

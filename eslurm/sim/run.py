@@ -90,6 +90,11 @@ def replay_of(scenario: Scenario) -> str:
     return f"eslurm sim --plan '{msgspec.json.encode(scenario).decode()}' --trace"
 
 
+def new_seed() -> int:
+    """A seed that most likely nobody has run; the one number here that differs from call to call."""
+    return random.SystemRandom().randrange(10**9, 10**12)
+
+
 def draw_nodes(seed: int, nodes_min: int, nodes_max: int) -> int:
     """The size of a seed's cluster, small ones more often than large ones."""
     if nodes_min == nodes_max:

@@ -144,7 +144,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
         waiting=nodes,
         wide=fact.wide,
         forecast=job.forecast,
-        late_us=fact.late_us,
+        planned_us=fact.until_us - fact.late_us if fact.until_us < INFINITY_US else 0,
     )
     state.put_job(
         replace(

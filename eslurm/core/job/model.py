@@ -191,8 +191,8 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """The job that it was suspended for: its cores are lent to others meanwhile (see `core.job.holding`)."""
     forecast: Forecast | None = None
     """How long it was expected to run when it was placed: what its run is compared with."""
-    late_us: int = 0
-    """How long after its planned start it was placed: others were planned behind an end that much earlier."""
+    planned_us: int = 0
+    """When it was to end as it was planned: without a late start, suspensions, or more time since; 0: no limit."""
 
     @property
     def first(self) -> int:

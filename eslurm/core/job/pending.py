@@ -78,14 +78,8 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
         *(_lent(job, attempt) if lends(attempt) else ((), 0, 0)),
         expected_us,
         since_us,
-        planned_us(job, attempt),
+        attempt.planned_us,
     )
-
-
-def planned_us(job: Job, attempt: Attempt) -> int:
-    """When the attempt was to end when it was planned: without a late start, suspensions, or more time since; 0: never."""
-    limit_us = job.spec.time_limit_s * SECOND_US
-    return attempt.placed_us - attempt.late_us + limit_us if limit_us else 0
 
 
 def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], int, int]:
