@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from eslurm.rpc.tls_options import tls_files
+from eslurm.security.account import Account
+from eslurm.security.home import CONTROLLER, make_home, share
+from eslurm.security.site_keys import SITE_KEY
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
+    OWN_DIRECTORY_MODE,
+    SHARED_DIRECTORY_MODE,
+    USER_HELP,
+    account_of,
     announce,
+    become,
     listening,
     logging_to_stderr,
     own_directory,
@@ -24,12 +33,20 @@ from eslurm.telemetry.process import (
     stop_on_signals,
 )
 
+if TYPE_CHECKING:
+    from eslurm.config import Config
+
 log = logging.getLogger("esctld")
 
 EXIT_FENCED = 3
 """Another controller leads: starting this one anew is safe, and makes it a standby."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 FILE = click.Path(path_type=Path)
+MOVED = (
+    *("esctld.db", "esctld.db-*", "audit.log*", "audit-*.log*"),
+    *("identity.key", "identity-*.key", "membership", "membership-*"),
+)
+"""What a controller that was root's has written into the state directory."""
 
 
 @click.command(
@@ -41,6 +58,7 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--state-dir", required=True, type=click.Path(path_type=Path), help="Holds socket, store and keys."
 )
+@click.option("--user", default="", metavar="NAME|UID[:GID]", help=f"{USER_HELP}.")
 @click.option("--name", default="main", help="Of this controller; each one of a cluster has its own.")
 @click.option(
     "--listen", default="", help="Address for links; default: the configuration's controller.listen."
@@ -77,6 +95,7 @@ FILE = click.Path(path_type=Path)
 def main(
     config_file: Path,
     state_dir: Path,
+    user: str,
     name: str,
     listen: str,
     ready_fd: int | None,
@@ -99,8 +118,8 @@ def main(
         from eslurm.ports.store import FenceLost, StoreError
         from eslurm.rpc.tls import Tls, TlsError
         from eslurm.security.credentials import CannotJoin
-        from eslurm.security.site_keys import SITE_KEY, SiteKeyError
-        from eslurm.store.engines import shown
+        from eslurm.security.site_keys import SiteKeyError
+        from eslurm.store.engines import load_driver, shown
         from eslurm.store.sql import SqlStore
 
     if not NAME.fullmatch(name):
@@ -109,39 +128,50 @@ def main(
         config = read_config(config_file, is_obeyed=True)
     except ConfigError as error:
         _cannot_start(str(error))
-    state_dir = own_directory(state_dir)
+    account = account_of(user)
+    site_dir = state_dir = own_directory(
+        state_dir, OWN_DIRECTORY_MODE if account is None else SHARED_DIRECTORY_MODE
+    )
     if config.cluster.key_file:
         log.warning("%s: cluster.key_file: nothing uses that key any more: remove the line", config_file)
     try:
         files = tls_files(SimpleNamespace(**tls_given), config.tls, state_dir)
         tls = Tls(files) if files is not None else None
-        site = SiteSigner(state_dir)
-    except (ValueError, TlsError, SiteKeyError) as error:
+        if account is not None:
+            state_dir = _own_home(site_dir, name, account)
+            load_driver(_store_url(config, state_dir))
+            become(account, state_dir, ("eslurm.rpc.jwt_tokens",) if config.tokens.jwt.issuer else ())
+            if not os.access(config_file, os.R_OK):
+                _cannot_start(
+                    f"{config_file}: uid {account.uid} cannot read it: chgrp it to that user, chmod 640"
+                )
+        site = SiteSigner(site_dir)
+    except (OSError, ValueError, TlsError, SiteKeyError) as error:
         _cannot_start(str(error))
     if config.tokens.jwt.issuer:
         with importing():
             from eslurm.rpc.jwt_tokens import JwtKeysError, read_keys
 
         try:
-            read_keys(state_dir / config.tokens.jwt.key_file)
+            read_keys(site_dir / config.tokens.jwt.key_file)
         except JwtKeysError as error:
             _cannot_start(f"{config_file}: {error}")
     if site.cluster != config.cluster.name:
         _cannot_start(
-            f"{state_dir / SITE_KEY} belongs to cluster {site.cluster}, the configuration is of {config.cluster.name}"
+            f"{site_dir / SITE_KEY} belongs to cluster {site.cluster}, the configuration is of {config.cluster.name}"
         )
     try:
-        member = Member(state_dir, name, site, is_first=name == OWNER)
+        member = Member(site_dir, state_dir, name, site, is_first=name == OWNER)
     except (CannotJoin, OSError) as error:
         _cannot_start(str(error))
     options = ControllerOptions(
-        *(config, config_file.resolve(), state_dir, site, member, name),
+        *(config, config_file.resolve(), site_dir, state_dir, site, member, name),
         listen,
         listening(metrics_listen),
         tls,
     )
     listening(options.watched_at)
-    url = config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"
+    url = _store_url(config, state_dir)
 
     async def serve() -> None:
         store = SqlStore(url, config.cluster.name)
@@ -163,6 +193,20 @@ def main(
         raise SystemExit(EXIT_FENCED) from None
     except StoreError as error:
         _cannot_start(f"the job store {shown(url)}: {error}")
+
+
+def _store_url(config: Config, state_dir: Path) -> str:
+    return config.controller.store_url or f"sqlite:///{state_dir / 'esctld.db'}"
+
+
+def _own_home(site_dir: Path, name: str, account: Account) -> Path:
+    """The controller's own directory; the site's keys stay root's, and its group reads them. Raises OSError, ValueError."""
+    from esctld.daemon import socket_of
+    from eslurm.security import ledger
+
+    share(site_dir / SITE_KEY, account)
+    ledger.open_for(site_dir, account)
+    return make_home(site_dir, CONTROLLER, account, moved=MOVED, linked=(socket_of(name),))
 
 
 def _cannot_start(text: str) -> NoReturn:

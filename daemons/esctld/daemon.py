@@ -97,6 +97,11 @@ class CannotStart(Exception):
     """The configuration does not fit what the cluster is doing. The text says what and the way out."""
 
 
+def socket_of(name: str) -> str:
+    """A controller's socket, in its state directory."""
+    return "esctld.sock" if name == OWNER else f"esctld-{name}.sock"
+
+
 class ControllerOptions(msgspec.Struct, frozen=True):
     """What `esctld` has to be told. `listen` and `metrics_listen` override the configuration's; `config` is what
     `config_file` said last.
@@ -104,7 +109,10 @@ class ControllerOptions(msgspec.Struct, frozen=True):
 
     config: Config
     config_file: Path
+    site_dir: Path
+    """Where the site's keys are, and the files that the configuration names."""
     state_dir: Path
+    """What it writes."""
     site: SiteSigner
     """What it signs commands and tokens with."""
     member: Member
@@ -128,8 +136,7 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     @property
     def socket(self) -> Path:
         """The door for commands on this host: each controller has its own."""
-        name = "esctld.sock" if self.is_only else f"esctld-{self.name}.sock"
-        return self.state_dir / name
+        return self.state_dir / socket_of(self.name)
 
     def read_again(self) -> ControllerOptions:
         """With the configuration as its file is now: a standby may have waited for months.
@@ -318,14 +325,14 @@ class Controller:
         service.offer("Tokens", tokens.show)
         service.offer_change("RevokeTokens", tokens.read_revocation)
         joining = Joining(
-            *(state, self._dispatcher.view, options.site, options.state_dir, self._audit),
+            *(state, self._dispatcher.view, options.site, options.site_dir, options.state_dir, self._audit),
             *(self._dispatcher.request, service.decide, service.change),
         )
         service.offer("CreateJoinToken", joining.create)
         service.offer("Joins", joining.show)
         service.offer("DecideJoin", joining.settle)
         self._revocations = Revocations(
-            *(state, options.site, options.member, options.state_dir),
+            *(state, options.site, options.member, options.site_dir),
             *(self._dispatcher.request, service.change),
         )
         service.offer("RevokeMembers", self._revocations.revoke)
@@ -371,7 +378,7 @@ class Controller:
         # Only for sites that have one.
         from eslurm.rpc.jwt_tokens import JwtAuthenticator, jwt_settings
 
-        return JwtAuthenticator(jwt_settings(section, options.state_dir), self._principals.find_named)
+        return JwtAuthenticator(jwt_settings(section, options.site_dir), self._principals.find_named)
 
     def _surroundings(self, satellites: LinkedSatellites) -> Surroundings:
         """What the doctor looks at besides the state."""

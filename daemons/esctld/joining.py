@@ -93,6 +93,7 @@ class Joining:
         state: State,
         view: View,
         site: SiteSigner,
+        site_dir: Path,
         directory: Path,
         audit: CallAudit,
         request: Request,
@@ -102,6 +103,7 @@ class Joining:
         self._state = state
         self._view = view
         self._site = site
+        self._site_dir = site_dir
         self._directory = directory
         self._audit = audit
         self._request = request
@@ -210,7 +212,7 @@ class Joining:
         role = cast(Role, member.role)
         async with self._entering:
             if self._entered is None:
-                known = await asyncio.to_thread(ledger.read, self._directory)
+                known = await asyncio.to_thread(ledger.read, self._site_dir)
                 self._entered = {one.serial for one in known}
             if serial not in self._entered:
                 entry = ledger.Issued(serial, role, member.names, keys.signing.id.hex(), member.since_us)

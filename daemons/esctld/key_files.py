@@ -25,7 +25,12 @@ class KeyFiles(msgspec.Struct, frozen=True):
     def look(self, now_us: int) -> list[KeyFile]:
         """All of them as they are now."""
         return [
-            _look(self.directory / SITE_KEY, _site_key(self.directory, now_us), is_secret=True),
+            _look(
+                self.directory / SITE_KEY,
+                _site_key(self.directory, now_us),
+                is_secret=True,
+                may_group_read=True,
+            ),
             _look(self.directory / SITE_PUB, _site_pub(self.directory)),
             _look(self.identity, _identity(self.identity), is_secret=True),
             _look(self.membership, _membership(self, now_us)),
@@ -36,8 +41,8 @@ _Read = Callable[[KeyFile], KeyFile]
 """Adds what the content says. Raises what `_look` makes a problem of."""
 
 
-def _look(path: Path, read: _Read, *, is_secret: bool = False) -> KeyFile:
-    found = KeyFile(str(path), is_secret=is_secret)
+def _look(path: Path, read: _Read, *, is_secret: bool = False, may_group_read: bool = False) -> KeyFile:
+    found = KeyFile(str(path), is_secret=is_secret, may_group_read=may_group_read)
     try:
         status = os.lstat(path)
         found = msgspec.structs.replace(

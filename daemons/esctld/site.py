@@ -17,7 +17,7 @@ from eslurm.security.files import read_trusted, write_public
 from eslurm.security.membership import IDENTITY, MEMBERSHIP
 from eslurm.security.revocation import REVOKED, Revoked
 from eslurm.security.sealing import Purpose
-from eslurm.security.site_keys import SITE_KEY, Ring, SiteKeyError, SiteKeys, read_site_keys
+from eslurm.security.site_keys import SITE_KEY, SITE_PUB, Ring, SiteKeyError, SiteKeys, read_site_keys
 from eslurm.telemetry.clocks import wall_us
 
 log = logging.getLogger("esctld.site")
@@ -75,20 +75,24 @@ class SiteSigner:
 class Member:
     """This controller as a member: it issues its own membership. Raises `CannotJoin`, OSError.
 
-    Controllers may share a directory: the files of the first one have the plain names.
+    The site's keys and revocations are read in `site_dir`, what is its own lies in `state_dir`. Controllers may share both:
+    the files of the first one have the plain names.
     """
 
-    def __init__(self, state_dir: Path, name: str, site: SiteSigner, *, is_first: bool) -> None:
+    def __init__(
+        self, site_dir: Path, state_dir: Path, name: str, site: SiteSigner, *, is_first: bool
+    ) -> None:
         ending = "" if is_first else f"-{name}"
         stem, dot, kind = IDENTITY.partition(".")
+        self._revoked_file = site_dir / REVOKED
         self._directory = state_dir
         self._revoked_ns = 0
         self._name = name
         self._site = site
         self._path = state_dir / f"{MEMBERSHIP}{ending}"
         identity = state_dir / f"{stem}{ending}{dot}{kind}"
-        self.files = KeyFiles(state_dir, identity, self._path)
-        self.credentials = read_credentials(state_dir, identity=identity, membership=self._path)
+        self.files = KeyFiles(site_dir, identity, self._path)
+        self.credentials = read_credentials(state_dir, site_dir / SITE_PUB, identity, self._path)
         self.credentials.learn_ring(site.ring.sealed)
         self._renew()
 
@@ -108,15 +112,13 @@ class Member:
         self._revoked_ns = self._list_changed_ns()
         said = Revoked()
         if self._revoked_ns:
-            said = (
-                said.successor(self.credentials.members.ring, read_trusted(self._directory / REVOKED)) or said
-            )
+            said = said.successor(self.credentials.members.ring, read_trusted(self._revoked_file)) or said
         learnt = self.credentials.revoked
         return said.serials | learnt.serials, max(said.revision, learnt.revision)
 
     def _list_changed_ns(self) -> int:
         try:
-            return (self._directory / REVOKED).stat().st_mtime_ns
+            return self._revoked_file.stat().st_mtime_ns
         except OSError:
             return 0
 

@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from eslurm.rpc.tls_options import TlsFiles, add_tls_options, tls_files
+from eslurm.security.home import make_home
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
+    OWN_DIRECTORY_MODE,
+    SHARED_DIRECTORY_MODE,
+    account_of,
     add_process_options,
+    add_user_option,
     announce,
+    become,
     listening,
     logging_to_stderr,
     own_directory,
@@ -28,6 +34,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("esestd")
 
+HOME = "estimator"
+"""Its own directory in the state directory, when root starts it as another user."""
+TOKEN_FILE = "token"  # nosec B105 # a file's name
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -39,10 +48,11 @@ def main(argv: list[str] | None = None) -> None:
     for name in _ONE_THREAD:
         os.environ.setdefault(name, "1")
     with importing():
-        from esestd.daemon import EstimatorDaemon, EstimatorOptions
+        from esestd.daemon import MODELS, EstimatorDaemon, EstimatorOptions
         from esestd.doors import TokenFile
         from eslurm.config import ConfigError, estimator_settings, read_config
         from eslurm.estimator.files import ModelError, other_settings, read_kept
+        from eslurm.estimator.registry import UnknownEstimator, make
         from eslurm.ports.door import DoorUnreachable
 
     try:
@@ -54,13 +64,24 @@ def main(argv: list[str] | None = None) -> None:
     others = other_settings(warm, settings) if warm is not None else ""
     if warm is not None and others:
         log.warning("--warm-start: %s was learnt with other settings (%s)", warm.path, others)
-    state_dir = own_directory(arguments.state_dir)
+    account = account_of(arguments.user)
+    state_dir = own_directory(
+        arguments.state_dir, OWN_DIRECTORY_MODE if account is None else SHARED_DIRECTORY_MODE
+    )
     sockets = tuple(path for path in arguments.controller_socket.split(":") if path)
     try:
         files = None if sockets else tls_files(arguments, config.tls, state_dir, listens=False)
-    except ValueError as error:
+        tls = _tls(files) if files is not None else None
+        if account is not None:
+            state_dir = make_home(state_dir, HOME, account, moved=(MODELS,), copied=(TOKEN_FILE,))
+            # What it learns with is imported when it is made.
+            make(config.estimator.name, settings)
+            become(account, state_dir)
+    except UnknownEstimator as error:
+        _cannot_start(f"{arguments.config}: estimator: {error}")
+    except (OSError, ValueError) as error:
         _cannot_start(str(error))
-    token_file = (arguments.token_file or state_dir / "token").absolute()
+    token_file = (arguments.token_file or state_dir / TOKEN_FILE).absolute()
     try:
         if not sockets:
             TokenFile(token_file).read()
@@ -78,7 +99,7 @@ def main(argv: list[str] | None = None) -> None:
         refresh_s=config.estimator.refresh_s,
         metrics_listen=listening(arguments.metrics_listen or config.estimator.metrics_listen),
         warm_start=warm.model if warm is not None else None,
-        tls=_tls(files) if files is not None else None,
+        tls=tls,
     )
     is_learning = False
 
@@ -123,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", required=True, type=Path, help="the cluster's configuration (TOML)")
     parser.add_argument("--state-dir", required=True, type=Path, help="where its models are kept")
+    add_user_option(parser)
     parser.add_argument(
         "--controller-socket",
         default="",

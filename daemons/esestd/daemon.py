@@ -31,6 +31,8 @@ from eslurm.telemetry.estimator import EstimatorMetrics
 if TYPE_CHECKING:
     from eslurm.rpc.tls import Tls
 
+MODELS = "models"
+"""Where models are kept, in the state directory."""
 log = logging.getLogger("esestd")
 
 TICK_S = 1.0
@@ -71,7 +73,7 @@ class EstimatorDaemon:
         if options.warm_start is not None:
             first.adopt(options.warm_start)
         self._stopped = asyncio.Event()
-        self._files = ModelFiles(options.state_dir / "models", options.estimator, options.settings)
+        self._files = ModelFiles(options.state_dir / MODELS, options.estimator, options.settings)
         self.metrics = EstimatorMetrics(lambda: wall_us() / 1e6)
         self._door = LeaderDoor(_doors(options))
         self._follower = Follower(self._door, options.poll_s)

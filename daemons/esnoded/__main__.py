@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,13 +12,15 @@ from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.rpc.tls_options import add_tls_options, tls_files
 from eslurm.rpc.trust_options import add_trust_options, read_member
-from eslurm.security.account import Account, drop, find_account
+from eslurm.security.account import Account, find_account
 from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
+    SHARED_DIRECTORY_MODE,
     add_process_options,
     announce,
+    become,
     logging_to_stderr,
     own_directory,
     run_daemon,
@@ -40,19 +40,6 @@ if TYPE_CHECKING:
     from eslurm.security.membership import Role
     from esnoded.daemon import AgentOptions
 
-STATE_DIR_MODE = 0o711
-LATER = (
-    "concurrent.futures.thread",
-    "encodings.ascii",
-    "encodings.idna",
-    "encodings.latin_1",
-    "encodings.unicode_escape",
-    "grp",
-    "pwd",
-    "uvloop",
-)
-"""Imported at their first use by others: where Python lies in root's own home, the agent's user cannot."""
-
 
 def main(argv: list[str] | None = None) -> None:
     """Run an agent until SIGTERM. Steps outlive it."""
@@ -66,7 +53,7 @@ def main(argv: list[str] | None = None) -> None:
     except ValueError as error:
         _give_up(str(error))
     # Others may pass to their scripts and the door, and list nothing.
-    state_dir = own_directory(arguments.state_dir, STATE_DIR_MODE)
+    state_dir = own_directory(arguments.state_dir, SHARED_DIRECTORY_MODE)
     arguments.site_keys = arguments.site_keys or state_dir / SITE_PUB
     supervisor = Options(
         arguments.nodes,
@@ -88,14 +75,9 @@ def main(argv: list[str] | None = None) -> None:
         from esnoded.daemon import AgentOptions, NodeDaemon
         from esnoded.spool import SpoolError
 
-        if account is not None:
-            for name in LATER:
-                importlib.import_module(name)
-
     try:
         tls = Tls(files) if files is not None else None
-        if account is not None:
-            _drop(account, ways.home)
+        become(account, ways.home)
         role: Role = "login" if arguments.login else "agent"
         arguments.state_dir = ways.home
         # Root's own directory is where `eslurm join` and `eslurm keys` put a newer one.
@@ -149,7 +131,7 @@ def _prepare(
 ) -> _Ways:
     """Directories, the supervisor, and as root the keeper. Raises OSError, `SupervisorUnavailable`."""
     # Others may pass to their scripts and the door, and list nothing.
-    state_dir.mkdir(mode=STATE_DIR_MODE, parents=True, exist_ok=True)
+    state_dir.mkdir(mode=SHARED_DIRECTORY_MODE, parents=True, exist_ok=True)
     state_dir = state_dir.resolve()
     home = state_dir if account is None else prepare(state_dir, account)
     if arguments.each or arguments.login:
@@ -161,16 +143,6 @@ def _prepare(
     connect = partial(connect_supervisor, state_dir, supervisor)
     keeper = split(connect, partial(find_predecessor, state_dir), arguments.ready_fd)
     return _Ways(home, keeper.connect, keeper.connect_predecessor if predecessor is not None else None)
-
-
-def _drop(account: Account, home: Path) -> None:
-    try:
-        drop(account)
-        os.listdir(home)
-    except OSError as error:
-        _give_up(
-            f"--user: uid {account.uid} cannot use {home}: {error.strerror}: see that other users may pass to it (chmod o+x)"
-        )
 
 
 def _run_each(options: AgentOptions, arguments: argparse.Namespace) -> NoReturn:

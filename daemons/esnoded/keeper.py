@@ -15,10 +15,10 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-from eslurm.security.account import Account, give
+from eslurm.security.account import Account
+from eslurm.security.home import make_home
 from esnoded.stepd.launcher import Connect, SupervisorUnavailable
 
 AGENT = "agent"
@@ -34,41 +34,8 @@ _TEXT_BYTES_MAX = 2_000
 
 
 def prepare(state_dir: Path, account: Account) -> Path:
-    """The agent's directory, with what root has put into the state directory for it. Raises OSError."""
-    os.chmod(state_dir, 0o711)  # nosec B103 # passed through, not listed
-    home = state_dir / AGENT
-    with suppress(FileExistsError):
-        home.mkdir(mode=0o700)
-    fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        if os.fstat(fd).st_uid != account.uid:
-            # It was another user's: what that one has kept goes to the new one.
-            for name in os.listdir(fd):
-                give(name, account, directory=fd)
-            os.fchown(fd, account.uid, account.gid)
-        os.fchmod(fd, 0o711)  # nosec B103 # passed through, not listed
-        if give(str(state_dir / SPOOL), account):
-            os.rename(state_dir / SPOOL, SPOOL, dst_dir_fd=fd)
-        for name in COPIED:
-            with suppress(FileNotFoundError):
-                _copy((state_dir / name).read_bytes(), name, fd, account)
-    finally:
-        os.close(fd)
-    for name in LINKED:
-        with suppress(FileNotFoundError):
-            os.unlink(state_dir / name)
-        os.symlink(f"{AGENT}/{name}", state_dir / name)
-    return home
-
-
-def _copy(data: bytes, name: str, directory: int, account: Account) -> None:
-    fresh = f".{name}.{os.getpid()}.root"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = os.open(fresh, flags, 0o600, dir_fd=directory)
-    with open(fd, "wb") as file:
-        file.write(data)
-        os.fchown(fd, account.uid, account.gid)
-    os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
+    """The agent's directory, with what root has put into the state directory for it. Raises OSError, ValueError."""
+    return make_home(state_dir, AGENT, account, moved=(SPOOL,), copied=COPIED, linked=LINKED)
 
 
 class Keeper:

@@ -10,16 +10,26 @@ from pathlib import Path
 from eslurm.rpc.options import SOCKETS_MIN
 from eslurm.rpc.tls_options import add_tls_options, tls_files
 from eslurm.rpc.trust_options import add_trust_options, read_member
+from eslurm.security.home import make_home
+from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
     EXIT_CANNOT_START,
+    OWN_DIRECTORY_MODE,
+    SHARED_DIRECTORY_MODE,
+    account_of,
     add_process_options,
+    add_user_option,
     announce,
+    become,
     logging_to_stderr,
     own_directory,
     run_daemon,
     stop_on_signals,
 )
+
+HOME = "satellite"
+"""Its own directory in the state directory, when root starts it as another user."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -33,19 +43,29 @@ def main(argv: list[str] | None = None) -> None:
         from eslurm.relay.chaos_door import NAME as CHAOS
         from eslurm.rpc.tls import Tls, TlsError
         from eslurm.security.credentials import CannotJoin
+        from eslurm.security.membership import IDENTITY, MEMBERSHIP
         from eslurm.telemetry.clocks import wall_us
         from essatd.daemon import Satellite, SatelliteOptions
 
-    state_dir = own_directory(arguments.state_dir)
-    chaos_path = state_dir / CHAOS if arguments.allow_chaos else None
+    account = account_of(arguments.user)
+    site_dir = state_dir = own_directory(
+        arguments.state_dir, OWN_DIRECTORY_MODE if account is None else SHARED_DIRECTORY_MODE
+    )
+    arguments.site_keys = arguments.site_keys or state_dir / SITE_PUB
     try:
         files = tls_files(arguments)
         tls = Tls(files) if files is not None else None
-        credentials = read_member(arguments, "satellite", (arguments.name,), wall_us())
-    except (ValueError, TlsError, CannotJoin) as error:
+        if account is not None:
+            state_dir = make_home(state_dir, HOME, account, copied=(IDENTITY, MEMBERSHIP), linked=(CHAOS,))
+            become(account, state_dir)
+        arguments.state_dir = state_dir
+        # Root's own directory is where `eslurm join` and `eslurm keys` put a newer one.
+        credentials = read_member(arguments, "satellite", (arguments.name,), wall_us(), (site_dir,))
+    except (OSError, ValueError, TlsError, CannotJoin) as error:
         sys.stderr.write(f"essatd: {error}\n")
         raise SystemExit(EXIT_CANNOT_START) from None
 
+    chaos_path = state_dir / CHAOS if arguments.allow_chaos else None
     options = SatelliteOptions(
         cluster=arguments.cluster,
         name=arguments.name,
@@ -80,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="where its identity is, and its socket for --allow-chaos",
     )
+    add_user_option(parser)
     add_trust_options(parser)
     parser.add_argument(
         "--allow-chaos", action="store_true", help="let the own user make it fail (see `eslurm chaos`)"

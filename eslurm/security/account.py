@@ -26,17 +26,17 @@ class Account(msgspec.Struct, frozen=True):
     gid: int
 
 
-def find_account(text: str) -> Account | None:
-    """The account that `--user` names: NAME, UID or UID:GID; empty: `eslurm`. None when it is this process's own.
+def find_account(text: str, *, is_needed: bool = True) -> Account | None:
+    """The account that `--user` names: NAME, UID or UID:GID. None when it is this process's own.
 
-    Raises ValueError with the way out.
+    Empty: `eslurm` where root has to be given up (`is_needed`), else this process's own. Raises ValueError with the way out.
     """
     me = os.geteuid()
-    if not text and me != 0:
+    if not text and (me != 0 or not is_needed):
         return None
     account = _default() if not text else _named(text)
     if account.uid == 0 or account.gid == 0:
-        raise ValueError(f"--user: '{text}' is root, which the agent is not to be: name another user")
+        raise ValueError(f"--user: '{text}' is root, which the daemon is not to be: name another user")
     if me == account.uid:
         return None
     if me != 0:

@@ -27,9 +27,11 @@ def read_trusted(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
     return _read(path, 0o022, f"can be changed by others: chmod go-w {path}", bytes_max)
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file by one that only this user may read, at once and durably. Raises OSError."""
-    _write(path, data, 0o600)
+def write_private(path: Path, data: bytes, *, may_group_read: bool = False) -> None:
+    """Replace a file by one that only this user may read, at once and durably; and the group that could read it before,
+    if it `may_group_read`. Raises OSError."""
+    group = _reading_group(path) if may_group_read else None
+    _write(path, data, 0o600 if group is None else 0o640, group)
 
 
 def write_public(path: Path, data: bytes) -> None:
@@ -59,13 +61,24 @@ def _read(path: Path, forbidden: int, why: str, bytes_max: int) -> bytes:
     return data
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
+def _reading_group(path: Path) -> int | None:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    is_shared = stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IRGRP
+    return status.st_gid if is_shared and status.st_uid == os.geteuid() else None
+
+
+def _write(path: Path, data: bytes, mode: int, group: int | None = None) -> None:
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
             file.flush()
+            if group is not None:
+                os.fchown(fd, -1, group)
             os.fchmod(fd, mode)
             os.fsync(fd)
         os.rename(new, path)

@@ -1,18 +1,22 @@
 """The memberships that were issued on a controller's host, and the list of those that are revoked.
 
-`members` holds one JSON line for each, `revoked` the sealed list; both lie beside the site's keys. Invariant: a membership
+`members` holds one JSON line for each, `revoked` the sealed list; both lie beside the site's keys, and what controllers that
+are not root have written below them. Invariant: a membership
 is in the ledger before anybody has it, so each one that is in use can be revoked by name.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from eslurm.core.node.hostlist import holds
-from eslurm.security.files import read_trusted, write_public
+from eslurm.security.account import Account
+from eslurm.security.files import FILE_BYTES_MAX, read_trusted, write_public
+from eslurm.security.home import CONTROLLER, read_in_home, share
 from eslurm.security.membership import Role
 from eslurm.security.revocation import REVOKED, Revoked, seal_revoked
 from eslurm.security.sealing import BadSeal
@@ -48,13 +52,25 @@ def append(directory: Path, issued: Issued) -> None:
 def read(directory: Path) -> list[Issued]:
     """All of them, in order; a line that a crash has cut short is passed over. Raises `UnsafeFile`."""
     path = directory / LEDGER
+    lines = read_trusted(path, BYTES_MAX).splitlines() if path.exists() else []
+    lines += read_in_home(directory, CONTROLLER, LEDGER, BYTES_MAX).splitlines()
     found = []
-    for line in read_trusted(path, BYTES_MAX).splitlines() if path.exists() else ():
+    for line in lines:
         try:
-            found.append(msgspec.json.decode(line, type=Issued))
-        except msgspec.MsgspecError:
+            issued = msgspec.json.decode(line, type=Issued)
+            bytes.fromhex(issued.serial + issued.key)
+        except (msgspec.MsgspecError, ValueError):
             continue
+        if issued.names.isprintable():
+            found.append(issued)
     return found
+
+
+def open_for(directory: Path, account: Account) -> None:
+    """Let a controller that is not root read what root has entered and enters. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    os.close(os.open(directory / LEDGER, flags, 0o600))
+    share(directory / LEDGER, account)
 
 
 def matching(issued: list[Issued], which: str) -> list[Issued]:
@@ -66,9 +82,18 @@ def matching(issued: list[Issued], which: str) -> list[Issued]:
 def read_revoked(directory: Path, keys: SiteKeys) -> Revoked:
     """The list as it is now. Raises `UnsafeFile`, and `BadSeal` when none of the site's keys has sealed it."""
     path = directory / REVOKED
-    if not path.exists():
-        return Revoked()
-    return Revoked().successor(keys.ring, read_trusted(path)) or Revoked()
+    found = Revoked()
+    if path.exists():
+        found = found.successor(keys.ring, read_trusted(path)) or found
+    # Of a key that is retired meanwhile: the leading controller seals it anew.
+    with suppress(BadSeal):
+        found = (
+            found.successor(
+                keys.ring, read_in_home(directory, CONTROLLER, REVOKED, FILE_BYTES_MAX) or found.sealed
+            )
+            or found
+        )
+    return found
 
 
 def revoke(directory: Path, keys: SiteKeys, serials: frozenset[bytes]) -> Revoked:

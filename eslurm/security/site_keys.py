@@ -150,7 +150,7 @@ def read_site_keys(directory: Path) -> SiteKeys:
     """The private keys in a controller's directory. Raises `SiteKeyError`."""
     path = directory / SITE_KEY
     try:
-        file = msgspec.json.decode(read_private(path), type=_SiteFile)
+        file = msgspec.json.decode(read_private(path, may_group_read=True), type=_SiteFile)
         return SiteKeys(file.cluster, file.revision, file.keys)
     except UnsafeFile as error:
         raise SiteKeyError(str(error)) from None
@@ -161,7 +161,9 @@ def read_site_keys(directory: Path) -> SiteKeys:
 def write_site_keys(directory: Path, keys: SiteKeys) -> None:
     """Write both halves, the public one last. Raises OSError."""
     file = _SiteFile(keys.cluster, keys.revision, keys.records)
-    write_private(directory / SITE_KEY, msgspec.json.format(msgspec.json.encode(file)) + b"\n")
+    data = msgspec.json.format(msgspec.json.encode(file)) + b"\n"
+    # Of a group are the controllers that root has started as another user.
+    write_private(directory / SITE_KEY, data, may_group_read=True)
     write_ring(directory / SITE_PUB, keys.ring)
 
 

@@ -6,6 +6,7 @@ reading transaction sees one consistent state and cannot write. No password leav
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import ModuleType
 
 from sqlalchemy import URL, Engine, make_url
@@ -29,6 +30,12 @@ def reading_engine(url: str, connections: int) -> Engine:
     parsed = _parsed(url)
     engine: Engine = _DATABASES[parsed.get_backend_name()].reading_engine(parsed, connections)
     return engine
+
+
+def load_driver(url: str) -> None:
+    """Import what the database needs, without a connection to it. A URL of none is told of at its first use."""
+    with suppress(StoreFailed):
+        writing_engine(url).dispose()
 
 
 def shown(url: str) -> str:

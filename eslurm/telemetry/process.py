@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eslurm.security.account import Account, drop, find_account
 from eslurm.security.ownership import UnsafeFile, make_own_directory
 from eslurm.telemetry import logs
 from eslurm.telemetry.exposition import address
@@ -23,6 +25,20 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_CANNOT_START = 2
+OWN_DIRECTORY_MODE, SHARED_DIRECTORY_MODE = 0o700, 0o711
+"""Of a state directory: others see nothing of it, or pass through to what they may use."""
+USER_HELP = "as root: the user that the daemon becomes; what it writes is then in a directory of its own in --state-dir"
+LATER = (
+    "concurrent.futures.thread",
+    "encodings.ascii",
+    "encodings.idna",
+    "encodings.latin_1",
+    "encodings.unicode_escape",
+    "grp",
+    "pwd",
+    "uvloop",
+)
+"""Imported at their first use by others: where Python lies in root's own home, a daemon's user cannot."""
 
 
 def add_process_options(parser: ArgumentParser, watched: str) -> None:
@@ -51,7 +67,32 @@ def logging_to_stderr(level: str, form: str = "text") -> None:
     logs.set_up(number, form)
 
 
-def own_directory(path: Path, mode: int = 0o700) -> Path:
+def account_of(user: str) -> Account | None:
+    """The user that a daemon is to be (`--user`), None for the one that it is. Exits with one clear line."""
+    try:
+        return find_account(user, is_needed=False)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(EXIT_CANNOT_START) from None
+
+
+def become(account: Account | None, home: Path, later: Iterable[str] = ()) -> None:
+    """Give root up, for good, once what is imported `later` is there. Exits with one clear line when that cannot be."""
+    if account is None:
+        return
+    for name in (*LATER, *later):
+        importlib.import_module(name)
+    try:
+        drop(account)
+        os.listdir(home)
+    except OSError as error:
+        sys.stderr.write(
+            f"--user: uid {account.uid} cannot use {home}: {error.strerror}: let other users pass to it (chmod o+x)\n"
+        )
+        raise SystemExit(EXIT_CANNOT_START) from None
+
+
+def own_directory(path: Path, mode: int = OWN_DIRECTORY_MODE) -> Path:
     """The value of --state-dir, made when it is missing. Exits with one clear line when another user could change it."""
     try:
         return Path(make_own_directory(path, mode))
@@ -99,6 +140,11 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+
+
+def add_user_option(parser: ArgumentParser) -> None:
+    """`--user` of a daemon that may stay root's."""
+    parser.add_argument("--user", default="", metavar="NAME|UID[:GID]", help=USER_HELP)
 
 
 def raise_open_files() -> None:

@@ -70,6 +70,12 @@ class Cluster:
         assert answer.code == 0, answer.err
         return answer
 
+    @property
+    def store(self) -> Path:
+        """The controllers' database; theirs is a directory of their own when root has started them."""
+        home = self.directory / "controller" if os.geteuid() == 0 else self.directory
+        return home / "esctld.db"
+
     def submit(self, script: str, *words: str) -> int:
         answer = self("essubmit", "--parsable", *words, "--wrap", script)
         assert answer.code == 0, answer.err

@@ -155,7 +155,7 @@ def test_a_leader_that_was_paused_in_the_middle_of_a_commit_is_followed_all_the_
     cluster.up("--controllers", "2")
     cluster.finish("echo 1 >> ran")
     pid = cluster.pid_of("esctld")
-    stop_while_it_commits(pid, cluster.directory / "esctld.db")
+    stop_while_it_commits(pid, cluster.store)
     cluster.finish("echo 2 >> ran")
     assert leader(cluster) == "c2"
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL

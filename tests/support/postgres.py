@@ -46,8 +46,10 @@ class Server:
         self._programs = programs()
         self._options = dict(_OPTIONS) if durable else {**_OPTIONS, "fsync": "off", "full_page_writes": "off"}
         self._process: subprocess.Popen[bytes] | None = None
-        # Short, for the socket, and open to the server's user, which pytest's own directories are not.
+        # Short, for the socket, and open to the server's user, which pytest's own directories are not; controllers that root
+        # has started are other users, too.
         self.directory = Path(tempfile.mkdtemp(prefix="es-pg-", dir="/tmp"))
+        self.directory.chmod(0o711)
         self._log = self.directory / "log"
         self._user = _server_user()
         if self._user is not None:

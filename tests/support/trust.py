@@ -53,7 +53,7 @@ class Site:
         """What a controller of this name has in its directory."""
         self.write_keys(directory)
         signer = SiteSigner(directory)
-        return signer, Member(directory, name, signer, is_first=name == "main")
+        return signer, Member(directory, directory, name, signer, is_first=name == "main")
 
     def write_member(self, directory: Path, role: Role, names: str) -> Path:
         """What a daemon of this role reads from its state directory."""

@@ -27,7 +27,7 @@ MAIN = "main"
 LONGEST_SOCKET = "agent999/stepd/esstepd.socket"
 _LOCK_INTERVAL_S = 0.1
 _OWN_NAMES = re.compile(
-    r"cluster\.json(\.new)?|cluster\.key(\.retired)?|site\.(key|pub)|audit(-c\d+)?\.log(\.\d+)?|\.[a-z.]+\.\d+\.new|(identity|membership)(-c\d+)?(\.key)?|revoked|members|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld(-c\d+)?\..*|agent\d+|sat\d+|esestd"
+    r"cluster\.json(\.new)?|cluster\.key(\.retired)?|site\.(key|pub)|audit(-c\d+)?\.log(\.\d+)?|\.[a-z.]+\.\d+\.new|(identity|membership)(-c\d+)?(\.key)?|revoked|members|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld(-c\d+)?\..*|controller|agent\d+|sat\d+|esestd"
 )
 
 

@@ -75,6 +75,7 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
             *("--name", satellite.name, "--listen", satellite.listen),
             *("--controllers", controllers, "--sockets-max", str(4 * max(width, WIDTH_MIN))),
             *("--state-dir", str(home), "--allow-chaos"),
+            *_user_words(record.satellite_uid),
         )
         planned.append(Planned(name, "essatd", satellite.listen, arguments, home))
     for agent in record.agents:
@@ -94,12 +95,9 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
     if record.estimator:
         home = layout.state_of(ESTIMATOR)
         arguments = (
-            "--config",
-            str(layout.config_file),
-            "--state-dir",
-            str(home),
-            "--controller-socket",
-            sockets,
+            *("--config", str(layout.config_file), "--state-dir", str(home)),
+            *("--controller-socket", sockets),
+            *_user_words(record.controller_uid),
         )
         planned.append(Planned(ESTIMATOR, ESTIMATOR, "", arguments, home))
     return planned
@@ -112,7 +110,10 @@ def can_estimate(programs: Programs) -> bool:
 
 def _controllers(layout: Layout, config: Config, record: ClusterRecord) -> list[Planned]:
     """The first one, which leads unless it has been away, and those that stand by."""
-    arguments = ("--config", str(layout.config_file), "--state-dir", str(layout.directory))
+    arguments = (
+        *("--config", str(layout.config_file), "--state-dir", str(layout.directory)),
+        *_user_words(record.controller_uid),
+    )
     first = controller_daemon(MAIN)
     planned = [Planned(first, "esctld", config.controller.listen, arguments)]
     for one in record.standbys:
@@ -126,6 +127,10 @@ def standbys_of(known: Sequence[StandbyRecord], controllers: int) -> tuple[Stand
     kept = known[: controllers - 1]
     fresh = range(len(kept) + 2, controllers + 1)
     return (*kept, *(StandbyRecord(f"c{number}", "") for number in fresh))
+
+
+def _user_words(uid: int) -> tuple[str, ...]:
+    return ("--user", f"{uid}:{uid}") if uid else ()
 
 
 def _tls_words(layout: Layout, config: Config) -> Iterator[str]:

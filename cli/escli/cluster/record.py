@@ -60,6 +60,10 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     estimator: bool = False
     daemon_uid: int = 0
     """Whom root's agents become; 0 where no root is."""
+    satellite_uid: int = 0
+    """The same for its satellites."""
+    controller_uid: int = 0
+    """The same for its controllers, and its estimator, which reads their configuration and is their operator."""
 
     @property
     def is_old(self) -> bool:

@@ -23,7 +23,8 @@ from escli.cluster.errors import ClusterError, unusable
 from escli.cluster.layout import Layout
 from eslurm.compat.hostlist import expand
 from eslurm.config import AgentSection, Config, ConfigError, parse_config, read_config
-from eslurm.security import site_keys
+from eslurm.security import home, site_keys
+from eslurm.security.account import Account
 
 NODES_DEFAULT = 4
 SATELLITES_DEFAULT = 2
@@ -250,6 +251,15 @@ def _with_other_address(line: str, moved: dict[str, str]) -> str:
     if found is None or found[3] not in moved:
         return line
     return f"{found[1]}{found[2]}{moved[found[3]]}{found[2]}{found[4]}"
+
+
+def share(layout: Layout, uid: int) -> None:
+    """Let root's controllers and estimator, which are not root, read the configuration. Raises `ClusterError`."""
+    if uid:
+        try:
+            home.share(layout.config_file, Account(uid, uid))
+        except OSError as error:
+            raise ClusterError(f"{layout.config_file}: {error.strerror}") from None
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -33,7 +33,7 @@ from escli.cluster.record import FORMAT, AgentRecord, ClusterRecord, StandbyReco
 from escli.cluster.settings import Wishes
 from escli.cluster.start import log_tail, start_all
 from escli.cluster.stop import alive_daemons, take_back
-from escli.cluster.users import choose_uid
+from escli.cluster.users import with_users
 from eslurm import __version__
 from eslurm.config import Config, parse_config
 
@@ -87,6 +87,7 @@ def bring_up(
             return Running(layout, record, config, (), _is_edited(layout, record))
         _check_ports(missing)
         enrol(layout, config, record)
+        settings.share(layout, record.controller_uid)
         patience_s = timeout_s or max(TIMEOUT_S, settings.count_nodes(config) / NODES_PER_S)
         record = _start(layout, record, missing, programs, interrupts, tell, patience_s)
     started = tuple(daemon.name for daemon in missing if record.find(daemon.name) is not None)
@@ -100,14 +101,7 @@ def _create(layout: Layout, wishes: Wishes, programs: Programs) -> tuple[Cluster
     has_estimator = can_estimate(programs) if wishes.estimator is None else wishes.estimator
     created_us = time.time_ns() // 1000
     record = ClusterRecord(FORMAT, __version__, name, uid, created_us, agents, estimator=has_estimator)
-    return _furnish(layout, _with_user(record), wishes)
-
-
-def _with_user(record: ClusterRecord) -> ClusterRecord:
-    """Root's daemons have a user of their own, the same for as long as the cluster exists."""
-    if record.owner_uid != 0 or record.daemon_uid:
-        return record
-    return msgspec.structs.replace(record, daemon_uid=choose_uid())
+    return _furnish(layout, with_users(record, is_up=False), wishes)
 
 
 def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[ClusterRecord, Config]:
@@ -164,7 +158,11 @@ def _reopen(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clus
     agents, standbys = _with_free_ports(config, agents, standbys)
     has_estimator = _estimator(record, wishes, is_up=bool(alive))
     changed = msgspec.structs.replace(
-        _with_user(record), version=__version__, agents=agents, standbys=standbys, estimator=has_estimator
+        with_users(record, is_up=bool(alive)),
+        version=__version__,
+        agents=agents,
+        standbys=standbys,
+        estimator=has_estimator,
     )
     if changed != record:
         layout.save(changed)

@@ -42,6 +42,7 @@ class KeyFile(msgspec.Struct, frozen=True):
     path: str
     is_secret: bool = True
     mode: int = 0o600
+    may_group_read: bool = False
     is_foreign: bool = False
     """Whether it belongs to another user, who is not root either."""
     age_s: int = 0
@@ -126,7 +127,8 @@ def _key(key: KeyFile) -> Sliced:
     if key.is_foreign:
         is_told = True
         yield Finding(KEY, ERROR, what, "belongs to another user", "chown it to the controller's user")
-    if key.mode & (0o077 if key.is_secret else 0o022):
+    forbidden = (0o027 if key.may_group_read else 0o077) if key.is_secret else 0o022
+    if key.mode & forbidden:
         is_told = True
         text = f"is open to others (mode {key.mode:04o})"
         advice = "chmod 600 it, then change it: others may have read it" if key.is_secret else "chmod 644 it"

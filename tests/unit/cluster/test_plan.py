@@ -19,6 +19,7 @@ from escli.cluster.layout import Layout
 from escli.cluster.plan import assign_nodes, daemons_of, standbys_of, with_ports
 from escli.cluster.record import AgentRecord, ClusterRecord, StandbyRecord, version_key
 from escli.cluster.settings import Wishes
+from escli.cluster.users import with_users
 from eslurm.compat.hostlist import expand
 from eslurm.config import Config, TlsSection, parse_config
 
@@ -99,8 +100,38 @@ def test_command_lines() -> None:
     assert words["--satellites"] == "127.0.0.1:5001,127.0.0.1:5002"
     assert (words["--nodes"], words["--cores"], words["--memory-mib"]) == ("cn[1-2]", "3", "100")
     assert words["--min-uid"] == "1000" and "--user" not in words
-    as_root = daemons_of(HERE, config, msgspec.structs.replace(record_of(), daemon_uid=61_200))[3]
-    assert as_root.arguments[as_root.arguments.index("--user") + 1] == "61200"
+
+
+def test_root_s_daemons_have_the_users_of_the_record() -> None:
+    record = msgspec.structs.replace(
+        record_of(StandbyRecord("c2", "127.0.0.1:8")),
+        daemon_uid=61_200,
+        satellite_uid=61_201,
+        controller_uid=61_202,
+        estimator=True,
+    )
+    found = daemons_of(HERE, config_of(("cn[1-2]", 3), satellites=1), record)
+    assert {one.name: one.arguments[one.arguments.index("--user") + 1] for one in found} == {
+        "esctld": "61202:61202",
+        "esctld-c2": "61202:61202",
+        "sat1": "61201:61201",
+        "agent1": "61200",
+        "esestd": "61202:61202",
+    }
+
+
+def test_users_of_root_s_daemons_differ_and_stay_while_it_is_up() -> None:
+    fresh = record_of()
+    chosen = with_users(fresh, is_up=False)
+    uids = {chosen.daemon_uid, chosen.satellite_uid, chosen.controller_uid}
+    assert len(uids) == 3 and 0 not in uids
+    assert with_users(chosen, is_up=False) == chosen
+    # Daemons that share files are of one user.
+    assert with_users(fresh, is_up=True) == fresh
+    older = msgspec.structs.replace(fresh, daemon_uid=61_200)
+    assert with_users(older, is_up=False).daemon_uid == 61_200
+    own = msgspec.structs.replace(fresh, owner_uid=1000)
+    assert with_users(own, is_up=False) == own
 
 
 def test_satellites_and_agents_are_told_of_tls() -> None:

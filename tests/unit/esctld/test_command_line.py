@@ -51,7 +51,7 @@ def test_a_configuration_with_the_key_that_nothing_uses_is_taken_and_told_of(
 def test_each_controller_has_its_own_socket(name: str, socket: str, tmp_path: Path) -> None:
     site, member = Site("c").controller(tmp_path, name)
     options = ControllerOptions(
-        parse_config(CONFIG, "test"), Path("/eslurm.toml"), Path("/state"), site, member, name
+        parse_config(CONFIG, "test"), Path("/eslurm.toml"), Path("/site"), Path("/state"), site, member, name
     )
     assert options.socket == Path("/state") / socket
     assert options.lease_us == 1_500_000

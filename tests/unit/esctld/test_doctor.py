@@ -83,7 +83,7 @@ class Bench:
             clock=Clock(),
         )
         write_site_keys(directory, new_site("test", wall_us()))
-        self.member = Member(directory, "main", SiteSigner(directory), is_first=True)
+        self.member = Member(directory, directory, "main", SiteSigner(directory), is_first=True)
         self.links: list[Any] = []
         self.problems: dict[int, Sequence[str]] = {}
         self.doctor = Doctor(self.state, self.dispatcher.view, self.store, self._around(1))
@@ -405,7 +405,7 @@ def test_the_files_of_keys_are_looked_at(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Bench(tmp_path) as bench:
             assert await bench.examine() == []
-            (tmp_path / "site.key").chmod(0o640)
+            (tmp_path / "site.key").chmod(0o644)
             (tmp_path / "site.pub").chmod(0o666)
             (tmp_path / "identity.key").write_bytes(b"short")
             (tmp_path / "membership").unlink()
@@ -417,7 +417,7 @@ def test_the_files_of_keys_are_looked_at(tmp_path: Path) -> None:
                 ("membership", "error"),
             ]
             assert [one[2].split(":")[0] for one in findings] == [
-                "is open to others (mode 0640)",
+                "is open to others (mode 0644)",
                 "is open to others (mode 0666)",
                 "is of no use",
                 "is of no use",

@@ -71,7 +71,9 @@ class Term:
         self.image = image
         self.store = MemoryStore(image, CLUSTER)
         site, member = Site(CLUSTER).controller(directory, "c1")
-        self._options = ControllerOptions(config, directory / "eslurm.toml", directory, site, member, "c1")
+        self._options = ControllerOptions(
+            config, directory / "eslurm.toml", directory, directory, site, member, "c1"
+        )
         self._must_fit = must_fit
         self._serving: asyncio.Future[Gate] = asyncio.get_running_loop().create_future()
         self._stopped = asyncio.Event()
