@@ -74,6 +74,7 @@ from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.tls import Tls
 from eslurm.rpc.tokens import TokenAuthenticator
+from eslurm.security.book_seal import seal_book
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
 
@@ -256,7 +257,7 @@ class Controller:
             owner=OWNER,
             epoch=epoch,
         )
-        book = AddressBook(epoch)
+        book = AddressBook(epoch, lambda revision, digest: seal_book(options.site.keys, revision, digest))
         standbys = Standbys()
         self._leadership = Leadership(self._lead, standbys, wall_us())
         self._planner = Planner(self.metrics)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import msgspec
 
@@ -33,7 +34,7 @@ from eslurm.ports.door import Answerer
 from eslurm.ports.link import Link
 from eslurm.ports.step_runner import StepEnded, StepEndedSink, StepStarted
 from eslurm.relay.blobs import BlobExchange, LinkLoader
-from eslurm.relay.book import AddressBook
+from eslurm.relay.book import AddressBook, BadBook
 from eslurm.relay.chaos_door import NAME as CHAOS
 from eslurm.relay.chaos_door import ChaosDoor
 from eslurm.relay.driver import RelayServer
@@ -43,6 +44,7 @@ from eslurm.rpc.counters import DoorCounters
 from eslurm.rpc.forward import Forwarder
 from eslurm.rpc.guard import Guard
 from eslurm.rpc.hello import LocalPeer
+from eslurm.rpc.kinds import is_agent
 from eslurm.rpc.link_server import LinkServer
 from eslurm.rpc.links import LinkTable
 from eslurm.rpc.options import TableSettings, reachable
@@ -50,6 +52,7 @@ from eslurm.rpc.principals import Principals
 from eslurm.rpc.server import RpcServer
 from eslurm.rpc.tls import Tls
 from eslurm.rpc.unix_door import UnixDoor
+from eslurm.security.book_seal import open_book
 from eslurm.security.credentials import Credentials
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.telemetry.status import StatusDoor
@@ -82,6 +85,8 @@ LINKS = TableSettings(cached_max=64, idle_s=2.0)
 """Enough for the children of a node in the widest tree; with one process per node each has few others."""
 COMMANDS_REMEMBERED = 256
 STOP_GRACE_S = 1.0
+PULL_S = 5.0
+"""An address book that was asked for and has not come after so long is asked for elsewhere."""
 ANSWER_MARGIN_US = 300_000
 """A deferred answer is given this much before its deadline, or a tenth of the time if that is less."""
 
@@ -138,12 +143,17 @@ class NodeDaemon:
         self._book = AddressBook()
         self._pulled = 0
         self._pulled_from: Link | None = None
+        self._pull_ends_s = 0.0
+        # Peers whose word about the book was not the leader's.
+        self._distrusted: WeakSet[Link] = WeakSet()
+        members = options.credentials.members
+        self._open_seal = lambda sealed: open_book(members.ring, sealed)
         self._driver = RelayServer(
             Relay(),
             self._table,
             self._find_endpoint,
             self._run_local,
-            is_behind=lambda: self._pulled > self._book.revision,
+            is_behind=self._is_behind,
             wanted=self._book.wanted,
             on_healed=lambda _nodes: self._reports.release(),
         )
@@ -343,6 +353,7 @@ class NodeDaemon:
     def on_down(self, link: Link, reason: str) -> None:
         """A peer is gone."""
         self._forwarder.on_link_down(link)
+        self._book.forget(link)
         if self._pulled_from is link:
             # The answer went with it.
             self._pulled, self._pulled_from = 0, None
@@ -371,6 +382,8 @@ class NodeDaemon:
     def _on_uplink(self, link: Link | None) -> None:
         assert self._shell is not None
         agent = self._shell.agent
+        if link is not None and self._distrusted:
+            self._ask_for_book(link, self._book.revision + 1)
         if link is None:
             self._shell.perform(agent.on_link_down(self._clock.now_us()))
             return
@@ -385,20 +398,60 @@ class NodeDaemon:
     def _find_endpoint(self, number: int) -> str | None:
         return self._book.find_endpoint(number)
 
-    def _pull_book(self, link: Link) -> None:
-        if link.peer_book_revision > max(self._book.revision, self._pulled):
-            # Whoever has a newer one can tell: it takes no way up of our own.
-            self._pulled, self._pulled_from = link.peer_book_revision, link
-            link.send(link_pb2.Item(book_pull=link_pb2.BookPull(revision=self._book.revision)))
+    def _is_behind(self) -> bool:
+        """Whether a newer book is on its way."""
+        return self._pulled > self._book.revision and asyncio.get_running_loop().time() < self._pull_ends_s
 
-    def _on_book(self, _link: Link, message: link_pb2.Book) -> None:
-        has_grown = self._book.apply(message)
+    def _pull_book(self, link: Link) -> None:
+        newest = link.peer_book_revision
+        if newest <= self._book.revision or link in self._distrusted:
+            return
+        if newest > self._pulled or not self._is_behind():
+            # Whoever has a newer one can tell: it takes no way up of our own.
+            self._ask_for_book(link, newest)
+
+    def _ask_for_book(self, link: Link, newest: int) -> None:
+        before = self._pulled_from
+        if before is not None and before is not link:
+            self._book.forget(before)
+            if not self._is_behind() and is_agent(before.peer.role):
+                # A peer that says that it has more, and does not give it, keeps us from no other.
+                self._distrusted.add(before)
+        self._pulled, self._pulled_from = newest, link
+        self._pull_ends_s = asyncio.get_running_loop().time() + PULL_S
+        link.send(link_pb2.Item(book_pull=link_pb2.BookPull(revision=self._book.revision)))
+
+    def _on_book(self, link: Link, message: link_pb2.Book) -> None:
+        """Controllers and satellites are taken at their word; what agents pass on has to be what the leader has sealed."""
+        is_agents = is_agent(link.peer.role)
+        if is_agents and link is not self._pulled_from:
+            return
+        if is_agents and message.revision < self._pulled:
+            self._distrust(link, f"it has revision {message.revision}, not {self._pulled} as it said")
+            return
+        try:
+            has_grown = self._book.apply(message, link, self._open_seal if is_agents else None)
+        except BadBook as error:
+            self._distrust(link, str(error))
+            return
         if not message.more:
             # The pull is answered, with less than hoped for perhaps: whoever has more makes us ask again.
             self._pulled = min(self._pulled, self._book.revision)
+            self._pulled_from = None
         if has_grown:
             self._local.book_revision = self._book.revision
             self._driver.on_book()
+
+    def _distrust(self, link: Link, why: str) -> None:
+        """Take no book from there any more, and ask a satellite for the right one."""
+        log.warning("%s passed on an address book that is not the leader's: %s", link.peer.process, why)
+        self._distrusted.add(link)
+        self._pulled, self._pulled_from = 0, None
+        up = self._uplink.link
+        if up is not None and not up.closed.is_set():
+            self._ask_for_book(up, self._book.revision + 1)
+        else:
+            self._uplink.want()
 
     def _on_book_pull(self, link: Link, message: link_pb2.BookPull) -> None:
         for part in self._book.since(message.revision):

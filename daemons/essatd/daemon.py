@@ -231,6 +231,7 @@ class Satellite:
             self._follow()
         if self._table.find_process(link.peer.process) is None:
             self._router.on_link_down(link.peer.process)
+        self._book.forget(link)
         self._driver.on_down(link)
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
@@ -292,7 +293,7 @@ class Satellite:
                 for part in self._book.since(item.book_pull.revision):
                     link.send(part)
             case "book":
-                self._learn(item.book)
+                self._learn(link, item.book)
 
     def _answer_ping(self, link: Link, ping: link_pb2.SatellitePing) -> None:
         """From the reading task: a satellite that is only slow must not look dead (X-11)."""
@@ -308,8 +309,8 @@ class Satellite:
         )
         link.send(link_pb2.Item(satellite_status=status))
 
-    def _learn(self, book: link_pb2.Book) -> None:
-        has_grown = self._book.apply(book)
+    def _learn(self, link: Link, book: link_pb2.Book) -> None:
+        has_grown = self._book.apply(book, link)
         if not book.more:
             # The pull is answered, with less than hoped for perhaps: whoever has more makes us ask again.
             self._pulled = min(self._pulled, self._book.revision)

@@ -1,21 +1,34 @@
 """The address book: which endpoint serves a node number, by revision.
 
 The controller's book is the truth; satellites and agents hold copies and pull what they lack. Invariants:
-a copy at revision R has every change up to R; an interrupted pull leaves the revision as it was; every revision of
-a controller's reign is above all of those before it, so that a copy of an old reign is known for what it is.
+a copy at revision R has every change up to R and nothing else; an interrupted pull leaves the copy as it was; every revision
+of a controller's reign is above all of those before it, so that a copy of an old reign is known for what it is. What comes
+from a peer that is not trusted by itself counts only if the whole of it has the digest that the leader has sealed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from eslurm.ports.link import ANYBODY, Wanted
+from eslurm.security.sealing import BadSeal
 from eslurm.v1 import link_pb2
 
 ENTRIES_PER_ITEM = 4_000
+ENTRIES_MAX = 1 << 20
+"""Of a copy that is being pulled."""
 _EPOCH_SHIFT = 32
+
+Seal = Callable[[int, bytes], bytes]
+"""From a revision and a digest to the leader's sealed statement."""
+OpenSeal = Callable[[bytes], tuple[int, bytes]]
+"""The way back; raises `BadSeal`."""
 
 
 class Entry(NamedTuple):
@@ -27,12 +40,31 @@ class Entry(NamedTuple):
     revision: int
 
 
-class AddressBook:
-    """A copy of the book, or on the controller the book itself, which begins anew with each `epoch`."""
+class BadBook(Exception):
+    """A copy that is not the leader's book; the text says why."""
 
-    def __init__(self, epoch: int = 0) -> None:
+
+class _Pull(NamedTuple):
+    """What has come of a copy so far, from one peer."""
+
+    start: int
+    revision: int
+    entries: dict[int, Entry]
+
+
+class AddressBook:
+    """A copy of the book, or on the controller the book itself, which begins anew with each `epoch`.
+
+    With `seal` it seals what it gives away, once for each revision that is asked for.
+    """
+
+    def __init__(self, epoch: int = 0, seal: Seal | None = None) -> None:
         self.revision = epoch << _EPOCH_SHIFT
         self._entries: dict[int, Entry] = {}
+        self._pulls: dict[object, _Pull] = {}
+        self._seal = seal
+        self._sealed = b""
+        self._sealed_revision = -1
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -53,25 +85,56 @@ class AddressBook:
             self._entries[number] = Entry(name, endpoint, incarnation, revision)
         self.revision = max(self.revision, revision)
 
-    def apply(self, book: link_pb2.Book) -> bool:
-        """Take in a part of a pull; True when the copy has reached a new revision."""
-        if getattr(book, "from") > self.revision or book.revision < self.revision:
+    # ---- pulling ----
+
+    def apply(self, book: link_pb2.Book, source: object = None, open_seal: OpenSeal | None = None) -> bool:
+        """Take in a part of a pull from `source`; True when the copy has reached a new revision.
+
+        With `open_seal` the copy has to be the one that the leader has sealed. Raises `BadBook`.
+        """
+        start = getattr(book, "from")
+        if start > self.revision or book.revision < self.revision:
+            self._pulls.pop(source, None)
             return False
-        revision = book.revision
+        pull = self._pulls.get(source)
+        if pull is None or (pull.start, pull.revision) != (start, book.revision):
+            pull = self._pulls[source] = _Pull(start, book.revision, self._basis(book.revision))
         for entry in book.entries:
             # One string for the thousands of nodes that a process may serve.
             endpoint = sys.intern(entry.endpoint)
-            self._entries[entry.number] = Entry(entry.name, endpoint, entry.incarnation, revision)
-        if book.more or book.revision == self.revision:
+            pull.entries[entry.number] = Entry(entry.name, endpoint, entry.incarnation, book.revision)
+        if len(pull.entries) > ENTRIES_MAX:
+            del self._pulls[source]
+            raise BadBook(f"more than {ENTRIES_MAX} entries")
+        if book.more:
             return False
+        del self._pulls[source]
+        if open_seal is not None:
+            _check(pull, book.sealed, open_seal)
+        if book.revision == self.revision:
+            return False
+        self._entries = pull.entries
         self.revision = book.revision
+        self._sealed, self._sealed_revision = book.sealed, book.revision
         return True
+
+    def forget(self, source: object) -> None:
+        """Nothing more comes from there."""
+        self._pulls.pop(source, None)
+
+    def _basis(self, revision: int) -> dict[int, Entry]:
+        """What a pull adds to: nothing that an earlier reign knew."""
+        is_same = revision >> _EPOCH_SHIFT == self.revision >> _EPOCH_SHIFT
+        return dict(self._entries) if is_same else {}
+
+    # ---- giving ----
 
     def since(self, revision: int) -> Iterator[link_pb2.Item]:
         """The items that bring a copy from `revision` to this book's."""
         changed = [(number, entry) for number, entry in self._entries.items() if entry.revision > revision]
         for at in range(0, max(1, len(changed)), ENTRIES_PER_ITEM):
             part = changed[at : at + ENTRIES_PER_ITEM]
+            more = at + ENTRIES_PER_ITEM < len(changed)
             book = link_pb2.Book(
                 revision=self.revision,
                 entries=[
@@ -80,7 +143,30 @@ class AddressBook:
                     )
                     for number, entry in part
                 ],
-                more=at + ENTRIES_PER_ITEM < len(changed),
+                more=more,
+                sealed=b"" if more else self._seal_now(),
             )
             setattr(book, "from", min(revision, self.revision))
             yield link_pb2.Item(book=book)
+
+    def _seal_now(self) -> bytes:
+        """The leader's statement about this revision; empty: a copy has none."""
+        if self._sealed_revision != self.revision:
+            self._sealed = self._seal(self.revision, digest(self._entries)) if self._seal is not None else b""
+            self._sealed_revision = self.revision
+        return self._sealed
+
+
+def digest(entries: Mapping[int, Entry]) -> bytes:
+    """Of all entries; since when each is known differs from copy to copy."""
+    rows = [(number, *entry[:3]) for number, entry in sorted(entries.items())]
+    return hashlib.sha256(msgspec.msgpack.encode(rows)).digest()
+
+
+def _check(pull: _Pull, sealed: bytes, open_seal: OpenSeal) -> None:
+    try:
+        revision, wanted = open_seal(sealed)
+    except BadSeal as error:
+        raise BadBook(str(error)) from None
+    if revision != pull.revision or not hmac.compare_digest(digest(pull.entries), wanted):
+        raise BadBook(f"what came as revision {pull.revision} is not what the leader has sealed")

@@ -36,6 +36,8 @@ class Purpose(Enum):
     """The serials of memberships that are no longer valid."""
     JOIN = b"join"
     """An answer to a host that asks to become a member (`security.joining`)."""
+    BOOK = b"book"
+    """The digest of the address book at a revision (`security.book_seal`)."""
 
 
 class BadSeal(Exception):

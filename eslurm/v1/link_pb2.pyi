@@ -329,15 +329,17 @@ class BookEntry(_message.Message):
     def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Book(_message.Message):
-    __slots__ = ("revision", "entries", "more")
+    __slots__ = ("revision", "entries", "more", "sealed")
     FROM_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
     revision: int
     entries: _containers.RepeatedCompositeFieldContainer[BookEntry]
     more: bool
-    def __init__(self, revision: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[BookEntry, _Mapping]]] = ..., more: _Optional[bool] = ..., **kwargs) -> None: ...
+    sealed: bytes
+    def __init__(self, revision: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[BookEntry, _Mapping]]] = ..., more: _Optional[bool] = ..., sealed: _Optional[bytes] = ..., **kwargs) -> None: ...
 
 class BlobRequest(_message.Message):
     __slots__ = ("sha256",)

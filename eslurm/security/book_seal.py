@@ -1,0 +1,35 @@
+"""The leader's word on its address book: at this revision the whole of it has this digest.
+
+Agents pass the book on among themselves; with this statement a copy proves itself, whichever host it came from.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.security.site_keys import Ring, SiteKeys
+
+
+class BookStatement(msgspec.Struct, frozen=True, array_like=True):
+    """`digest` is the SHA-256 of all entries, in the order of their numbers."""
+
+    cluster: str
+    revision: int
+    digest: bytes
+
+
+def seal_book(keys: SiteKeys, revision: int, digest: bytes) -> bytes:
+    """The sealed statement."""
+    return keys.seal(Purpose.BOOK, msgspec.msgpack.encode(BookStatement(keys.cluster, revision, digest)))
+
+
+def open_book(ring: Ring, sealed: bytes) -> tuple[int, bytes]:
+    """Revision and digest that a key of the site has sealed. Raises `BadSeal`."""
+    try:
+        found = msgspec.msgpack.decode(ring.keys.open(Purpose.BOOK, sealed), type=BookStatement)
+    except msgspec.MsgspecError:
+        raise BadSeal("not a statement about an address book") from None
+    if found.cluster != ring.cluster:
+        raise BadSeal(f"an address book of cluster {found.cluster!r}, not {ring.cluster!r}")
+    return found.revision, found.digest
