@@ -1,6 +1,6 @@
 """Carries out what the agent's core decides, and feeds back what becomes of it.
 
-Invariants: a call's records are written before anything that relies on them is done (see `backlog`); launches and
+Invariants: a call's records are written before anything that relies on them is done (see `spool_lane`); launches and
 terminations of a step reach the runner in the order in which they were decided; the core is only ever called on the
 event loop.
 """
@@ -32,7 +32,6 @@ from eslurm.core.agent.actions import (
 from eslurm.core.agent.actions import (
     Spool as SpoolAction,
 )
-from eslurm.core.agent.backlog import RETRY_S, Backlog
 from eslurm.core.agent.machine import Agent
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import FAILED, USER_REFUSED, Outcome
@@ -49,6 +48,7 @@ from eslurm.ports.step_runner import (
 from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from esnoded.clock import AgentClock
 from esnoded.spool import Spool
+from esnoded.spool_lane import SpoolLane
 from esnoded.steps import step_id, step_key
 
 log = logging.getLogger(__name__)
@@ -89,14 +89,12 @@ class Shell:
         self.agent = agent
         self._now_us = clock.now_us
         self._to_boot_us = clock.to_boot_us
-        self._spool = spool
-        self._backlog = Backlog(spool)
-        self._retry: asyncio.TimerHandle | None = None
         self._runner = runner
         self._door = door
         self._blobs = blobs
         self._ways = ways
         self._loop = asyncio.get_running_loop()
+        self._lane = SpoolLane(agent, spool, self._carry_out, self._send_again)
         self._tasks: set[asyncio.Task[None]] = set()
         self._acknowledged: list[StepKey] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -124,13 +122,8 @@ class Shell:
         }
 
     def perform(self, actions: list[Action]) -> None:
-        """Carry out the actions of one call."""
-        self._write(actions)
-        for action in actions:
-            if not self._backlog.hold(action):
-                self._carry_out(action)
-        if self._spool.wants_compaction and not self._backlog.is_behind:
-            self._compact()
+        """Carry out the actions of one call, as soon as its records are written."""
+        self._lane.take(actions)
         self._set_timer()
 
     def _carry_out(self, action: Action) -> None:
@@ -151,65 +144,30 @@ class Shell:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the agent's own files, in the words of `health`."""
-        return ("spool",) if self._backlog.error else ()
+        return ("spool",) if self._lane.error else ()
 
     async def close(self) -> None:
         """Stop timers and what waits for the runner; steps run on."""
         self._closed = True
-        for timer in (self._timer, self._retry):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    # ---- the spool ----
-
-    def _write(self, actions: list[Action]) -> None:
-        before = self._backlog.error
-        self._backlog.write(actions)
-        self._on_storage(before)
-
-    def _on_retry(self) -> None:
-        self._retry = None
-        before = self._backlog.error
-        self._backlog.retry()
-        self._on_storage(before)
-
-    def _on_storage(self, before: str) -> None:
-        """See whether the spool has become writable, or ceased to be."""
-        error = self._backlog.error
-        if error != before:
-            self.agent.on_storage(error)
-        if error and not before:
-            log.error("the spool cannot be written, no new work is taken until it can: %s", error)
-        elif before and not error:
-            log.warning("the spool can be written again")
-        if error and self._retry is None and not self._closed:
-            self._retry = self._loop.call_later(RETRY_S, self._on_retry)
-        for action in self._backlog.take_released():
-            self._carry_out(action)
-        if before and not error:
-            # Offers and departures were not sent meanwhile. Not at once: a call may be being carried out.
-            self._loop.call_soon(self._send_again)
+        await self._lane.close()
 
     def _send_again(self) -> None:
+        """The spool can be written again: what was not sent meanwhile is."""
         if not self._closed and self.agent.outbox.is_up:
             self.perform(self.agent.on_link_up(self._now_us()))
-
-    def _compact(self) -> None:
-        try:
-            self._spool.compact(self.agent.folded())
-        except OSError as error:
-            log.error("the spool cannot be compacted: %s", error)
 
     # ---- the runner ----
 
     def _run_batch(self, action: RunBatch) -> None:
         launch = action.launch
         script, environment = self._blob(launch.script_hash), self._blob(launch.environment_hash)
-        if self._backlog.refusal:
-            self._refuse(action, self._backlog.refusal)
+        if self._lane.refusal:
+            self._refuse(action, self._lane.refusal)
             return
         if script is None or environment is None:
             self._refuse(action, "the script is no longer in the cache")
