@@ -57,6 +57,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.TimeChanged: job.apply_time,
     facts.AttemptInformed: job.apply_informed,
     facts.AttemptEnded: job.apply_attempt_ended,
+    facts.AttemptReturned: job.apply_returned,
     facts.AvoidanceEnded: job.apply_avoidance_ended,
     facts.NodesReleased: job.apply_released,
     facts.JobFinished: job.apply_finished,

@@ -69,6 +69,8 @@ class Touched:
         self.steps: set[tuple[int, int]] = set()
         self.steps_ended: list[Step] = []
         self.ended: list[tuple[Job, Attempt | None]] = []
+        # Attempts that were given up and whose end is known now, each with its job as accounting is to show it.
+        self.returned: list[tuple[Job, Attempt]] = []
         # Jobs that changed and were forgotten since: their last records are still to be written.
         self.forgotten: list[Job] = []
         self.settings = False

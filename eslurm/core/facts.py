@@ -283,6 +283,14 @@ class AttemptEnded(FactBase, frozen=True, tag=True):
     """Nodes that said that they could not launch it."""
 
 
+class AttemptReturned(FactBase, frozen=True, tag=True):
+    """The first node of an attempt that was given up is back and says how its script ended: accounting gets that end."""
+
+    job_id: int
+    attempt: int
+    end: StepEnd
+
+
 class AvoidanceEnded(FactBase, frozen=True, tag=True):
     """A waiting job may be launched again on the nodes where a launch of it failed."""
 
@@ -436,6 +444,7 @@ Fact: TypeAlias = (
     | TimeChanged
     | AttemptInformed
     | AttemptEnded
+    | AttemptReturned
     | NodesReleased
     | JobFinished
     | JobsForgotten

@@ -365,6 +365,18 @@ class Checks:
                 key = (fact.job_id, fact.attempt)
                 require(key not in self._placed, f"attempt {key} is placed twice")
                 self._placed[key] = at_us
+            case facts.AttemptReturned():
+                run = self._runs.get((fact.job_id, fact.attempt))
+                if run is None or run.outcome is None:
+                    is_lost = fact.end.cause in ("lost", "spawn_failed")
+                    require(is_lost, f"attempt {fact.job_id}.{fact.attempt} has not ended: {fact}")
+                else:
+                    seen = run.outcome
+                    said = (fact.end.exit_code, fact.end.signal, fact.end.cause)
+                    require(
+                        said == (seen.exit_code, seen.signal, seen.cause.value), f"{seen} is told as {fact}"
+                    )
+                self._world.coverage.count("end of a lost attempt accounted")
             case facts.AttemptStarted():
                 key = (fact.job_id, fact.attempt)
                 self._started[key] = fact.started_us

@@ -21,6 +21,7 @@ PATHS: Final = (
     "node lost with jobs",
     "script orphaned",
     "attempt returned late",
+    "end of a lost attempt accounted",
     "job requeued after a loss",
     "job requeued elsewhere before its node came back",
     "lost node came back",

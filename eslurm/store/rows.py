@@ -43,6 +43,7 @@ def to_store(
     rows.extend(_job_row(state, job) for job in jobs if job is not None)
     rows.extend(_job_row(state, job) for job in touched.forgotten)
     rows.extend(_attempt_row(state, job, attempt) for job, attempt in touched.ended)
+    rows.extend(_attempt_row(state, job, attempt) for job, attempt in touched.returned)
     steps = (state.steps.get(key) for key in touched.steps)
     rows.extend(_step_row(step) for step in steps if step is not None)
     rows.extend(_step_row(step) for step in touched.steps_ended)

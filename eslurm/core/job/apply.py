@@ -18,10 +18,13 @@ from eslurm.core.job.states import (
     IllegalTransition,
     JobState,
 )
-from eslurm.core.job.stopping import MAKING_ROOM, grace_s
+from eslurm.core.job.stopping import MAKING_ROOM, grace_s, requeue_or_fail
 from eslurm.core.node import launches
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.share.usage import charge
+
+GIVEN_UP_MAX = 4
+GIVEN_UP = "its node was given up before it told of the end"
 
 
 def moved(job: Job, state: JobState) -> JobState:
@@ -337,12 +340,38 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
     charge(state, job, attempt)
     launches.apply_failed(state, job, fact.blamed)
     state.touched.ended.append((job, attempt))
+    if end is None and not fact.avoid and attempt.first in fact.released:
+        job = replace(job, given_up=(*job.given_up, attempt)[-GIVEN_UP_MAX:])
     if held and fact.residue:
         job = replace(job, attempt=None, residues=(*job.residues, attempt))
     elif not held:
         job = replace(job, attempt=None)
     _put_settled(state, job)
     _note_start(state, job, started_us)
+
+
+def apply_returned(state: State, fact: facts.AttemptReturned) -> None:
+    """Only accounting changes: what the job has become since is another matter."""
+    job = state.find_job(fact.job_id)
+    found = [one for one in job.given_up if one.number == fact.attempt] if job is not None else []
+    if job is None or not found:
+        # It has finished, and this state was loaded since: it holds no finished jobs.
+        return
+    attempt = found[0]
+    state.put_job(replace(job, given_up=tuple(one for one in job.given_up if one is not attempt)))
+    is_last = attempt.number == job.attempts and job.state in FINAL
+    shown = replace(
+        job,
+        outcome=job.state if is_last else requeue_or_fail(job),
+        exit_code=fact.end.exit_code,
+        exit_signal=fact.end.signal,
+        exit_text="; ".join(filter(None, (GIVEN_UP, fact.end.text))),
+    )
+    started_us = attempt.started_us or fact.end.started_us
+    ended_us = fact.end.ended_us or attempt.ended_us
+    state.touched.returned.append(
+        (shown, replace(attempt, end=fact.end, started_us=started_us, ended_us=ended_us))
+    )
 
 
 def apply_avoidance_ended(state: State, fact: facts.AvoidanceEnded) -> None:

@@ -248,6 +248,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """The first point estimate, made at its submission; 0: none. What accounting measures estimators by."""
     avoid_until_us: int = 0
     """When the nodes in `avoid` count as others again."""
+    given_up: tuple[Attempt, ...] = ()
+    """The latest attempts that ran and whose end no node has told: their first node was lost."""
 
     @property
     def is_array(self) -> bool:

@@ -176,8 +176,9 @@ def _on_end_answered(
 def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fact]:
     """The batch script of an attempt ended on its first node (reported at least once)."""
     found = state.find_attempt(report.job_id, report.attempt)
+    returned = _returned(state, report, now_us)
     if found is None:
-        return []
+        return returned
     job, attempt = found
     if (
         attempt is job.attempt
@@ -192,7 +193,19 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
         end = end_in_time(attempt, report.end, now_us)
         return [ended(state, job, attempt, now_us, outcome=outcome, end=end, released=released, text=text)]
     if report.gone:
-        return on_node_gone(state, NodeGone(report.node, report.incarnation, report.job_id, report.attempt))
+        gone = NodeGone(report.node, report.incarnation, report.job_id, report.attempt)
+        return [*returned, *on_node_gone(state, gone)]
+    return returned
+
+
+def _returned(state: State, report: StepEnded, now_us: int) -> list[facts.Fact]:
+    """The node was given up with the attempt, and says only now how that ended; once, and while the job is known."""
+    job = state.find_job(report.job_id)
+    for attempt in job.given_up if job is not None else ():
+        if attempt.number == report.attempt and attempt.first == report.node:
+            return [
+                facts.AttemptReturned(report.job_id, report.attempt, end_in_time(attempt, report.end, now_us))
+            ]
     return []
 
 

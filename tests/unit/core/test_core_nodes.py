@@ -18,6 +18,8 @@ from eslurm.core.node.heartbeat import HeartbeatRule
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import NodeState
 from eslurm.core.wire import End, HeldAttempt, Prepare, Registration, Report, StepEnded
+from eslurm.ports.store import AttemptRow
+from eslurm.store.rows import to_store
 from tests.unit.core.world import ALICE, ROOT, World, refused
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)
@@ -422,3 +424,25 @@ def test_reports_are_acknowledged_one_by_one_per_process() -> None:
     assert isinstance(acks, tuple)
     assert [(ack.process, ack.seqs) for ack in acks] == [("p1", (4, 7)), ("p2", (9,))]
     assert sum(isinstance(fact, NodeRegistered) for fact in world.log) == 1
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+def test_an_attempt_that_returns_late_is_accounted_as_its_node_says(requeue: bool) -> None:
+    """The controller gave it up ten minutes later than it had ended; when the node is back it says how long it ran."""
+    world = World(nodes=2, node_lost_after_s=600.0)
+    job = world.submit(requeue=requeue)
+    world.start()
+    began_us = world.attempt(job).started_us
+    world.pass_time(600)
+    world.lose(0)
+    assert world.state_of(job) == ("PENDING" if requeue else "NODE_FAIL")
+    world.register(0)
+    end = StepEnd(0, 15, "orphaned", "no contact", began_us, began_us + 40_000_000)
+    body = StepEnded(0, world.state.nodes[0].incarnation, job, 1, end, gone=True)
+    batch = world.batch(Reports((Report("p", 1, body),)))
+    assert [type(fact).__name__ for fact in batch.facts] == ["AttemptReturned"]
+    (row,) = [row for row in to_store(world.state, batch).rows if isinstance(row, AttemptRow)]
+    assert (row.attempt, row.state) == (1, "REQUEUED" if requeue else "NODE_FAIL")
+    assert (row.started_us, row.ended_us, row.signal) == (began_us, began_us + 40_000_000, 15)
+    assert world.batch(Reports((Report("p", 1, body),))).facts == [], "once"
+    assert world.state_of(job) == ("PENDING" if requeue else "NODE_FAIL")
