@@ -187,6 +187,53 @@ def test_what_a_node_did_is_told_after_the_healing() -> None:
     run(scenario())
 
 
+def test_a_node_whose_way_out_is_cut_does_its_part_and_passes_nothing_on() -> None:
+    async def scenario() -> None:
+        site = Site()
+        site.server.strike([1], Switch(Mode.CUT_OUT))
+        site.ask(1, 2, 3)
+        await asyncio.sleep(0)
+        assert (site.ran, site.link.acks, site.link.outcomes) == ([1], [], {})
+        site.server.heal([1])
+        site.ask(1, 2, 3)
+        assert set((await site.answer()).values()) == {Status.OK}
+        assert set(site.ran) == {1, 2, 3}
+        await site.server.close()
+
+    run(scenario())
+
+
+@both_loops
+def test_neighbours_do_not_hear_it_either(uvloop: bool) -> None:
+    async def scenario() -> None:
+        site = Site()
+        site.server.strike([2], Switch(Mode.CUT_OUT))
+        site.ask(1, 2, 3, 4)
+        found = await site.answer()
+        assert {node for node, status in found.items() if status is Status.UNREACHED} == {2}
+        assert 2 in site.ran
+        await site.server.close()
+
+    run(scenario(), uvloop=uvloop)
+
+
+def test_a_node_whose_way_in_is_cut_tells_what_it_did_before() -> None:
+    async def scenario() -> None:
+        site = Site()
+        site.is_manual = True
+        site.ask(1, 2, 3)
+        await asyncio.sleep(0)
+        site.server.strike([2], Switch(Mode.CUT_IN))
+        site.server.on_local_result(9, (1, 2, 3), OK)
+        assert set((await site.answer()).values()) == {Status.OK}
+        site.ask(2, broadcast_id=10)
+        await asyncio.sleep(0)
+        assert site.ran.count(2) == 1
+        await site.server.close()
+
+    run(scenario())
+
+
 @both_loops
 def test_a_failure_ends_by_itself(uvloop: bool) -> None:
     async def scenario() -> None:
