@@ -31,6 +31,10 @@ CLIENTS = 4
 FULL_S, QUICK_S = 600.0, 15.0
 FULL_JOBS, QUICK_JOBS = 3_000, 400
 RUN_S = (0.05, 0.2, 1.0, 3.0)
+LONG_S = 90.0
+"""So long runs every LONG_EVERYth job of a run that takes LONG_FROM_S or more: over the loss of its node."""
+LONG_EVERY = 50
+LONG_FROM_S = 300.0
 SUBMITTING_SHARE = 0.9
 END_S = 180.0
 TICK_S = 0.02
@@ -63,7 +67,8 @@ def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
             cluster = Cluster(directory, shape, endpoints, wires.endpoints)
             try:
                 cluster.start()
-                run = _Run(cluster, witness, Faults(cluster, wires, server, seed))
+                faults = Faults(cluster, wires, server, seed)
+                run = _Run(cluster, witness, faults, has_long=seconds >= LONG_FROM_S)
                 acknowledged = run.submit_in_chaos(seconds, count)
                 drained_s = run.drain()
                 verdict = judge(acknowledged, run.accounted(), witness.sightings())
@@ -85,8 +90,9 @@ def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
 
 
 class _Run:
-    def __init__(self, cluster: Cluster, witness: Witness, faults: Faults) -> None:
+    def __init__(self, cluster: Cluster, witness: Witness, faults: Faults, *, has_long: bool) -> None:
         self.faults = faults
+        self._has_long = has_long
         self._cluster = cluster
         self._witness = witness
 
@@ -109,7 +115,8 @@ class _Run:
     def _request(self, number: int) -> pb.JobRequest:
         work_dir = str(self._cluster.directory)
         job = jobs.request(number, work_dir, output="/dev/null")
-        job.script = self._witness.script(RUN_S[number % len(RUN_S)])
+        is_long = self._has_long and number % LONG_EVERY == 0
+        job.script = self._witness.script(LONG_S if is_long else RUN_S[number % len(RUN_S)])
         return job
 
     def drain(self) -> float:

@@ -12,6 +12,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ PAUSE_S = (0.2, 5.0)
 CUT_S = (0.2, 4.0)
 STORE_DOWN_S = (0.1, 2.0)
 STRUCK_S = (0.5, 5.0)
+ASYMMETRIC_S = (2.0, 90.0)
+"""Up to longer than the nodes of a run may be silent."""
+LATE_US = 4_000_000
 CALL_S = 5.0
 
 
@@ -106,6 +110,7 @@ class Faults:
 def _kinds(cluster: Cluster, wires: Wires, server: Any) -> list[Kind]:
     controllers, satellites, agents = cluster.controllers, cluster.satellites, cluster.agents
     state_dirs = tuple(cluster.directory / daemon.name for daemon in (*satellites, *agents))
+    agent_dirs = tuple(cluster.directory / daemon.name for daemon in agents)
     return [
         Kind("kill controller", 3, DOWN_S, _kill, _relaunch, tuple(controllers)),
         Kind("pause controller", 3, PAUSE_S, _pause, _resume, tuple(controllers)),
@@ -130,6 +135,14 @@ def _kinds(cluster: Cluster, wires: Wires, server: Any) -> list[Kind]:
             tuple(range(len(wires.endpoints))),
         ),
         Kind("partition", 2, STRUCK_S, _partition, _heal_partition, state_dirs),
+        *(
+            Kind(name, 1, ASYMMETRIC_S, partial(_strike_nodes, mode), _heal_partition, agent_dirs)
+            for name, mode in (
+                ("cut nodes out", Mode.CUT_OUT),
+                ("cut nodes in", Mode.CUT_IN),
+                ("slow nodes", Mode.SLOW),
+            )
+        ),
         Kind(
             "crash store",
             1,
@@ -160,6 +173,10 @@ def _resume(daemon: Daemon) -> None:
 
 def _partition(state_dir: Path) -> None:
     _ask(state_dir, ChaosRequest(Mode.PARTITIONED, for_us=int(STRUCK_S[1] * 1_000_000)))
+
+
+def _strike_nodes(mode: Mode, state_dir: Path) -> None:
+    _ask(state_dir, ChaosRequest(mode, for_us=int(ASYMMETRIC_S[1] * 1_000_000), delay_us=LATE_US))
 
 
 def _heal_partition(state_dir: Path) -> None:
