@@ -16,6 +16,7 @@ from eslurm.core.account.model import Account, Qos
 from eslurm.core.apply import apply
 from eslurm.core.cluster import State
 from eslurm.core.estimate.model import Forecast
+from eslurm.core.job.model import StepEnd
 from eslurm.core.job.request import Request
 from eslurm.core.member.model import Revocation
 from eslurm.core.messages import (
@@ -42,7 +43,7 @@ from eslurm.core.messages import (
     UpdateSatellites,
 )
 from eslurm.core.plan.promise import Promise, PromisedStart, Run
-from eslurm.core.wire import HeldAttempt
+from eslurm.core.wire import HeldAttempt, StepEnded
 from tests.support.golden import Golden
 from tests.unit.core.mirror import picture
 from tests.unit.core.world import ALICE, BOB, ROOT, World, depends
@@ -109,6 +110,14 @@ def history() -> World:
     world.send(ApproveHost(ROOT, "satellite", "sat1", b"l" * 32, b"r" * 16, "192.0.2.2"))
     world.send(RevokeMembers(ROOT, (Revocation(b"s" * 16, "agent", "cn1", "", 0),)))
     world.pass_time(60)
+    lost = world.submit()
+    world.start()
+    attempt = world.attempt(lost)
+    world.lose(attempt.first)
+    world.register(attempt.first, session="s4")
+    end = StepEnd(0, 15, "orphaned", "", attempt.started_us, attempt.started_us)
+    node = world.state.nodes[attempt.first]
+    world.report(StepEnded(attempt.first, node.incarnation, lost, 1, end, gone=True))
     return world
 
 
