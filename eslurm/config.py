@@ -18,28 +18,27 @@ from msgspec import Meta
 
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand
-from eslurm.config_nodes import login_of, nodes_of, resources_of, rules_of, switches_of
+from eslurm.config_nodes import (
+    LoginSection,
+    NodeRuleSection,
+    NodesSection,
+    ResourceSection,
+    SwitchSection,
+    login_of,
+    nodes_of,
+    resources_of,
+    rules_of,
+    switches_of,
+)
 from eslurm.config_policies import policy_names
-from eslurm.config_tokens import check_tokens, token_rules
+from eslurm.config_tokens import TokensSection, check_tokens, token_rules
+from eslurm.config_values import Count, Name, NotNegative, Positive, Share, UserId, Weight, Whole, Width
 from eslurm.core.config import ClusterConfig, Partition, PriorityWeights
 from eslurm.core.privacy import KINDS as PRIVATE_KINDS
 from eslurm.core.timekeeping import loss_slack_s, lost_after_min_s
 from eslurm.security.files import UnsafeFile, read_trusted
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
-Name = Annotated[str, Meta(pattern=NAME)]
-# Bounds that no site reaches: what is beyond them cannot be kept in the store or counted in microseconds.
-NUMBER_MAX = 2**31 - 1
 FILE_BYTES_MAX = 64 << 20
-SECONDS_MAX = 1e9
-Positive = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
-NotNegative = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
-Count = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
-Whole = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
-Width = Annotated[int, Meta(le=NUMBER_MAX)]
-UserId = Annotated[int, Meta(ge=0, lt=2**32)]
-Share = Annotated[float, Meta(ge=0, le=100)]
-Weight = Annotated[float, Meta(ge=0, le=1e6)]
 HEARTBEATS_UNCONFIRMED = 3
 """So many heartbeats a node's contact may be old though nothing is wrong: one under way, one lost, one to say it with."""
 PREEMPT_MODES = ("off", "requeue", "cancel", "suspend")
@@ -152,32 +151,6 @@ class SatelliteSection(msgspec.Struct, forbid_unknown_fields=True):
     """Where it listens for agents."""
 
 
-class NodesSection(msgspec.Struct, forbid_unknown_fields=True):
-    """A group of equal compute nodes."""
-
-    names: str
-    """Their names, folded: cn[0001-0064]. The order is the network's: neighbours are near."""
-    cores: Count
-    """Cores that jobs may use on each."""
-    memory_mib: Count
-    """Memory in MiB that jobs may use on each."""
-    features: list[str] = msgspec.field(default_factory=list)
-    """Words that describe them, for --constraint and chunks: ib, arch=linux, rack=8."""
-    gres: list[str] = msgspec.field(default_factory=list)
-    """What else each of them has, as NAME[:TYPE][:N]: gpu:a100:4. A type is also the feature NAME:TYPE."""
-    weight: Annotated[int, Meta(ge=-1000, le=1000)] = 0
-    """Makes them dearer; cheap nodes are taken first. 0: by the largest share they have of any resource."""
-    cores_for_devices: Whole = 0
-    """Cores of each that only jobs with one of its devices may use; others may not have these nodes to themselves."""
-
-
-class LoginSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Login hosts: where users give commands though no controller is there (`esnoded --login`). No job runs on them."""
-
-    nodes: str = ""
-    """Their names, folded: login[1-2]. None of them is in [[nodes]]."""
-
-
 class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     """Whose jobs run on nodes. A node refuses by its own word, too: `esnoded --min-uid`, `--allow-root-jobs`."""
 
@@ -185,43 +158,6 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     """Jobs of users below this are refused: those are accounts of services."""
     allow_root_jobs: bool = False
     """Whether root's jobs are accepted; they run as root."""
-
-
-class ResourceSection(msgspec.Struct, forbid_unknown_fields=True):
-    """A resource besides cores and memory. GPUs (gpu) are known without a section."""
-
-    name: Name
-    """What users write in --gres, --licenses and chunks."""
-    total: Whole = 0
-    """How many the whole cluster has of what belongs to no node (licences); 0: nodes have it, see nodes.gres."""
-    devices: bool = False
-    """Whether its items are numbered and a job gets certain ones."""
-
-
-class SwitchSection(msgspec.Struct, forbid_unknown_fields=True):
-    """A network switch and what hangs on it. Jobs that fit under one switch are placed under one."""
-
-    name: Name
-    """What the switch is called."""
-    nodes: str = ""
-    """Folded list of the nodes on it."""
-    switches: str = ""
-    """Folded list of the switches on it."""
-
-
-class NodeRuleSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Who may use some nodes: jobs that meet at least one of the conditions given."""
-
-    nodes: str
-    """Folded list of the nodes."""
-    cores_min: Whole = 0
-    """Jobs that need at least so many cores on one node."""
-    memory_min_mib: Whole = 0
-    """Jobs that need at least so much memory in MiB on one node."""
-    resources_min: dict[str, Count] = msgspec.field(default_factory=dict)
-    """Jobs that need at least so many items of one of these resources on one node."""
-    time_max_s: Whole = 0
-    """Jobs whose time limit in seconds is at most this."""
 
 
 class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -371,47 +307,6 @@ class EstimatorSection(msgspec.Struct, forbid_unknown_fields=True):
     """Address for Prometheus to scrape /metrics of `esestd` at; empty: none."""
     settings: dict[str, str | bool | int | float] = msgspec.field(default_factory=dict)
     """What else the estimator is told, as its documentation says."""
-
-
-class JwtSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Tokens (JWT) of the site's own issuer are taken at the remote door besides those of the cluster. The user is looked
-    up on the controller's host; root is refused. Applies at a restart; the keys are read anew when their file changes."""
-
-    issuer: str = ""
-    """What the claim iss has to be; empty: no such tokens are taken."""
-    audience: str = ""
-    """What the claim aud has to name."""
-    key_file: str = ""
-    """The issuer's public keys, as a JSON Web Key Set or one in PEM, relative to the state directory."""
-    algorithms: list[str] = msgspec.field(default_factory=list)
-    """Signatures that are taken: RS256, ES256, EdDSA. Each key serves its own only."""
-    user_claim: str = "sub"
-    """The claim that holds the user's name; often preferred_username."""
-    scope_claim: str = ""
-    """The claim whose words say the scope; empty: every token has `scope`."""
-    scopes: dict[str, str] = msgspec.field(default_factory=dict)
-    """Which word of scope_claim means which scope; of several the widest counts, with none the token is refused."""
-    scope: str = "submit"
-    """The scope of all tokens when there is no scope_claim: read, own-jobs, submit or admin."""
-    leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
-    """By how many seconds the issuer's clock may differ."""
-    life_max_s: Count = 3600
-    """Longest life (exp - iat) in seconds of a token that is taken: it cannot be revoked here."""
-
-
-class TokensSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Bounds of the tokens that remote callers show (`esctl token`), when they are made and whenever they are shown."""
-
-    life_user_max_s: Count = 604_800
-    """Longest life in seconds of a token that users make for themselves."""
-    life_max_s: Count = 2_592_000
-    """Longest life in seconds of a token that administrators make for others."""
-    user_max: Count = 100
-    """Most tokens of one user that are good at a time."""
-    total_max: Count = 10_000
-    """Most tokens of all users that are good at a time."""
-    jwt: JwtSection = msgspec.field(default_factory=JwtSection)
-    """Tokens of another issuer."""
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""From the sections about nodes, resources, switches and rules to what the core decides by.
+"""The sections about nodes, resources, switches and rules, and what the core decides by.
 
 Raises `OptionError` for sections that contradict themselves or each other; `eslurm.config` says in which file.
 """
@@ -6,22 +6,86 @@ Raises `OptionError` for sections that contradict themselves or each other; `esl
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from eslurm.compat.errors import OptionError, nearest
 from eslurm.compat.gres import GPU, parse_gres, typed
 from eslurm.compat.hostlist import expand
+from eslurm.config_values import Count, Name, Whole
 from eslurm.core.config import NodeConfig, NodeRule, Resource, Switch
 from eslurm.core.resources.features import WORD_CHARS
 from eslurm.core.resources.vector import RESOURCES
-
-if TYPE_CHECKING:
-    from eslurm.config import LoginSection, NodeRuleSection, NodesSection, ResourceSection, SwitchSection
 
 RESERVED = frozenset(
     (*RESOURCES, "nodes", "jobs", "arrayjobs", "ncpus", "cpus", "mem", "memory", "gpus", "ngpus", "place")
 )
 """Words that mean something else where resources are named."""
+
+
+class NodesSection(msgspec.Struct, forbid_unknown_fields=True):
+    """A group of equal compute nodes."""
+
+    names: str
+    """Their names, folded: cn[0001-0064]. The order is the network's: neighbours are near."""
+    cores: Count
+    """Cores that jobs may use on each."""
+    memory_mib: Count
+    """Memory in MiB that jobs may use on each."""
+    features: list[str] = msgspec.field(default_factory=list)
+    """Words that describe them, for --constraint and chunks: ib, arch=linux, rack=8."""
+    gres: list[str] = msgspec.field(default_factory=list)
+    """What else each of them has, as NAME[:TYPE][:N]: gpu:a100:4. A type is also the feature NAME:TYPE."""
+    weight: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    """Makes them dearer; cheap nodes are taken first. 0: by the largest share they have of any resource."""
+    cores_for_devices: Whole = 0
+    """Cores of each that only jobs with one of its devices may use; others may not have these nodes to themselves."""
+
+
+class LoginSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Login hosts: where users give commands though no controller is there (`esnoded --login`). No job runs on them."""
+
+    nodes: str = ""
+    """Their names, folded: login[1-2]. None of them is in [[nodes]]."""
+
+
+class ResourceSection(msgspec.Struct, forbid_unknown_fields=True):
+    """A resource besides cores and memory. GPUs (gpu) are known without a section."""
+
+    name: Name
+    """What users write in --gres, --licenses and chunks."""
+    total: Whole = 0
+    """How many the whole cluster has of what belongs to no node (licences); 0: nodes have it, see nodes.gres."""
+    devices: bool = False
+    """Whether its items are numbered and a job gets certain ones."""
+
+
+class SwitchSection(msgspec.Struct, forbid_unknown_fields=True):
+    """A network switch and what hangs on it. Jobs that fit under one switch are placed under one."""
+
+    name: Name
+    """What the switch is called."""
+    nodes: str = ""
+    """Folded list of the nodes on it."""
+    switches: str = ""
+    """Folded list of the switches on it."""
+
+
+class NodeRuleSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Who may use some nodes: jobs that meet at least one of the conditions given."""
+
+    nodes: str
+    """Folded list of the nodes."""
+    cores_min: Whole = 0
+    """Jobs that need at least so many cores on one node."""
+    memory_min_mib: Whole = 0
+    """Jobs that need at least so much memory in MiB on one node."""
+    resources_min: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Jobs that need at least so many items of one of these resources on one node."""
+    time_max_s: Whole = 0
+    """Jobs whose time limit in seconds is at most this."""
 
 
 def resources_of(sections: Sequence[ResourceSection], nodes: Sequence[NodesSection]) -> tuple[Resource, ...]:

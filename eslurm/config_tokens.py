@@ -1,17 +1,59 @@
-"""What the configuration says of tokens."""
+"""What the configuration says of tokens: the sections, and what the core decides by."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from eslurm.compat.errors import OptionError
+from eslurm.config_values import Count
 from eslurm.core.token.model import SCOPES, TokenRules
-
-if TYPE_CHECKING:
-    from eslurm.config import TokensSection
 
 JWT_ALGORITHMS = ("RS256", "ES256", "EdDSA")
 JWT_SCOPES = tuple(scope for scope in SCOPES if scope != "estimator")
+
+
+class JwtSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Tokens (JWT) of the site's own issuer are taken at the remote door besides those of the cluster. The user is looked
+    up on the controller's host; root is refused. Applies at a restart; the keys are read anew when their file changes."""
+
+    issuer: str = ""
+    """What the claim iss has to be; empty: no such tokens are taken."""
+    audience: str = ""
+    """What the claim aud has to name."""
+    key_file: str = ""
+    """The issuer's public keys, as a JSON Web Key Set or one in PEM, relative to the state directory."""
+    algorithms: list[str] = msgspec.field(default_factory=list)
+    """Signatures that are taken: RS256, ES256, EdDSA. Each key serves its own only."""
+    user_claim: str = "sub"
+    """The claim that holds the user's name; often preferred_username."""
+    scope_claim: str = ""
+    """The claim whose words say the scope; empty: every token has `scope`."""
+    scopes: dict[str, str] = msgspec.field(default_factory=dict)
+    """Which word of scope_claim means which scope; of several the widest counts, with none the token is refused."""
+    scope: str = "submit"
+    """The scope of all tokens when there is no scope_claim: read, own-jobs, submit or admin."""
+    leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
+    """By how many seconds the issuer's clock may differ."""
+    life_max_s: Count = 3600
+    """Longest life (exp - iat) in seconds of a token that is taken: it cannot be revoked here."""
+
+
+class TokensSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Bounds of the tokens that remote callers show (`esctl token`), when they are made and whenever they are shown."""
+
+    life_user_max_s: Count = 604_800
+    """Longest life in seconds of a token that users make for themselves."""
+    life_max_s: Count = 2_592_000
+    """Longest life in seconds of a token that administrators make for others."""
+    user_max: Count = 100
+    """Most tokens of one user that are good at a time."""
+    total_max: Count = 10_000
+    """Most tokens of all users that are good at a time."""
+    jwt: JwtSection = msgspec.field(default_factory=JwtSection)
+    """Tokens of another issuer."""
 
 
 def token_rules(section: TokensSection) -> TokenRules:

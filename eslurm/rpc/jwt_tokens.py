@@ -31,7 +31,7 @@ from eslurm.rpc.tokens import TOKENS_KEPT_MAX, Identified
 from eslurm.security.files import UnsafeFile, read_trusted
 
 if TYPE_CHECKING:
-    from eslurm.config import JwtSection
+    from eslurm.config_tokens import JwtSection
 
 log = logging.getLogger(__name__)
 
