@@ -151,11 +151,12 @@ class Cluster:
         }
 
     def supervisors(self) -> list[int]:
-        """The process ids of the step supervisors."""
+        """The process ids of the step supervisors, both parts of each."""
         found = []
         for path in self.directory.glob("agent*/stepd/esstepd.json"):
             with contextlib.suppress(OSError, msgspec.DecodeError):
-                found.append(int(msgspec.json.decode(path.read_bytes())["pid"]))
+                status = msgspec.json.decode(path.read_bytes())
+                found += [int(status[name]) for name in ("pid", "server_pid") if status.get(name)]
         return found
 
     # ---- what is started ----

@@ -27,6 +27,7 @@ from eslurm.telemetry.process import (
     stop_on_signals,
 )
 from esnoded.keeper import prepare, split
+from esnoded.procd.options import Options
 from esnoded.stepd.launcher import (
     Connect,
     SupervisorUnavailable,
@@ -34,7 +35,6 @@ from esnoded.stepd.launcher import (
     ensure_supervisor,
     find_predecessor,
 )
-from esnoded.stepd.place import Options
 
 if TYPE_CHECKING:
     from eslurm.security.membership import Role
@@ -55,15 +55,17 @@ def main(argv: list[str] | None = None) -> None:
     # Others may pass to their scripts and the door, and list nothing.
     state_dir = own_directory(arguments.state_dir, SHARED_DIRECTORY_MODE)
     arguments.site_keys = arguments.site_keys or state_dir / SITE_PUB
-    supervisor = Options(
-        arguments.nodes,
-        str(arguments.site_keys.absolute()),
-        min_uid=arguments.min_uid,
-        allow_root_jobs=arguments.allow_root_jobs,
-    )
     try:
         # Emulated nodes are of the user that starts them, all in all.
         account = None if arguments.each else find_account(arguments.user)
+        supervisor = Options(
+            arguments.nodes,
+            str(arguments.site_keys.absolute()),
+            min_uid=arguments.min_uid,
+            allow_root_jobs=arguments.allow_root_jobs,
+            uid=account.uid if account is not None else -1,
+            gid=account.gid if account is not None else -1,
+        )
         ways = _prepare(arguments, state_dir, supervisor, account)
     except (OSError, ValueError, SupervisorUnavailable) as error:
         _give_up(str(error) if isinstance(error, ValueError) else f"--state-dir: {error}")

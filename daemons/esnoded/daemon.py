@@ -63,14 +63,14 @@ from esnoded.devices import detect_gpus
 from esnoded.door import AgentDoor, LoginDoor
 from esnoded.health import watch
 from esnoded.predecessor import PairedRunner
+from esnoded.procd.options import Options
+from esnoded.procd.procfs import read_boot_id
 from esnoded.shell import Shell, internal_error, step_end
 from esnoded.spool import Spool
 from esnoded.standby import StandbyRunner
 from esnoded.status import AgentStatus
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.launcher import Connect, connect_supervisor
-from esnoded.stepd.place import Options
-from esnoded.stepd.procfs import read_boot_id
 from esnoded.steps import step_id
 from esnoded.uplink import OnDemand, Uplink
 

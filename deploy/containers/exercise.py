@@ -22,7 +22,8 @@ DAEMONS = (
         "esestd.daemon",
         "esestd.__main__",
     ),
-    *("esnoded.daemon", "esnoded.__main__", "esnoded.stepd.__main__", "escli.cluster.main"),
+    *("esnoded.daemon", "esnoded.__main__", "esnoded.stepd.__main__", "esnoded.stepd.supervisor"),
+    "escli.cluster.main",
     *(
         "eslurm.store.sql",
         "psycopg",

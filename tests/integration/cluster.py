@@ -24,7 +24,7 @@ from eslurm.compat.hostlist import expand
 from eslurm.rpc.methods import BY_NAME
 from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
-from esnoded.stepd import procfs
+from esnoded.procd import procfs
 from esnoded.stepd.place import Place
 from tests.integration.commands import Ran, become_user, environment, main_of, path_with_commands, preload
 from tests.integration.daemons import PATIENCE_S, ROOT, Daemon, agent_user

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from esnoded.procd import procfs
 from esnoded.spool import Spool
-from esnoded.stepd import journal, procfs
+from esnoded.stepd import journal
 from esnoded.stepd.place import Place
 from tests.integration.cluster import LiveCluster
 from tests.integration.daemons import agent_home

@@ -23,7 +23,7 @@ from eslurm.ports.step_runner import (
     StepStarted,
 )
 from eslurm.security.step_stream import StreamOpener
-from esnoded.stepd import procfs
+from esnoded.procd import procfs
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.place import Place
 from tests.integration.stepd_kit import USERS, as_root, outcome_of, play
@@ -72,7 +72,8 @@ def test_a_step_that_ends_without_an_agent_is_reported_to_the_next(site: Site) -
     play(site, adopt)
 
 
-def test_a_killed_supervisor_loses_its_steps_and_ends_their_processes(site: Site) -> None:
+@pytest.mark.parametrize("part", ["pid", "server_pid"])
+def test_a_killed_supervisor_loses_its_steps_and_ends_their_processes(site: Site, part: str) -> None:
     script = site.script("setsid sh -c 'echo > away; sleep 600' &\nsleep 600 &\necho > here; wait")
 
     async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
@@ -80,7 +81,9 @@ def test_a_killed_supervisor_loses_its_steps_and_ends_their_processes(site: Site
         await client.launch(site.spec(key(), script, kill_grace_us=3_600_000_000))
         await eventually(lambda: (site.work / "away").exists() and (site.work / "here").exists())
         assert len(site.step_processes()) >= 3
-        site.kill_supervisor()
+        status = Place(site.state).find_supervisor()
+        assert status is not None
+        end_process(getattr(status, part), signal.SIGKILL)
         lost = await outcomes.of(key())
         assert lost.cause is StepEndCause.LOST
         assert "supervisor died" in lost.text
@@ -156,10 +159,10 @@ def test_only_one_supervisor_serves_a_directory(site: Site) -> None:
     run(main())
 
 
-def test_a_long_directory_name_does_not_matter(tmp_path: Path) -> None:
-    deep = tmp_path / ("d" * 120)
+def test_a_long_directory_name_does_not_matter(state_dir: Path) -> None:
+    deep = state_dir / ("d" * 120)
     deep.mkdir()
-    for directory in (deep, tmp_path, tmp_path.parent):
+    for directory in (deep, state_dir):
         directory.chmod(0o755)
     with supervised(deep) as site:
         site.start()

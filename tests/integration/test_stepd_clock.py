@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepWarning
-from esnoded.stepd import procfs
+from esnoded.procd import procfs
 from esnoded.stepd.client import SupervisorClient
 from tests.integration import stepd_kit
 from tests.integration.stepd_kit import USERS

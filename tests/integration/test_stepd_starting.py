@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from eslurm.ports.step_runner import ResourceLimit, StepEndCause
+from esnoded.procd.spawn import spawn_task
+from esnoded.procd.task import SpawnError
 from esnoded.stepd.client import SupervisorClient
 from tests.integration.stepd_kit import USERS, as_root, outcome_of, play
 from tests.support.loops import both_loops
@@ -115,13 +118,10 @@ def test_a_users_mistake_is_an_outcome(
     assert ended.exit_code == code
 
 
-def test_without_root_nobody_elses_step_is_started(state_dir: Path) -> None:
-    from esnoded.stepd.spawn import Launchpad, SpawnError, spawn_task
-
-    site = Site(state_dir)
-    pad = Launchpad(uid=1000, gid=1000, groups=frozenset({1000}), null_fd=0)
+def test_without_root_nobody_elses_step_is_started(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SpawnError, match="not as root"):
-        spawn_task(pad, site.spec(key(), "true", uid=0, gid=0), {}, first=True, pipes=None)
+        spawn_task(Site(state_dir).spec(key(), "true", uid=0, gid=0), {}, first=True, pipes=None)
 
 
 @as_root

@@ -19,9 +19,10 @@ from eslurm.core.job.model import Principal
 from eslurm.core.wire import Prepare
 from eslurm.ports.step_runner import StepEndCause, StepKey
 from eslurm.security.site_keys import new_site, write_ring
+from esnoded.procd.options import Options
 from esnoded.stepd import wire
 from esnoded.stepd.launcher import connect_supervisor, ensure_supervisor
-from esnoded.stepd.place import Options, Place
+from esnoded.stepd.place import Place
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
 from tests.integration.daemons import AGENT_UID, PATIENCE_S

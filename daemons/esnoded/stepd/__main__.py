@@ -8,70 +8,114 @@ from __future__ import annotations
 
 import gc
 import os
-import selectors
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
 
+import msgspec
+
+from eslurm.security.account import Account
 from eslurm.security.ownership import UnsafeFile
 from eslurm.security.site_keys import SiteKeyError
 from eslurm.telemetry.clocks import wall_us
-from esnoded.stepd import procfs, roundup
-from esnoded.stepd.gate import Gate
-from esnoded.stepd.guard import complain
-from esnoded.stepd.journal import Finished, Journal
+from esnoded.procd import procfs, roundup, wire
+from esnoded.procd.gate import Gate
+from esnoded.procd.launches import Launches
+from esnoded.procd.log import complain, complain_of
+from esnoded.procd.options import read_options
+from esnoded.procd.scripts import Scripts
+from esnoded.procd.server import Procd
+from esnoded.procd.task import IGNORED_BY_PYTHON
+from esnoded.stepd.earlier import find_predecessor, take_over
 from esnoded.stepd.place import Place, SupervisorStatus
-from esnoded.stepd.recovery import end_lost_steps, forget_predecessor, settle_predecessor
-from esnoded.stepd.server import Server
-from esnoded.stepd.spawn import IGNORED_BY_PYTHON, make_launchpad
-from esnoded.stepd.table import StepTable
-from esnoded.stepd.timers import Timers
 from esnoded.stepd.wire import PROTOCOL_VERSION, Welcome
 
-_LOCK_PATIENCE_S = 5.0
+_LOCK_PATIENCE_S = 15.0
+"""A predecessor that is dying ends all that it has started first."""
 _LOCK_INTERVAL_S = 0.02
 _LOG_BYTES_MAX = 1024 * 1024
 _READY = b"1"
 
 
-def serve(place: Place, make_gate: Callable[[Place, Journal], Gate], ready_fd: int) -> None:
-    """Be the supervisor: 1. settle the past 2. listen 3. say so 4. serve until stopped or long idle
-    5. leave no process behind."""
-    boot_id, started_us = procfs.read_boot_id(), wall_us()
-    instance = place.instance()
-    procfs.become_subreaper()
-    procfs.hide()
-    journal = Journal(place.journal, boot_id)
-    past = journal.contents
-    lost = end_lost_steps(past.unfinished.values(), instance, boot_id, started_us)
-    lost += settle_predecessor(place, boot_id, started_us)
-    for outcome in lost:
-        journal.add(Finished(outcome))
-    journal.commit()
-    forget_predecessor(place)
-    gate = make_gate(place, journal)
+def make_gate(place: Place, launches: Launches) -> Gate:
+    """What decides which steps are started here. Raises `SiteKeyError`, OSError, `OptionError`."""
+    scripts = Scripts(place.scripts, spares_homes=place.predecessor_lives())
+    return Gate(place.options, place.ring, scripts, launches)
 
-    timers, selector = Timers(), selectors.DefaultSelector()
-    outcomes = [*past.outcomes.values(), *lost]
-    table = StepTable(make_launchpad(), journal, timers, selector, instance, outcomes)
+
+def start(place: Place, make_gate: Callable[[Place, Launches], Gate], ready_fd: int) -> None:
+    """Fork the supervisor, and be its `procd`: 1. end what an earlier one has left 2. listen 3. fork 4. serve 5. leave no
+    process behind."""
+    boot_id, started_us, pid = procfs.read_boot_id(), wall_us(), os.getpid()
+    instance = place.instance()
+    options = read_options(place.options)
+    account = Account(options.uid, options.gid) if os.geteuid() == 0 and options.uid > 0 else None
+    procfs.become_subreaper()
+    if os.geteuid() == 0:
+        procfs.hide()
+    launches = Launches(place.launches, boot_id)
+    take_over(place, launches, boot_id)
+    survivors = roundup.end_all(instance, launches.leaders)
+    launches.leaders.clear()
+    launches.rewrite()
+    place.prepare_served(account)
+    predecessor = find_predecessor(place, boot_id)
+    gate = make_gate(place, launches)
     listener = place.listen()
-    pid = os.getpid()
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     welcome = Welcome(PROTOCOL_VERSION, instance, boot_id, pid, started_us)
-    server = Server(table, gate, timers, selector, listener, welcome)
-    place.write_status(SupervisorStatus(pid, procfs.start_ticks_of(pid), boot_id, instance, started_us))
     # What exists now lives as long as the process: keep the collector, and forked children, from touching it.
     gc.collect()
     gc.freeze()
-    os.write(ready_fd, _READY)
+    server_pid = os.fork()
+    if server_pid == 0:
+        ours.close()
+        _serve(place, its, listener, welcome, survivors, account, ready_fd)
+    for end in (its, listener):
+        end.close()
     os.close(ready_fd)
-    server.run()
+    launches.began(server_pid, procfs.start_ticks_of(server_pid))
+    ticks = procfs.start_ticks_of(pid)
+    place.write_status(SupervisorStatus(pid, ticks, boot_id, instance, started_us, server_pid))
+    channel: wire.Channel[wire.Request] = wire.Channel(ours, msgspec.msgpack.Decoder(wire.Request))
+    Procd(channel, gate, launches, instance, server_pid, predecessor).run()
     # A step is over when its tasks are: what they left running elsewhere would be nobody's once we are gone.
     left = roundup.end_all(instance, adopter=pid)
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
     if left:
         complain(f"processes of steps that did not end: {' '.join(map(str, left))}")
-    journal.close()
     place.remove_status()
+
+
+def _serve(
+    place: Place,
+    end: socket.socket,
+    listener: socket.socket,
+    welcome: Welcome,
+    survivors: list[int],
+    account: Account | None,
+    ready_fd: int,
+) -> NoReturn:
+    """The child's whole life."""
+    code = 1
+    try:
+        # Here and not at the top: `procd` does without.
+        from esnoded.stepd.supervisor import serve
+
+        serve(place.journal, end, listener, welcome, survivors, account, ready_fd)
+        code = 0
+    except (OSError, ValueError) as error:
+        complain(str(error))
+    except Exception as error:
+        complain_of("the supervisor", error)
+    finally:
+        os._exit(code)
 
 
 def _lock_or_yield(place: Place) -> bool:
@@ -108,7 +152,7 @@ def _detach(place: Place) -> None:
     os.close(log_fd)
 
 
-def main(arguments: list[str], make_gate: Callable[[Place, Journal], Gate] = Gate) -> int:
+def main(arguments: list[str], make_gate: Callable[[Place, Launches], Gate] = make_gate) -> int:
     """Start a supervisor in the background. Returns 0 when one serves the directory, 1 when none could be started.
 
     The argument is the agent's state directory; all else is in the file that `launcher` has written there.
@@ -130,8 +174,8 @@ def main(arguments: list[str], make_gate: Callable[[Place, Journal], Gate] = Gat
     _detach(place)
     if _lock_or_yield(place):
         try:
-            serve(place, make_gate, write_fd)
-        except (SiteKeyError, OSError, ValueError) as error:
+            start(place, make_gate, write_fd)
+        except (SiteKeyError, OSError, ValueError, msgspec.MsgspecError) as error:
             complain(str(error))
             return 1
     else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -23,8 +23,6 @@ from eslurm.ports.step_runner import StepEnded, StepKey
 _HEADER = struct.Struct(">II")
 _RECORD_BYTES_MAX = 16 * 1024 * 1024
 _COMPACT_BYTES_MIN = 4 * 1024 * 1024
-USED_MAX = 262_144
-"""Credentials last a minute or two: so many launches in that time are more than a host can start."""
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -41,7 +39,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The tasks that were started, as (pid, start time in ticks); repeated when more tasks follow."""
+    """The tasks that were started, as (pid, start time in ticks): read only, since 0.2 `procd` keeps them itself."""
 
     key: StepKey
     tasks: tuple[tuple[int, int], ...]
@@ -56,7 +54,7 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Used(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """The step was launched by a credential that ends at `until_us` (UTC): it is not launched by it again."""
+    """The step was launched by a credential that ends at `until_us` (UTC): read only, `procd` keeps them itself."""
 
     key: StepKey
     until_us: int
@@ -155,7 +153,6 @@ class Journal:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         data = self._read_all()
         self.contents = read_contents(data)
-        self._used = self.contents.used
         if self.contents.good_bytes < len(data):
             os.ftruncate(self._fd, self.contents.good_bytes)
         self._bytes = self.contents.good_bytes
@@ -173,22 +170,6 @@ class Journal:
     def add(self, record: Record) -> None:
         """Queue one record."""
         self._pending.append(_frame(record))
-
-    def is_used(self, key: StepKey, now_us: int) -> bool:
-        """Whether the step was launched before, by a credential that has not ended yet."""
-        return self._used.get(key, 0) >= now_us
-
-    def can_use(self, now_us: int) -> bool:
-        """Whether one more launch can be remembered."""
-        if len(self._used) >= USED_MAX:
-            for old in [old for old, ends_us in self._used.items() if ends_us < now_us]:
-                del self._used[old]
-        return len(self._used) < USED_MAX
-
-    def use(self, key: StepKey, until_us: int) -> None:
-        """Remember a launch until its credential has ended."""
-        self._used[key] = until_us
-        self.add(Used(key, until_us))
 
     def flush(self) -> None:
         """Hand queued records to the kernel: they survive this process, not a power failure.
@@ -224,8 +205,7 @@ class Journal:
         """Replace the file by one that holds only `live`; a crash leaves the old file or the new one."""
         self.flush()
         fresh = f"{self._path}.new"
-        used = (Used(key, until_us) for key, until_us in self._used.items())
-        data = b"".join([_frame(Opened(self._boot_id)), *map(_frame, used), *map(_frame, live)])
+        data = b"".join([_frame(Opened(self._boot_id)), *map(_frame, live)])
         fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             _write_all(fd, data)
@@ -245,14 +225,10 @@ class Journal:
         os.close(self._fd)
 
 
-def live_records(
-    outcomes: Iterable[StepEnded], running: Iterable[tuple[StepKey, int, Sequence[tuple[int, int]]]]
-) -> Iterator[Record]:
-    """What compaction has to keep: running steps as (key, at_us, tasks), and outcomes not acknowledged."""
-    for key, at_us, tasks in running:
+def live_records(outcomes: Iterable[StepEnded], running: Iterable[tuple[StepKey, int]]) -> Iterator[Record]:
+    """What compaction has to keep: running steps as (key, at_us), and outcomes not acknowledged."""
+    for key, at_us in running:
         yield Intent(key, at_us)
-        if tasks:
-            yield Begun(key, tuple(tasks))
     for outcome in outcomes:
         yield Finished(outcome)
 

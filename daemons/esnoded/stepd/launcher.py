@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 import eslurm
 import esnoded
-from esnoded.stepd.place import Options, Place, SupervisorStatus
+from esnoded.procd.options import Options
+from esnoded.stepd.place import Place, SupervisorStatus
 
 _START_TIMEOUT_S = 30.0
 _LOG_TAIL_BYTES = 2000

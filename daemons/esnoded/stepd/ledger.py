@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from eslurm.ports.step_runner import StepEnded, StepKey
 from eslurm.telemetry.clocks import boot_us
-from esnoded.stepd.guard import complain
+from esnoded.procd.log import complain
 from esnoded.stepd.journal import Acknowledged, Finished, Journal, live_records
 from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
@@ -84,7 +84,7 @@ class Ledger:
         """Rewrite the journal when most of it is dead; `live` are the steps that are not over."""
         if not self._journal.wants_compaction or boot_us() < self._compact_not_before_us:
             return
-        running = [(step.key, step.started_us, step.identities()) for step in live]
+        running = [(step.key, step.started_us) for step in live]
         try:
             self._journal.compact(live_records(self._outcomes.values(), running))
         except OSError as error:

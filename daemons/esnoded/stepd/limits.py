@@ -10,8 +10,8 @@ import signal
 from collections.abc import Callable
 
 from eslurm.telemetry.clocks import boot_us
+from esnoded.procd.wire import Delivery
 from esnoded.stepd.guard import Guard
-from esnoded.stepd.reach import Delivery
 from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timer, Timers
 
@@ -60,13 +60,13 @@ class StepClock:
         elif resume:
             step.paused_us += now_us - step.stopped_us
             step.stopped_us = 0
-            self._deliver(Delivery(step, (signal.SIGCONT,), is_thorough=True))
+            self._deliver(Delivery(step.key, (signal.SIGCONT,), "thorough"))
             self._arm(step)
         else:
             step.stopped_us = now_us
             step.cancel_clock()
             if step.announced:
-                self._deliver(Delivery(step, (signal.SIGSTOP,), is_thorough=True))
+                self._deliver(Delivery(step.key, (signal.SIGSTOP,), "thorough"))
             self._stop_soon(step, 1 if step.announced else 2)
 
     def set_limit(self, step: Step, limit_us: int) -> None:
@@ -105,7 +105,7 @@ class StepClock:
                 return
             left = times
             if step.announced:
-                self._deliver(Delivery(step, (signal.SIGSTOP,), is_thorough=True))
+                self._deliver(Delivery(step.key, (signal.SIGSTOP,), "thorough"))
                 left -= 1
             if left:
                 self._stop_soon(step, left)

@@ -21,8 +21,10 @@ import msgspec
 from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamSealer
 from eslurm.telemetry.clocks import boot_us
-from esnoded.stepd.connect import CONNECT_S, Connector, connect_directly
-from esnoded.stepd.spawn import Launchpad
+from esnoded.procd.connect import CONNECT_S
+from esnoded.procd.credential import NotAllowed
+from esnoded.stepd.connect import Connector
+from esnoded.stepd.processes import Processes
 from esnoded.stepd.timers import Timers
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class OutputLink:
         selector: selectors.BaseSelector,
         timers: Timers,
         guard: Guard,
-        pad: Launchpad,
+        processes: Processes,
         step: Step,
         endpoint: OutputEndpoint,
         on_broken: Callable[[str], None],
@@ -79,20 +81,18 @@ class OutputLink:
         self._connector: Connector | None = None
         self._socket: socket.socket | None = None
         self._is_connected = False
-        self._connect(pad, endpoint)
+        self._connect(processes)
 
-    def _connect(self, pad: Launchpad, endpoint: OutputEndpoint) -> None:
+    def _connect(self, processes: Processes) -> None:
         try:
-            if self._step.spec.uid == pad.uid:
-                self._use(connect_directly(endpoint))
-            else:
-                self._connector = Connector(pad, self._step.spec, endpoint)
-                ready = self._guard.wrap(self._step, self._on_connector)
-                self._selector.register(self._connector, selectors.EVENT_READ, ready)
-        except OSError as error:
-            why = error.strerror or str(error)
+            self._connector = processes.connect(self._step.key)
+        except (OSError, NotAllowed) as error:
+            why = str(error)
             self._at(0, lambda: self._break(why))
         else:
+            self._selector.register(
+                self._connector, selectors.EVENT_READ, self._guard.wrap(self._step, self._on_connector)
+            )
             self._at(boot_us() + _CONNECT_US, self._on_deadline)
 
     def _use(self, connection: socket.socket) -> None:

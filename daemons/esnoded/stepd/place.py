@@ -14,39 +14,34 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
+from eslurm.security.account import Account, give
 from eslurm.security.ownership import make_own_directory
-from esnoded.stepd import procfs
+from esnoded.procd import procfs
+from esnoded.procd.options import Options
 
 _SOCKET_PATH_MAX = 100
 
 
 class SupervisorStatus(msgspec.Struct, frozen=True):
-    """What a supervisor writes down about itself. `started_us` is wall time in microseconds UTC."""
+    """What is written down about a supervisor. `started_us` is wall time in microseconds UTC.
+
+    `pid` is the part that stays root (`procd`), `server_pid` the part that serves, which it started.
+    """
 
     pid: int
     start_ticks: int
     boot_id: str
     instance: str
     started_us: int
-
-
-class Options(msgspec.Struct, frozen=True):
-    """What root tells a supervisor, in a file that only root can write. `ring` is a file with the site's public keys,
-    `nodes` the host list of the nodes that this host is.
-    """
-
-    nodes: str
-    ring: str
-    min_uid: int = 1000
-    allow_root_jobs: bool = False
-    idle_exit_s: float = 600.0
+    server_pid: int = 0
 
 
 class Place:
     """The directory of one supervisor below the agent's state directory, and the scripts beside it.
 
-    Files: journal, socket, status, lock, instance, log, options, keys. Versions before 0.2 had theirs in the state
-    directory itself (`is_old`): such a supervisor may still end the steps that it has begun.
+    Files of root's: socket, status, lock, instance, log, options, keys, launches; the journal is in a directory of the user
+    that serves. Versions before 0.2 had theirs in the state directory itself (`is_old`): such a supervisor may still end the
+    steps that it has begun.
     """
 
     def __init__(self, state_dir: str | os.PathLike[str], *, is_old: bool = False) -> None:
@@ -55,7 +50,10 @@ class Place:
         self.scripts = os.path.join(self.state_dir, "scripts")
         self.options = os.path.join(self.directory, "options.json")
         self.ring = os.path.join(self.directory, "site.pub")
-        self.journal = os.path.join(self.directory, "steps.journal")
+        self.served = self.state_dir if is_old else os.path.join(self.directory, "served")
+        self.journal = os.path.join(self.served, "steps.journal")
+        self.root_journal = os.path.join(self.directory, "steps.journal")
+        self.launches = os.path.join(self.directory, "launches")
         self.socket = os.path.join(self.directory, "esstepd.socket")
         self.status = os.path.join(self.directory, "esstepd.json")
         self.lock = os.path.join(self.directory, "esstepd.lock")
@@ -63,19 +61,33 @@ class Place:
         self._instance = os.path.join(self.directory, "esstepd.instance")
 
     def prepare(self) -> None:
-        """Make the directory, closed to all others. Raises OSError, and UnsafeFile when another user could change it."""
+        """Make the directory, which others may pass through and not list. Raises OSError, and UnsafeFile when another user
+        could change it.
+        """
         make_own_directory(self.state_dir, 0o711)
-        make_own_directory(self.directory, 0o700)
-        os.chmod(self.directory, 0o700)
+        make_own_directory(self.directory, 0o711)
+        os.chmod(self.directory, 0o711)  # nosec B103 # passed through, not listed
+
+    def prepare_served(self, account: Account | None) -> None:
+        """Make the directory of the user that serves; a journal of an earlier version goes there. Raises OSError."""
+        with suppress(FileExistsError):
+            os.mkdir(self.served, 0o700)
+        fd = os.open(self.served, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            owner = account or Account(os.geteuid(), os.getegid())
+            if os.fstat(fd).st_uid != owner.uid:
+                # It was another user's: what that one has kept goes to the new one.
+                for name in os.listdir(fd):
+                    give(name, owner, directory=fd)
+                os.fchown(fd, owner.uid, owner.gid)
+            if give(self.root_journal, owner):
+                os.rename(self.root_journal, os.path.basename(self.journal), dst_dir_fd=fd)
+        finally:
+            os.close(fd)
 
     def write_options(self, options: Options) -> None:
         """Tell the supervisor, which looks at its next connection. Raises OSError."""
         _write_whole(self.options, msgspec.json.encode(options))
-
-    def read_options(self) -> Options:
-        """Raises OSError, `msgspec.MsgspecError`."""
-        with open(self.options, "rb") as file:
-            return msgspec.json.decode(file.read(), type=Options)
 
     def predecessor_lives(self) -> bool:
         """Whether a supervisor of a version before 0.2 still serves this state directory."""

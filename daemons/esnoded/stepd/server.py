@@ -18,13 +18,13 @@ import msgspec
 
 from eslurm.core.values import signal_problem
 from eslurm.ports.step_checks import duration_problem
-from eslurm.ports.step_runner import StepEnded, StepOrder, StepState
+from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder, StepState
 from eslurm.telemetry.clocks import boot_us
+from esnoded.procd.credential import NotAllowed, UserNotAllowed
+from esnoded.procd.log import complain, complain_of, survive
+from esnoded.procd.server import watch_signals
 from esnoded.stepd import wire
-from esnoded.stepd.credential import NotAllowed, UserNotAllowed
-from esnoded.stepd.gate import Gate
-from esnoded.stepd.guard import complain, complain_of, survive
-from esnoded.stepd.spawn import HANDLED_SIGNALS
+from esnoded.stepd.processes import Processes
 from esnoded.stepd.step import Waiter
 from esnoded.stepd.table import LaunchRefused, StepTable
 from esnoded.stepd.timers import Timers
@@ -34,6 +34,8 @@ _OUT_BYTES_MAX = 64 * 1024 * 1024
 _CONNECTIONS_MAX = 16
 _CHUNK = 4096
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_IDLE_EXIT_US = 600_000_000
+"""Until root's word on it was read."""
 _SLEEP_US_MAX = 5_000_000
 """epoll sleeps on CLOCK_MONOTONIC, which stands still while the node is suspended; deadlines do not."""
 
@@ -48,21 +50,26 @@ class Server:
     def __init__(
         self,
         table: StepTable,
-        gate: Gate,
+        processes: Processes,
         timers: Timers,
         selector: selectors.BaseSelector,
         listener: socket.socket,
         welcome: wire.Welcome,
     ) -> None:
         self._table = table
-        self._gate = gate
+        self._processes = processes
         self._timers = timers
         self._selector = selector
         self._listener = listener
         self._welcome = welcome
         self._busy_us = boot_us()
         self._connections: set[_Connection] = set()
-        self._wake_fd = _watch_signals()
+        self._limits: dict[StepKey, int] = {}
+        """Revisions of the commands that have set time limits."""
+        self._idle_exit_us = _IDLE_EXIT_US
+        survive("what root says", self._refresh)
+        self._wake_fd = watch_signals()
+        selector.register(processes, selectors.EVENT_READ, lambda _mask: processes.read())
         selector.register(self._wake_fd, selectors.EVENT_READ, self._on_signal)
         selector.register(listener, selectors.EVENT_READ, self._on_connect)
 
@@ -73,14 +80,12 @@ class Server:
                 survive("a callback", key.data, mask)
             ended = self._table.advance()
             for outcome in ended:
-                survive("an ending", self._gate.on_ended, outcome.key)
+                self._limits.pop(outcome.key, None)
             for connection in tuple(self._connections):
                 connection.push(ended)
             if self._table.live or self._connections:
                 self._busy_us = boot_us()
-            if not self._table.live and (
-                self._table.is_stopping or self._idle_us() > self._gate.idle_exit_us
-            ):
+            if not self._table.live and (self._table.is_stopping or self._idle_us() > self._idle_exit_us):
                 return
 
     def _idle_us(self) -> int:
@@ -95,9 +100,7 @@ class Server:
 
     def _on_signal(self, _mask: int) -> None:
         for signum in os.read(self._wake_fd, 4096):
-            if signum == signal.SIGCHLD:
-                self._table.on_child_signal()
-            elif signum in _STOP_SIGNALS:
+            if signum in _STOP_SIGNALS:
                 self._table.stop()
 
     def _on_connect(self, _mask: int) -> None:
@@ -151,7 +154,7 @@ class Server:
                     connection.send(wire.Refused(number, str(error)))
             case wire.Trust(number, ring):
                 try:
-                    self._gate.trust(ring)
+                    self._processes.trust(ring)
                     connection.send(wire.Done(number, True))
                 except (NotAllowed, OSError) as error:
                     connection.send(wire.Refused(number, str(error)))
@@ -164,9 +167,7 @@ class Server:
             case wire.Contact(nodes, at_us):
                 table.contact(nodes, at_us)
             case wire.Hello():
-                self._gate.refresh()
-                table.absorb(self._gate.left_behind())
-                self._gate.forget_predecessor()
+                self._refresh()
                 connection.send(self._welcome)
                 connection.subscribed = True
                 connection.tell_ended(table.outcomes())
@@ -174,15 +175,22 @@ class Server:
     def _launch(self, order: StepOrder, waiter: Waiter) -> None:
         if self._table.answer(order.key, waiter):
             return
-        admitted = self._gate.admit(order)
+        self._table.check_admission()
+        admitted = self._processes.admit(order)
         if order.contact_us is not None:
             self._table.contact((order.key.node,), order.contact_us)
         try:
-            self._table.launch(admitted.spec, waiter)
+            self._table.launch(admitted, waiter)
         except LaunchRefused:
-            self._gate.on_ended(order.key)
+            self._processes.over([order.key])
             raise
-        self._gate.on_taken(admitted)
+
+    def _refresh(self) -> None:
+        """Hear what root says now, and what a supervisor of an earlier version has left behind."""
+        refreshed = self._processes.refresh()
+        self._idle_exit_us = refreshed.idle_exit_us
+        self._table.absorb(refreshed.left_behind)
+        self._processes.settled()
 
     def _set_limit(self, request: wire.SetLimit) -> bool:
         if problem := duration_problem("time_limit_us", request.time_limit_us):
@@ -190,8 +198,22 @@ class Server:
         present_us = self._table.limit_us(request.key)
         if present_us is None:
             return False
-        self._gate.check_limit(request, present_us)
+        self._check_limit(request, present_us)
         return self._table.set_limit(request.key, request.time_limit_us)
+
+    def _check_limit(self, request: wire.SetLimit, present_us: int) -> None:
+        """Raises `NotAllowed` for a time limit that ends later than the present one (0: never) unless it is sealed."""
+        asked_us = request.time_limit_us
+        if not request.credential:
+            if asked_us and (not present_us or asked_us <= present_us):
+                return
+            raise NotAllowed("a longer time limit needs the controller's sealed command")
+        revision, limit_us = self._processes.limit(request.key, request.credential)
+        if asked_us != limit_us:
+            raise NotAllowed(f"the sealed command sets a time limit of {limit_us // 1_000_000} s")
+        if revision < self._limits.get(request.key, 0):
+            raise NotAllowed("a later command has set another time limit")
+        self._limits[request.key] = revision
 
 
 class _Connection:
@@ -303,18 +325,6 @@ def _chunks(steps: Sequence[_State]) -> Iterator[tuple[tuple[_State, ...], bool]
     """Parts that fit a frame, each with whether it is the last; an empty sequence has one empty part."""
     for start in range(0, len(steps) or 1, _CHUNK):
         yield tuple(steps[start : start + _CHUNK]), start + _CHUNK >= len(steps)
-
-
-def _watch_signals() -> int:
-    """Turn the signals this process handles into bytes on a pipe; returns its read end."""
-    read_fd, write_fd = os.pipe()
-    os.set_blocking(read_fd, False)
-    os.set_blocking(write_fd, False)
-    for signum in HANDLED_SIGNALS:
-        signal.signal(signum, lambda _signum, _frame: None)
-    # A full pipe loses nothing: a byte that wakes the loop is in it.
-    signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-    return read_fd
 
 
 def _peer_uid(peer: socket.socket) -> int:

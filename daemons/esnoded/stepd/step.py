@@ -8,27 +8,25 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from resource import struct_rusage
 
 import msgspec
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepStarted, StepState
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepStarted, StepState
+from esnoded.procd.wire import Admitted, Usage
 from esnoded.stepd.output import OutputLink
-from esnoded.stepd.procfs import STEP_MARKER
 from esnoded.stepd.timers import Timer
 
 Waiter = Callable[[StepState], None]
 
 
 class Task(msgspec.Struct, eq=False):
-    """One process the supervisor started: the leader of its own session and process group.
+    """One process that was started: the leader of its own session and process group.
 
     `report_fd` is open (not -1) as long as it is unknown whether the process got to run its program.
     """
 
     local: int
     pid: int
-    start_ticks: int
     report_fd: int = -1
     alive: bool = True
     is_aside: bool = False
@@ -41,7 +39,7 @@ class Step(msgspec.Struct, eq=False):
     `begun_us` is 0 while it is queued, `stopped_us` unless it stands still, `paused_us` how long it has stood still before.
     """
 
-    spec: StepSpec
+    spec: Admitted
     launched_us: int
     started_us: int
     tasks: list[Task] = msgspec.field(default_factory=list)
@@ -95,11 +93,10 @@ class Step(msgspec.Struct, eq=False):
         return self.limit_due_us - (self.spec.warning.before_us if self.spec.warning is not None else 0)
 
     @property
-    def asides(self) -> list[Task]:
-        """What runs beside it, if nothing else of it is left or to come."""
-        if self.spawning or any(task.alive and not task.is_aside for task in self.tasks):
-            return []
-        return [task for task in self.tasks if task.alive]
+    def has_asides_only(self) -> bool:
+        """Whether nothing of it is left or to come but what runs beside it."""
+        alive = [task for task in self.tasks if task.alive]
+        return bool(alive) and not self.spawning and all(task.is_aside for task in alive)
 
     def cancel_clock(self) -> None:
         """Its time limit and warning do not fall due for now."""
@@ -117,39 +114,11 @@ class Step(msgspec.Struct, eq=False):
         is_same = (mine.job_id, mine.attempt, mine.node) == (other.job_id, other.attempt, other.node)
         return is_same and mine.step != other.step
 
-    def aside(self, program: str) -> StepSpec:
-        """What runs a program beside it: as its user, where it runs, into its error output."""
-        output = self.spec.stderr or self.spec.stdout
-        return msgspec.structs.replace(
-            self.spec,
-            argv=(program,),
-            stdin="/dev/null",
-            stdout=output,
-            stderr="",
-            open_mode="append",
-            tasks=1,
-        )
-
-    def identities(self) -> tuple[tuple[int, int], ...]:
-        """Its tasks as the journal keeps them: pid and start time."""
-        return tuple((task.pid, task.start_ticks) for task in self.tasks)
-
-    def environment(self, local: int, marker: str) -> dict[str, str]:
-        """The environment of one of its tasks."""
-        spec = self.spec
-        env = dict(spec.env)
-        env["ESLURM_PROCID"] = str(spec.first_task + local)
-        env["ESLURM_LOCALID"] = str(local)
-        if spec.task_env:
-            env |= spec.task_env[local]
-        env[STEP_MARKER] = marker
-        return env
-
-    def add_usage(self, usage: struct_rusage) -> None:
-        """Count what a reaped process used."""
-        self.user_cpu_us += round(usage.ru_utime * 1e6)
-        self.system_cpu_us += round(usage.ru_stime * 1e6)
-        self.max_rss_kib = max(self.max_rss_kib, usage.ru_maxrss)
+    def add_usage(self, usage: Usage) -> None:
+        """Count what collected processes used."""
+        self.user_cpu_us += usage.user_cpu_us
+        self.system_cpu_us += usage.system_cpu_us
+        self.max_rss_kib = max(self.max_rss_kib, usage.max_rss_kib)
 
     def add_status(self, wait_status: int) -> int:
         """Merge one task's wait status into the step's; returns the exit code or the negated signal."""

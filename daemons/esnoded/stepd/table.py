@@ -4,10 +4,7 @@ Work is done in passes (`advance`), so that what a pass has gathered shares one 
 look at /proc. Invariants: one entry per key, in `_queued`, `_steps` or `_ledger`; an intent is
 written before a process is made; an outcome is committed before `advance` returns it or a waiter hears it.
 
-Children are noticed by SIGCHLD and reaped by `waitid`, not through pidfds: an adopted orphan is a child
-nobody has a descriptor for, and a descriptor per task would force an open-file limit upon the supervisor
-that every task inherits. A pid cannot be recycled under us, since only `_reap` and `_drain` ever collect a
-child. Processes that are not children (those of a predecessor, see `recovery`) are watched with pidfds.
+Processes are made, signalled and collected by `procd` (`processes`), which tells of their ends.
 """
 
 from __future__ import annotations
@@ -17,23 +14,23 @@ import selectors
 import signal
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from resource import struct_rusage
+from typing import Literal
 
-from eslurm.ports.step_checks import spec_problem
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec, StepState
+from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
-from esnoded.stepd import procfs
-from esnoded.stepd.guard import Guard, survive
-from esnoded.stepd.journal import Begun, Intent, Journal
+from esnoded.procd.log import survive
+from esnoded.procd.task import SpawnError
+from esnoded.procd.wire import STEPS_MAX, Admitted, Delivery, Drained, Exited
+from esnoded.stepd.guard import Guard
+from esnoded.stepd.journal import Intent, Journal
 from esnoded.stepd.ledger import Ledger
 from esnoded.stepd.limits import StepClock
 from esnoded.stepd.output import OutputLink
-from esnoded.stepd.reach import Delivery, Reach
-from esnoded.stepd.spawn import Launchpad, SpawnError, read_report, spawn_task
+from esnoded.stepd.processes import Processes, read_report
 from esnoded.stepd.step import Step, Task, Waiter
 from esnoded.stepd.timers import Timer, Timers
 
-LIVE_STEPS_MAX = 16_384
+LIVE_STEPS_MAX = STEPS_MAX
 OUTCOMES_MAX = 262_144
 _LAUNCHES_PER_PASS = 16
 _DRAIN_US_MAX = 5_000_000
@@ -45,22 +42,20 @@ class LaunchRefused(Exception):
 
 
 class StepTable:
-    """The steps of one supervisor process, which must have a single thread and be a subreaper."""
+    """The steps of one supervisor process, which must have a single thread."""
 
     def __init__(
         self,
-        pad: Launchpad,
+        processes: Processes,
         journal: Journal,
         timers: Timers,
         selector: selectors.BaseSelector,
-        instance: str,
         outcomes: Iterable[StepEnded],
     ) -> None:
-        self._pad = pad
+        self._processes = processes
         self._journal = journal
         self._timers = timers
         self._selector = selector
-        self._instance = instance
         self._queued: dict[StepKey, Step] = {}
         self._steps: dict[StepKey, Step] = {}
         self._ledger = Ledger(journal, timers, outcomes)
@@ -72,12 +67,10 @@ class StepTable:
         self._contact_us: int | None = None
         self._node_contact_us: dict[int, int] = {}
         self._draining: dict[int, Step] = {}
-        self._reach = Reach(instance, self._steps, self._tasks, timers)
         self._guard = Guard(self._on_bug)
         self._clock = StepClock(
             timers, self._guard, lambda one: self._deliveries.append(one), self._on_limit, self._on_warning
         )
-        self._reap_wanted = True
         self.is_stopping = False
 
     @property
@@ -88,7 +81,7 @@ class StepTable:
     @property
     def has_work(self) -> bool:
         """Whether another pass is due at once."""
-        return bool(self._queued or self._deliveries or self._answers)
+        return bool(self._queued or self._deliveries or self._answers or self._processes.has_events)
 
     # --- what the agent asks -------------------------------------------------------------------------
 
@@ -104,31 +97,27 @@ class StepTable:
             step.waiters.append(waiter)
         return outcome is not None or step is not None
 
-    def launch(self, spec: StepSpec, waiter: Waiter) -> None:
-        """Take on a step, or find it; `waiter` hears its state once it runs or is over. Raises `LaunchRefused`."""
-        if not self.answer(spec.key, waiter):
-            self._check_admission(spec)
-            self._queued[spec.key] = Step(spec, boot_us(), wall_us(), waiters=[waiter])
-
-    def _check_admission(self, spec: StepSpec) -> None:
+    def check_admission(self) -> None:
+        """Raises `LaunchRefused` when no further step can be taken on."""
         if self.is_stopping:
             raise LaunchRefused("the step supervisor is stopping")
         if self.live >= LIVE_STEPS_MAX:
             raise LaunchRefused(f"the step supervisor already runs {self.live} steps")
         if len(self._ledger) >= OUTCOMES_MAX:
             raise LaunchRefused(f"{len(self._ledger)} outcomes wait to be acknowledged")
-        problem = spec_problem(spec)
-        if problem:
-            raise LaunchRefused(problem)
+
+    def launch(self, spec: Admitted, waiter: Waiter) -> None:
+        """Take on a step that is not known; `waiter` hears its state once it runs or is over. Raises `LaunchRefused`."""
         if self._is_orphaned(spec):
             raise LaunchRefused(_no_contact(spec))
+        self._queued[spec.key] = Step(spec, boot_us(), wall_us(), waiters=[waiter])
 
     def signal(self, key: StepKey, signum: int) -> bool:
         """Send a signal to all processes of a step in this pass; False when it is not live."""
         step = self._steps.get(key)
         if step is None:
             return False
-        self._deliveries.append(Delivery(step, (signum,)))
+        self._deliveries.append(Delivery(key, (signum,)))
         return True
 
     def terminate(self, key: StepKey, cause: StepEndCause, grace_us: int, text: str = "") -> bool:
@@ -152,9 +141,8 @@ class StepTable:
             step.cancel_clock()
         if step.kill_timer is None:
             # TERM before CONT: a stopped process must find it when it wakes up.
-            self._deliveries.append(
-                Delivery(step, (signal.SIGTERM, signal.SIGCONT), is_thorough=bool(step.stopped_us))
-            )
+            reach: Literal["step", "thorough"] = "thorough" if step.stopped_us else "step"
+            self._deliveries.append(Delivery(key, (signal.SIGTERM, signal.SIGCONT), reach))
         elif step.kill_timer.due_us <= due_us:
             return True
         else:
@@ -163,7 +151,7 @@ class StepTable:
         return True
 
     def _kill(self, step: Step) -> None:
-        self._deliveries.append(Delivery(step, (signal.SIGKILL,)))
+        self._deliveries.append(Delivery(step.key, (signal.SIGKILL,)))
 
     def suspend(self, key: StepKey, *, resume: bool) -> bool:
         """See `StepRunner.suspend`."""
@@ -216,7 +204,7 @@ class StepTable:
         if not nodes:
             self._contact_us = max(at_us, self._contact_us or 0)
 
-    def _orphaned_us(self, spec: StepSpec, launched_us: int) -> int:
+    def _orphaned_us(self, spec: Admitted, launched_us: int) -> int:
         """When a step has been without contact for as long as it may be.
 
         A launch is no contact, for it may have been on its way for long; only an agent that says none has it count.
@@ -225,13 +213,9 @@ class StepTable:
         known = [at_us for at_us in both if at_us is not None]
         return max(known, default=launched_us) + spec.orphan_timeout_us
 
-    def _is_orphaned(self, spec: StepSpec) -> bool:
+    def _is_orphaned(self, spec: Admitted) -> bool:
         now_us = boot_us()
         return bool(spec.orphan_timeout_us) and self._orphaned_us(spec, now_us) <= now_us
-
-    def on_child_signal(self) -> None:
-        """SIGCHLD arrived: the next pass has something to reap."""
-        self._reap_wanted = True
 
     def stop(self) -> None:
         """Take on nothing more and end every step; a second call does not wait for the grace."""
@@ -245,19 +229,19 @@ class StepTable:
     def advance(self) -> list[StepEnded]:
         """Do what is due and return the outcomes committed by it.
 
-        1. fire deadlines 2. collect dead children 3. start queued steps 4. deliver signals
-        5. sweep up strays 6. journal, with one fsync if a step ended 7. answer who waits
+        1. fire deadlines 2. take note of ends 3. start queued steps 4. deliver signals
+        5. let go of what is over 6. journal, with one fsync if a step ended 7. answer who waits
         """
         self._timers.run_due(boot_us())
-        if self._reap_wanted:
-            self._reap_wanted = False
-            self._reap()
+        for event in self._processes.take_events():
+            self._on_event(event)
         self._start_queued()
         self._handle_reports()
         deliveries, self._deliveries = self._deliveries, []
         self._deliver(deliveries)
         over = [step for step in self._touched.values() if step.is_over]
-        survive("the sweep for strays", self._reach.sweep, {step.key for step in over})
+        if over:
+            survive("the sweep for strays", self._processes.over, [step.key for step in over])
         for step in over:
             self._ledger.add(step)
             if step.link is not None:
@@ -271,7 +255,9 @@ class StepTable:
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         """Signals are owed: those that could not all be sent (no descriptor to look at /proc) are sent again."""
-        if deliveries and not survive("the delivery of signals", self._reach.deliver, deliveries):
+        # One that is over by now has nothing left to be signalled, and its key may be another's soon.
+        deliveries = [one for one in deliveries if one.key in self._steps]
+        if deliveries and not survive("the delivery of signals", self._processes.deliver, deliveries):
             self._timers.at(boot_us() + _DELIVER_AGAIN_US, lambda: self._deliveries.extend(deliveries))
 
     def _on_bug(self, step: Step, text: str) -> None:
@@ -311,6 +297,7 @@ class StepTable:
     def _refuse_all(self, batch: list[Step], error: OSError) -> None:
         """Without a journal nothing may start; what cannot be recorded as an outcome is told as one once."""
         self._journal.drop_queued()
+        survive("letting go of steps", self._processes.over, [step.key for step in batch])
         for step in batch:
             del self._queued[step.key]
             step.fail_spawn(1, f"the step supervisor cannot write its journal: {error.strerror}")
@@ -324,7 +311,7 @@ class StepTable:
                 self._selector,
                 self._timers,
                 self._guard,
-                self._pad,
+                self._processes,
                 step,
                 spec.endpoint,
                 lambda why: self._on_output_lost(step, why),
@@ -351,28 +338,23 @@ class StepTable:
         warning = step.spec.warning
         assert warning is not None
         if warning.signum and warning.to_first_only:
-            # Once it has been reaped its pid may be somebody else's.
-            if step.tasks[0].alive:
-                procfs.kill_process(step.tasks[0].pid, warning.signum)
+            self._deliveries.append(Delivery(step.key, (warning.signum,), "first"))
         elif warning.signum:
             mates = [mate for mate in self._steps.values() if mate.is_mate_of(step)]
-            self._deliveries += [Delivery(mate, (warning.signum,)) for mate in mates]
+            self._deliveries += [Delivery(mate.key, (warning.signum,)) for mate in mates]
             if not mates:
-                self._reach.signal_around(step, warning.signum)
+                self._deliveries.append(Delivery(step.key, (warning.signum,), "around"))
         if warning.script:
-            self._spawn_aside(step, warning.script, left_us)
+            self._spawn_aside(step, left_us)
 
-    def _spawn_aside(self, step: Step, script: str, left_us: int) -> None:
-        env = step.environment(0, f"{self._instance}/{step.key}")
-        env["ESLURM_SECONDS_LEFT"] = str(round(left_us / 1e6))
+    def _spawn_aside(self, step: Step, left_us: int) -> None:
         try:
-            spawned = spawn_task(self._pad, step.aside(script), env, first=False, pipes=None)
-        except (SpawnError, OSError) as error:
+            pid, report_fd = self._processes.spawn_aside(step.key, round(left_us / 1e6))
+        except SpawnError as error:
             step.warning_failure = f"its warning could not be given: {error}"
             return
-        task = Task(-1, spawned.pid, procfs.start_ticks_of(spawned.pid), spawned.report_fd, is_aside=True)
+        task = Task(-1, pid, report_fd, is_aside=True)
         step.tasks.append(task)
-        self._journal.add(Begun(step.key, ((task.pid, task.start_ticks),)))
         self._watch(step, task)
 
     def _on_silence(self, step: Step) -> None:
@@ -415,21 +397,19 @@ class StepTable:
             )
 
     def _spawn_one(self, step: Step, local: int) -> Task:
-        env = step.environment(local, f"{self._instance}/{step.key}")
         pipes: tuple[int, int] | None = None
         try:
             pipes = step.link.open_pipes(local) if step.link is not None else None
-            spawned = spawn_task(self._pad, step.spec, env, first=local == 0, pipes=pipes)
+            pid, report_fd = self._processes.spawn(step.key, local, pipes)
         except OSError as error:
             raise SpawnError(1, f"cannot start task {local}: {error.strerror}") from None
         finally:
             for fd in pipes or ():
                 os.close(fd)
-        return Task(local, spawned.pid, procfs.start_ticks_of(spawned.pid), spawned.report_fd)
+        return Task(local, pid, report_fd)
 
     def _announce(self, step: Step) -> None:
         step.announced = True
-        self._journal.add(Begun(step.key, step.identities()))
         state = step.state()
         self._answers += [(waiter, state) for waiter in step.waiters]
         step.waiters.clear()
@@ -459,56 +439,35 @@ class StepTable:
 
     # --- endings -------------------------------------------------------------------------------------
 
-    def _reap(self) -> None:
-        """Collect every dead child. A task's group is killed while the zombie still guards its number."""
-        while True:
-            try:
-                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                break
-            if info is None:
-                break
-            owner = self._tasks.pop(info.si_pid, None)
-            if owner is not None:
-                procfs.kill_group(info.si_pid, signal.SIGKILL)
-            _, status, usage = os.wait4(info.si_pid, 0)
-            if owner is not None:
-                self._guard.run(owner[0], self._on_task_exit, *owner, status, usage)
-        for group, step in tuple(self._draining.items()):
-            self._guard.run(step, self._drain, step, group)
+    def _on_event(self, event: Exited | Drained) -> None:
+        if isinstance(event, Exited):
+            if (owner := self._tasks.pop(event.pid, None)) is not None:
+                self._guard.run(owner[0], self._on_task_exit, *owner, event)
+        elif (step := self._draining.pop(event.pid, None)) is not None:
+            self._guard.run(step, self._on_drained, step, event)
 
-    def _on_task_exit(self, step: Step, task: Task, status: int, usage: struct_rusage) -> None:
+    def _on_task_exit(self, step: Step, task: Task, event: Exited) -> None:
         task.alive = False
-        step.add_usage(usage)
+        step.add_usage(event.used)
         self._touch(step)
         if task.report_fd >= 0:
             self._take_report(step, task)
         if step.cause is not StepEndCause.SPAWN_FAILED and not task.is_aside:
-            code = step.add_status(status)
+            code = step.add_status(event.wait_status)
             if step.link is not None:
                 step.link.task_ended(task.local, code)
-        for aside in step.asides:
-            procfs.kill_process(aside.pid, signal.SIGKILL)
-            procfs.kill_group(aside.pid, signal.SIGKILL)
-        step.draining.add(task.pid)
-        self._draining[task.pid] = step
-        self._drain(step, task.pid)
-        if step.draining:
+        if step.has_asides_only:
+            self._kill(step)
+        if not event.is_drained:
+            step.draining.add(task.pid)
+            self._draining[task.pid] = step
             self._at(step, boot_us() + _DRAIN_US_MAX, lambda: self._give_up_draining(step))
 
-    def _drain(self, step: Step, group: int) -> None:
-        """Collect what is left of a killed group; members are ours to collect once their leader is gone."""
-        while True:
-            try:
-                pid, _, usage = os.wait4(-group, os.WNOHANG)
-            except ChildProcessError:
-                self._draining.pop(group, None)
-                step.draining.discard(group)
-                self._touch(step)
-                return
-            if pid == 0:
-                return
-            step.add_usage(usage)
+    def _on_drained(self, step: Step, event: Drained) -> None:
+        """Nothing is left of a task's group."""
+        step.draining.discard(event.pid)
+        self._touch(step)
+        step.add_usage(event.used)
 
     def _give_up_draining(self, step: Step) -> None:
         if step.draining:
@@ -528,5 +487,5 @@ class StepTable:
         return [outcome for _, outcome in committed]
 
 
-def _no_contact(spec: StepSpec) -> str:
+def _no_contact(spec: Admitted) -> str:
     return f"no contact with the controller for {spec.orphan_timeout_us / 1e6:g} s"

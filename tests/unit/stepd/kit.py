@@ -15,12 +15,14 @@ from typing import Any
 import msgspec
 
 from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder, StepSpec, StepState
-from esnoded.stepd import procfs
+from esnoded.procd import procfs
+from esnoded.procd.options import Options
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.launcher import connect_supervisor, ensure_supervisor
-from esnoded.stepd.place import Options, Place
+from esnoded.stepd.place import Place
 
 NOBODY = 65534
+AGENT_UID = 61_300
 PATIENCE_S = 50.0
 TRUSTING = "tests.unit.stepd.trusting"
 
@@ -38,6 +40,9 @@ class SpecClient(SupervisorClient):
             order = order_of(order)
         return await super().launch(order)
 
+    async def set_limit(self, key: StepKey, time_limit_us: int, credential: bytes = b"") -> bool:
+        return await super().set_limit(key, time_limit_us, msgspec.msgpack.encode(time_limit_us))
+
 
 class Site:
     """A directory for a supervisor's state and for what its steps read and write."""
@@ -49,7 +54,9 @@ class Site:
         directory.chmod(0o755)
         self.work.chmod(0o777)
         self.instances: set[str] = set()
-        self.options = Options("cn1", "")
+        # The supervisor serves as the agent's user where root starts it.
+        own = AGENT_UID if os.geteuid() == 0 else -1
+        self.options = Options("cn1", "", uid=own, gid=own)
 
     def start(self, *, idle_exit_s: float | None = None) -> int:
         """Make sure that a supervisor serves; returns its pid."""

@@ -15,11 +15,14 @@ from eslurm.core.wire import Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime,
 from eslurm.ports.step_runner import StepKey
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import new_site, write_ring
+from esnoded.procd.credential import TOLERANCE_US, NotAllowed, UserNotAllowed, Users, Warrants
+from esnoded.procd.gate import Gate
+from esnoded.procd.launches import Launches
+from esnoded.procd.options import Options, read_options
+from esnoded.procd.scripts import Scripts
 from esnoded.stepd import wire
-from esnoded.stepd.credential import TOLERANCE_US, NotAllowed, UserNotAllowed, Users, Warrants
-from esnoded.stepd.gate import Gate
-from esnoded.stepd.journal import Journal
-from esnoded.stepd.place import Options, Place
+from esnoded.stepd.place import Place
+from esnoded.stepd.server import Server
 from tests.unit.stepd.credentials import KEY, SCRIPT, SITE, launch, order, sealed
 
 NOW_US = 1_000_000_000
@@ -142,15 +145,17 @@ def mine(**changes: Any) -> Prepare:
 
 
 class Opened:
-    """A gate and its journal, as one supervisor has them."""
+    """A gate and its record, as one `procd` has them."""
 
     def __init__(self, place: Place) -> None:
-        self.journal = Journal(place.journal, "boot")
-        self.gate = Gate(place, self.journal)
+        self.launches = Launches(place.launches, "boot")
+        self.launches.rewrite()
+        self.scripts = Scripts(place.scripts)
+        self.gate = Gate(place.options, place.ring, self.scripts, self.launches)
 
     def close(self) -> None:
-        self.journal.close()
-        self.gate.close()
+        self.launches.close()
+        self.scripts.close()
 
 
 @pytest.fixture
@@ -178,10 +183,12 @@ def test_other_blobs_are_refused(changes: dict[str, Any], opened: Opened) -> Non
 
 def test_a_credential_starts_its_step_once_also_after_a_restart(opened: Opened, place: Place) -> None:
     again = order(sealed(mine()))
-    opened.gate.on_taken(opened.gate.admit(again))
-    with pytest.raises(NotAllowed, match="launched before"):
-        opened.gate.admit(again)
-    opened.journal.compact(())
+    admitted = opened.gate.admit(again)
+    opened.gate.begin(admitted)
+    for act in (lambda: opened.gate.admit(again), lambda: opened.gate.begin(admitted)):
+        with pytest.raises(NotAllowed, match="launched before"):
+            act()
+    opened.launches.rewrite()
     opened.close()
     opened.__init__(place)  # type: ignore[misc]
     with pytest.raises(NotAllowed, match="launched before"):
@@ -190,9 +197,11 @@ def test_a_credential_starts_its_step_once_also_after_a_restart(opened: Opened, 
 
 def test_a_limit_is_lengthened_by_a_sealed_command_of_a_later_revision(opened: Opened) -> None:
     hour = 3_600_000_000
+    server = Server.__new__(Server)
+    server._processes, server._limits = opened.gate, {}  # type: ignore[assignment]
 
     def ask(limit_us: int, credential: bytes = b"") -> None:
-        opened.gate.check_limit(wire.SetLimit(1, KEY, limit_us, credential), hour)
+        server._check_limit(wire.SetLimit(1, KEY, limit_us, credential), hour)
 
     ask(hour // 2)
     for limit_us in (2 * hour, 0):
@@ -217,14 +226,14 @@ def test_other_keys_are_trusted_when_present_ones_vouch_for_them(opened: Opened,
         opened.gate.trust(new_site("c", 3).ring.sealed)
     opened.gate.trust(waiting.ring.sealed)
     assert opened.gate.admit(order(credential))
-    opened.gate.on_ended(KEY)
+    opened.gate.release(KEY)
     opened.close()
     opened.__init__(place)  # type: ignore[misc]
     assert opened.gate.admit(order(credential)), "it is kept"
 
 
 def test_what_root_says_counts_from_the_next_connection_on(opened: Opened, place: Place) -> None:
-    options = place.read_options()
+    options = read_options(place.options)
     place.write_options(msgspec.structs.replace(options, nodes="cn4"))
     opened.gate.refresh()
     with pytest.raises(NotAllowed, match="cn3"):

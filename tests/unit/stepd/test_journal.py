@@ -98,7 +98,7 @@ def test_compaction_keeps_what_lives_and_bounds_the_file(path: str) -> None:
         journal.add(Acknowledged((key(number),)))
         journal.commit()
         if journal.wants_compaction:
-            journal.compact(live_records([ended(9999)], [(key(5), 5, ((50, 1),)), (key(6), 6, ())]))
+            journal.compact(live_records([ended(9999)], [(key(5), 5), (key(6), 6)]))
         largest = max(largest, os.path.getsize(path))
     journal.add(Finished(ended(10_000)))
     journal.close()
@@ -106,7 +106,7 @@ def test_compaction_keeps_what_lives_and_bounds_the_file(path: str) -> None:
     contents = read_contents(Path(path).read_bytes())
     assert {key(9999), key(10_000)} <= contents.outcomes.keys()
     assert contents.unfinished == {
-        key(5): Unfinished(key(5), "boot-1", 5, ((50, 1),)),
+        key(5): Unfinished(key(5), "boot-1", 5),
         key(6): Unfinished(key(6), "boot-1", 6),
     }
 

@@ -15,11 +15,13 @@ import pytest
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec
 from eslurm.telemetry.clocks import boot_us
-from esnoded.stepd import procfs, roundup, wire
+from esnoded.procd import procfs, roundup
+from esnoded.procd.families import parse_key
+from esnoded.procd.launches import Launches
+from esnoded.stepd import wire
 from esnoded.stepd.journal import Unfinished
 from esnoded.stepd.place import Place, SupervisorStatus
-from esnoded.stepd.reach import parse_key
-from esnoded.stepd.recovery import end_lost_steps
+from esnoded.stepd.recovery import lost_steps
 from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
 from tests.unit.stepd.kit import key
@@ -98,7 +100,13 @@ def test_a_key_survives_the_marker(each: StepKey) -> None:
     assert parse_key(str(each)) == each
 
 
-@pytest.mark.parametrize("text", ["", "1.2.3", "1.2.3.4.5", "a.b.c.d", "1.2..4", "1.2.--3.4", "1.2.-.4"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "1.2.3", "1.2.3.4.5", "a.b.c.d", "1.2..4", "1.2.--3.4", "1.2.-.4"),
+        pytest.param("9" * 5_000 + ".1.1.1", id="long"),
+    ],
+)
 def test_what_is_no_key_is_no_key(text: str) -> None:
     assert parse_key(text) is None
 
@@ -135,25 +143,42 @@ def test_a_process_is_known_by_its_start_time_and_marker(sleeper: subprocess.Pop
     assert procfs.start_ticks_of(2**22 + 1) == 0
 
 
-def test_recovery_kills_by_marker_and_reports_lost(sleeper: subprocess.Popen[bytes]) -> None:
-    lost = end_lost_steps([Unfinished(key(), "boot", 5)], "abc", "boot", 9)
-    assert sleeper.wait(30) == -9
-    assert lost == [StepEnded(key(), 0, 0, StepEndCause.LOST, "its step supervisor died while it ran", 5, 9)]
-
-
-def test_recovery_kills_by_recorded_identity(sleeper: subprocess.Popen[bytes]) -> None:
-    ticks = procfs.start_ticks_of(sleeper.pid)
-    end_lost_steps([Unfinished(key(), "boot", 5, ((sleeper.pid, ticks),))], "other", "boot", 9)
+def test_what_an_earlier_one_left_is_killed_by_its_mark(sleeper: subprocess.Popen[bytes]) -> None:
+    assert roundup.end_all("abc") == []
     assert sleeper.wait(30) == -9
 
 
-def test_a_recycled_pid_is_spared(sleeper: subprocess.Popen[bytes]) -> None:
+def test_what_an_earlier_one_left_is_killed_by_its_recorded_identity(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    launches = Launches(str(tmp_path / "launches"), "boot")
+    launches.rewrite()
+    launches.began(sleeper.pid, procfs.start_ticks_of(sleeper.pid))
+    launches.began(2**22 + 1, 1)
+    launches.ended(2**22 + 1)
+    launches.close()
+    roundup.end_all("other", Launches(str(tmp_path / "launches"), "boot").leaders)
+    assert sleeper.wait(30) == -9
+
+
+def test_a_recycled_pid_is_spared(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
     ticks = procfs.start_ticks_of(sleeper.pid)
     for boot_id, start in (("boot", ticks + 1), ("an earlier boot", ticks)):
-        lost = end_lost_steps([Unfinished(key(), boot_id, 5, ((sleeper.pid, start),))], "other", "boot", 9)
-        assert lost[0].cause is StepEndCause.LOST
-    assert "rebooted" in lost[0].text
+        launches = Launches(str(tmp_path / boot_id), boot_id)
+        launches.rewrite()
+        launches.began(sleeper.pid, start)
+        launches.close()
+        roundup.end_all("other", Launches(str(tmp_path / boot_id), "boot").leaders)
     assert sleeper.poll() is None
+
+
+def test_steps_of_a_supervisor_that_is_gone_are_lost() -> None:
+    (lost,) = lost_steps([Unfinished(key(), "boot", 5)], [], "boot", 9)
+    assert lost == StepEnded(key(), 0, 0, StepEndCause.LOST, "its step supervisor died while it ran", 5, 9)
+    (lost,) = lost_steps([Unfinished(key(), "boot", 5)], [], "later", 9)
+    assert "rebooted" in lost.text
+    (lost,) = lost_steps([Unfinished(key(), "boot", 5)], [7, 8], "boot", 9)
+    assert lost.text.endswith("; processes that did not end: 7 8")
 
 
 def test_who_cannot_be_killed_is_named_and_keeps_nobody_waiting(
@@ -169,8 +194,6 @@ def test_who_cannot_be_killed_is_named_and_keeps_nobody_waiting(
     monkeypatch.setattr(roundup, "_KILL_WAIT_US", 1_000)
     assert roundup.end_all("abc") == [sleeper.pid]
     assert tries == [signal.SIGKILL]
-    lost = end_lost_steps([Unfinished(key(), "boot", 5)], "abc", "boot", 9)
-    assert lost[0].text.endswith(f"; processes that did not end: {sleeper.pid}")
 
 
 def test_what_forks_while_it_is_looked_for_is_ended_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from esnoded.stepd.scripts import Scripts
+from esnoded.procd.scripts import Scripts
 from tests.unit.stepd.kit import key
 
 ME, GROUP = os.getuid(), os.getgid()

@@ -9,13 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepStarted, StepState, StepWarning
-from esnoded.stepd import procfs
+from eslurm.ports.step_runner import (
+    StepEndCause,
+    StepEnded,
+    StepKey,
+    StepSpec,
+    StepStarted,
+    StepState,
+    StepWarning,
+)
+from esnoded.procd import procfs
+from esnoded.procd import server as procd_module
 from esnoded.stepd import table as table_module
 from esnoded.stepd.journal import Journal, read_contents
-from esnoded.stepd.spawn import make_launchpad
+from esnoded.stepd.step import Waiter
 from esnoded.stepd.table import LaunchRefused, StepTable
 from esnoded.stepd.timers import Timers
+from tests.unit.stepd.direct import Direct
 from tests.unit.stepd.kit import Site, key
 
 
@@ -27,32 +37,62 @@ class Rig:
         self.path = str(directory / "journal")
         self.journal = Journal(self.path, "boot")
         self.selector = selectors.DefaultSelector()
-        self.pad = make_launchpad()
-        self.table = StepTable(self.pad, self.journal, Timers(), self.selector, "rig", [])
+        self.processes = Direct("rig")
+        self.table = StepTable(self.processes, self.journal, Timers(), self.selector, [])
         self.answers: list[StepState] = []
 
     def launch(self, job_id: int, *argv: str) -> None:
-        self.table.launch(self.site.spec(key(job_id), *argv), self.answers.append)
+        self.start(self.site.spec(key(job_id), *argv))
+
+    def start(self, spec: StepSpec, waiter: Waiter | None = None) -> None:
+        """As the server does it."""
+        self.table.check_admission()
+        try:
+            self.table.launch(self.processes.admit_spec(spec), waiter or self.answers.append)
+        except LaunchRefused:
+            self.processes.over([spec.key])
+            raise
+
+    def advance(self) -> list[StepEnded]:
+        """A pass, and those until every task that was started runs its program, or has said why it does not."""
+        ended = self.table.advance()
+        while any(task.report_fd >= 0 for _, task in self.table._tasks.values()):
+            self.look()
+            ended += self.table.advance()
+        return ended
+
+    def outcomes(self, count: int) -> dict[StepKey, StepEnded]:
+        """Of the next so many steps that end."""
+        ended: dict[StepKey, StepEnded] = {}
+        while len(ended) < count:
+            ended |= {one.key: one for one in self.table.advance()}
+            self.turn()
+        return ended
 
     def advance_until_ended(self) -> list[StepEnded]:
         ended: list[StepEnded] = []
         while not ended:
             # Blocks until a child has ended, without collecting it.
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-            self.table.on_child_signal()
+            self.processes.procd.reap()
             ended = self.table.advance()
         return ended
 
     def turn(self) -> None:
         """Wait for what links and reports have to say, and for a child's end."""
+        self.look()
+        self.processes.procd.reap()
+
+    def look(self) -> None:
+        """Wait for what links and reports have to say."""
         for selected, mask in self.selector.select(0.02):
             selected.data(mask)
-        self.table.on_child_signal()
 
     def close(self) -> None:
         self.journal.close()
         self.selector.close()
-        os.close(self.pad.null_fd)
+        for pid in self.processes.procd._connecting:
+            os.waitpid(pid, 0)
 
 
 @pytest.fixture
@@ -71,13 +111,13 @@ def fail(*_arguments: object) -> None:
 def test_a_step_goes_from_queue_to_outcome(rig: Rig) -> None:
     rig.launch(1, "sh", "-c", "exit 3")
     assert rig.table.has_work and rig.table.live == 1
-    assert rig.table.advance() == []
+    assert rig.advance() == []
     assert isinstance(rig.answers[0], StepStarted)
     (ended,) = rig.advance_until_ended()
     assert (ended.key, ended.exit_code) == (key(1), 3)
     assert read_contents(Path(rig.path).read_bytes()).outcomes == {key(1): ended}
     rig.table.acknowledge([key(1)])
-    rig.table.advance()
+    rig.advance()
     assert read_contents(Path(rig.path).read_bytes()).outcomes == {}
     assert rig.table.live == 0 and not rig.table.list_steps()
 
@@ -86,7 +126,7 @@ def test_without_a_journal_nothing_is_started(rig: Rig, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(rig.journal, "flush", fail)
         rig.launch(1, "touch", "started")
-        rig.table.advance()
+        rig.advance()
     (answer,) = rig.answers
     assert isinstance(answer, StepEnded)
     assert answer.cause is StepEndCause.SPAWN_FAILED
@@ -94,7 +134,7 @@ def test_without_a_journal_nothing_is_started(rig: Rig, monkeypatch: pytest.Monk
     assert not (rig.site.work / "started").exists()
     # Nothing of it is remembered: the next launch is a first one.
     rig.launch(1, "touch", "started")
-    rig.table.advance()
+    rig.advance()
     rig.advance_until_ended()
     assert (rig.site.work / "started").exists()
 
@@ -103,17 +143,17 @@ def test_an_ending_is_held_back_until_it_is_on_the_disk(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rig.launch(1, "true")
-    rig.table.advance()
+    rig.advance()
     (started,) = rig.answers
     assert isinstance(started, StepStarted)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", fail)
         os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)
-        rig.table.on_child_signal()
-        assert rig.table.advance() == []
-        assert rig.table.advance() == []
+        rig.processes.procd.reap()
+        assert rig.advance() == []
+        assert rig.advance() == []
         assert [type(state) for state in rig.table.list_steps()] == [StepStarted]
-    (ended,) = rig.table.advance()
+    (ended,) = rig.advance()
     assert ended.key == key(1)
     assert read_contents(Path(rig.path).read_bytes()).outcomes == {key(1): ended}
     assert "held back" in capfd.readouterr().err
@@ -125,22 +165,22 @@ def test_what_is_over_and_held_back_is_neither_warned_nor_ended_again(
     """A warning would start a script beside what has ended, and its end would end the step twice."""
     warning = StepWarning(60_000_000, script=rig.site.script("exit", "beside"))
     spec = rig.site.spec(key(1), "true", time_limit_us=3_600_000_000, warning=warning)
-    rig.table.launch(spec, rig.answers.append)
-    rig.table.advance()
+    rig.start(spec)
+    rig.advance()
     (started,) = rig.answers
     assert isinstance(started, StepStarted)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", fail)
         os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)
-        rig.table.on_child_signal()
-        assert rig.table.advance() == []
-        patch.setattr(table_module, "spawn_task", fail)
+        rig.processes.procd.reap()
+        assert rig.advance() == []
+        patch.setattr(procd_module, "spawn_task", fail)
         assert rig.table.set_limit(key(1), 60_000_000)
-        assert rig.table.advance() == []
+        assert rig.advance() == []
         assert rig.table.suspend(key(1), resume=False)
         assert rig.table.terminate(key(1), StepEndCause.TIME_LIMIT, 0)
-        assert rig.table.advance() == []
-    (ended,) = rig.table.advance()
+        assert rig.advance() == []
+    (ended,) = rig.advance()
     assert (ended.cause, ended.exit_code, ended.text) == (StepEndCause.EXITED, 0, "")
     assert rig.table.live == 0
 
@@ -148,7 +188,7 @@ def test_what_is_over_and_held_back_is_neither_warned_nor_ended_again(
 def test_a_queued_step_can_be_ended_before_it_starts(rig: Rig) -> None:
     rig.launch(1, "touch", "started")
     assert rig.table.terminate(key(1), StepEndCause.SIGNALLED, 0)
-    (ended,) = rig.table.advance()
+    (ended,) = rig.advance()
     assert (ended.cause, ended.text) == (StepEndCause.SIGNALLED, "ended before it was started")
     assert rig.answers == [ended]
     assert not (rig.site.work / "started").exists()
@@ -159,7 +199,7 @@ def test_a_full_or_stopping_table_refuses(rig: Rig, monkeypatch: pytest.MonkeyPa
     rig.launch(1, "true")
     with pytest.raises(LaunchRefused, match="already runs 1 steps"):
         rig.launch(2, "true")
-    rig.table.advance()
+    rig.advance()
     rig.advance_until_ended()
     monkeypatch.setattr(table_module, "OUTCOMES_MAX", 1)
     with pytest.raises(LaunchRefused, match="acknowledged"):

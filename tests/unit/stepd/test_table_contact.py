@@ -45,7 +45,7 @@ def launch(rig: Rig) -> None:  # noqa: F811
         orphan_timeout_us=10 * SECOND_US,
         kill_grace_us=4 * SECOND_US,
     )
-    rig.table.launch(spec, rig.answers.append)
+    rig.start(spec)
 
 
 def is_ending(rig: Rig) -> bool:  # noqa: F811

@@ -22,12 +22,14 @@ from eslurm.ports.step_runner import (
     StepStarted,
     StepWarning,
 )
-from esnoded.stepd import procfs, spawn
+from esnoded.procd import procfs
+from esnoded.procd.credential import NotAllowed
+from esnoded.procd.families import Families
+from esnoded.procd.spawn import spawn_task
+from esnoded.procd.task import SpawnError
 from esnoded.stepd import table as table_module
 from esnoded.stepd.output import OutputLink
-from esnoded.stepd.reach import Reach
-from esnoded.stepd.spawn import SpawnError, spawn_task
-from esnoded.stepd.table import LaunchRefused
+from esnoded.stepd.processes import read_report
 from tests.unit.stepd.kit import key
 from tests.unit.stepd.test_table import Rig
 
@@ -107,8 +109,8 @@ def test_a_bad_value_is_refused_and_nothing_of_it_remembered(
 ) -> None:
     spec = spec_with(rig, fields)
     assert says in spec_problem(spec)
-    with pytest.raises(LaunchRefused) as refused:
-        rig.table.launch(spec, rig.answers.append)
+    with pytest.raises(NotAllowed) as refused:
+        rig.start(spec)
     assert says in str(refused.value)
     assert rig.table.live == 0 and not rig.table.has_work
 
@@ -172,19 +174,19 @@ def fault(*_arguments: object, **_more: object) -> None:
 def test_a_fault_while_starting_a_step_ends_that_step(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    real = table_module.spawn_task
+    real = rig.processes.spawn
 
-    def spawn_one(pad: Any, spec: StepSpec, *rest: Any, **more: Any) -> Any:
-        return fault() if spec.key == key(1) else real(pad, spec, *rest, **more)
+    def spawn_one(one: StepKey, *rest: Any) -> tuple[int, int]:
+        return fault() if one == key(1) else real(one, *rest)  # type: ignore[func-returns-value]
 
-    monkeypatch.setattr(table_module, "spawn_task", spawn_one)
+    monkeypatch.setattr(rig.processes, "spawn", spawn_one)
     rig.launch(1, "true")
     rig.launch(2, "true")
-    (bad,) = rig.table.advance()
+    outcomes = rig.outcomes(2)
+    bad, good = outcomes[key(1)], outcomes[key(2)]
     assert (bad.key, bad.cause, bad.exit_code) == (key(1), StepEndCause.SPAWN_FAILED, 1)
     assert bad.text == "internal error: ZeroDivisionError: a fault of the supervisor's own ?"
     assert {type(answer) for answer in rig.answers} == {StepEnded, StepStarted}
-    (good,) = rig.advance_until_ended()
     assert (good.key, good.cause) == (key(2), StepEndCause.EXITED)
     log = capfd.readouterr().err
     assert log.count("\n") == 1 and "test_values.py" in log
@@ -203,17 +205,13 @@ def test_a_fault_in_a_timer_ends_its_step(
 ) -> None:
     owner = rig.table if name == "_on_silence" else rig.table._clock
     monkeypatch.setattr(owner, name, fault)
-    rig.table.launch(rig.site.spec(key(1), "sleep", "600", **fields), rig.answers.append)
+    rig.start(rig.site.spec(key(1), "sleep", "600", **fields))
     rig.launch(2, "sleep", "0.1")
-    ended: dict[StepKey, StepEnded] = {}
-    while len(ended) < 2:
-        # The timer is due soon, and no child says so.
-        ended |= {one.key: one for one in rig.table.advance()}
-        rig.table.on_child_signal()
-    bad, good = ended[key(1)], ended[key(2)]
-    assert bad.cause is StepEndCause.SIGNALLED
-    assert bad.text.startswith("internal error: ZeroDivisionError")
-    assert good.exit_code == 0
+    outcomes = rig.outcomes(2)
+    # Until it is known that it runs its program it counts as one that could not be started.
+    assert outcomes[key(1)].cause in (StepEndCause.SIGNALLED, StepEndCause.SPAWN_FAILED)
+    assert outcomes[key(1)].text.startswith("internal error: ZeroDivisionError")
+    assert (outcomes[key(2)].cause, outcomes[key(2)].exit_code) == (StepEndCause.EXITED, 0)
 
 
 @pytest.mark.parametrize(
@@ -226,11 +224,11 @@ def test_a_fault_in_a_link_for_output_ends_its_step(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = OutputEndpoint("127.0.0.1", listener.getsockname()[1], COOKIE)
         script = rig.site.script("echo said; sleep 0.1")
-        rig.table.launch(rig.site.spec(key(1), script, endpoint=endpoint), rig.answers.append)
-        ended = rig.table.advance()
+        rig.start(rig.site.spec(key(1), script, endpoint=endpoint))
+        ended = rig.advance()
         while not ended:
             rig.turn()
-            ended = rig.table.advance()
+            ended = rig.advance()
     assert ended[0].key == key(1) and rig.table.live == 0
     assert ended[0].text.startswith("internal error") or where == "finish"
     # Nothing of it is left in the loop.
@@ -240,7 +238,7 @@ def test_a_fault_in_a_link_for_output_ends_its_step(
 def test_a_fault_at_the_end_of_a_task_ends_its_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_module.Step, "add_usage", fault)
     rig.launch(1, "true")
-    rig.table.advance()
+    rig.advance()
     (ended,) = rig.advance_until_ended()
     assert ended.text.startswith("internal error")
 
@@ -250,24 +248,21 @@ def test_signals_that_could_not_be_delivered_are_delivered_later(
 ) -> None:
     monkeypatch.setattr(table_module, "_DELIVER_AGAIN_US", 0)
     rig.launch(1, "sleep", "600")
-    rig.table.advance()
+    rig.advance()
     rig.table.terminate(key(1), StepEndCause.SIGNALLED, 60_000_000)
     with monkeypatch.context() as patch:
-        patch.setattr(Reach, "deliver", fault)
-        assert rig.table.advance() == []
-    rig.table.advance()
+        patch.setattr(Families, "deliver", fault)
+        assert rig.advance() == []
+    rig.advance()
     (ended,) = rig.advance_until_ended()
     assert (ended.key, ended.signal) == (key(1), 15)
 
 
 def test_an_answer_that_cannot_be_given_is_given_up(rig: Rig) -> None:
-    rig.table.launch(rig.site.spec(key(1), "true"), fault)
+    rig.start(rig.site.spec(key(1), "true"), fault)
     rig.launch(2, "true")
-    rig.table.advance()
+    rig.outcomes(2)
     assert [answer.key for answer in rig.answers] == [key(2)]
-    ended: set[StepKey] = set()
-    while len(ended) < 2:
-        ended |= {one.key for one in rig.advance_until_ended()}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -275,8 +270,8 @@ def test_an_answer_that_cannot_be_given_is_given_up(rig: Rig) -> None:
 def test_an_id_that_means_no_change_never_leaves_a_task_root(rig: Rig, fields: dict[str, int]) -> None:
     """To the kernel it says: keep the ids that you have, which are root's."""
     spec = rig.site.spec(key(1), "touch", "made", **({"uid": 1, "gid": 1} | fields))
-    spawned = spawn_task(rig.pad, spec, {"PATH": "/usr/bin:/bin"}, first=True, pipes=None)
-    os.waitpid(spawned.pid, 0)
-    failure = spawn.read_report(spawned.report_fd)
+    pid, report_fd = spawn_task(spec, {"PATH": "/usr/bin:/bin"}, first=True, pipes=None)
+    os.waitpid(pid, 0)
+    failure = read_report(report_fd)
     assert isinstance(failure, SpawnError) and "cannot become" in failure.text
     assert not (rig.site.work / "made").exists()

@@ -10,39 +10,43 @@ import sys
 import msgspec
 
 from eslurm.ports.step_runner import StepKey, StepOrder, StepSpec
-from esnoded.stepd import wire
+from esnoded.procd.credential import NotAllowed
+from esnoded.procd.gate import Allowed, Gate
+from esnoded.procd.launches import Launches
+from esnoded.procd.options import read_options
 from esnoded.stepd.__main__ import main
-from esnoded.stepd.credential import NotAllowed
-from esnoded.stepd.gate import Admitted, Gate
-from esnoded.stepd.journal import Journal
 from esnoded.stepd.place import Place
 
 
 class TrustingGate(Gate):
     """Finds the spec in the place of the credential."""
 
-    def __init__(self, place: Place, _journal: Journal) -> None:
-        self._place = place
-        self._options = place.read_options()
+    def __init__(self, options: str) -> None:
+        self._path = options
+        self._options = read_options(options)
 
-    def admit(self, order: StepOrder) -> Admitted:
+    def admit(self, order: StepOrder) -> Allowed:
         try:
-            return Admitted(msgspec.msgpack.decode(order.credential, type=StepSpec), 0)
+            return Allowed(msgspec.msgpack.decode(order.credential, type=StepSpec), 0)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise NotAllowed(f"no spec: {error}") from None
 
-    def on_taken(self, admitted: Admitted) -> None:
+    def begin(self, allowed: Allowed) -> None:
         pass
 
-    def on_ended(self, key: StepKey) -> None:
+    def release(self, key: StepKey) -> None:
         pass
 
-    def check_limit(self, request: wire.SetLimit, present_us: int) -> None:
-        pass
+    def limit(self, key: StepKey, credential: bytes) -> tuple[int, int]:
+        return 1, msgspec.msgpack.decode(credential, type=int)
 
     def refresh(self) -> None:
         pass
 
 
+def make_gate(place: Place, _launches: Launches) -> Gate:
+    return TrustingGate(place.options)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], TrustingGate))
+    sys.exit(main(sys.argv[1:], make_gate))

@@ -14,7 +14,7 @@ from eslurm.compat.filenames import FileNameFields, default_output, expand_patte
 from eslurm.core.wire import JobLaunch, LaunchStep
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepSpec, StepWarning
-from esnoded.stepd.credential import Launchable, NotAllowed
+from esnoded.procd.credential import Launchable, NotAllowed
 
 STEP_ENVIRONMENTS_MAX = 64
 

@@ -89,9 +89,8 @@ def become_subreaper() -> None:
 
 
 def hide() -> None:
-    """As root: no memory of this process is dumped, and no other process looks into it. Its tasks' programs are as usual."""
-    if os.geteuid() == 0:
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    """No memory of this process is dumped, and none but root's looks into it. Its tasks' programs are as usual."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def kill_group(group: int, signum: int) -> None:
@@ -108,6 +107,17 @@ def kill_process(pid: int, signum: int) -> None:
         os.kill(pid, signum)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def kill_exactly(process: Process, signum: int) -> None:
+    """Signal one process that is no child of ours, unless another has got its number meanwhile."""
+    with suppress(ProcessLookupError, PermissionError):
+        fd = os.pidfd_open(process.pid)
+        try:
+            if start_ticks_of(process.pid) == process.start_ticks:
+                signal.pidfd_send_signal(fd, signum)
+        finally:
+            os.close(fd)
 
 
 def kill_and_wait(processes: Iterable[Process], timeout_us: int) -> list[int]:

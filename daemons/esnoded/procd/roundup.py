@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from eslurm.telemetry.clocks import boot_us
-from esnoded.stepd import procfs
+from esnoded.procd import procfs
 
 _PATIENCE_US = 5_000_000
 _KILL_WAIT_US = 2_000_000

@@ -1,0 +1,26 @@
+"""What root tells the step supervisor, in a file that only root can write."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Options(msgspec.Struct, frozen=True):
+    """`ring` is a file with the site's public keys, `nodes` the host list of the nodes that this host is.
+
+    The supervisor runs as `uid` and `gid` when root starts it; -1: as root.
+    """
+
+    nodes: str
+    ring: str
+    min_uid: int = 1000
+    allow_root_jobs: bool = False
+    idle_exit_s: float = 600.0
+    uid: int = -1
+    gid: int = -1
+
+
+def read_options(path: str) -> Options:
+    """Raises OSError, `msgspec.MsgspecError`."""
+    with open(path, "rb") as file:
+        return msgspec.json.decode(file.read(), type=Options)

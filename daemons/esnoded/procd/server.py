@@ -1,0 +1,351 @@
+"""The loop of `procd`: one supervisor's requests, and the ends of children. Single-threaded.
+
+Invariant: an exception in one request refuses that request; when the supervisor is gone the loop ends, and with it all that
+was started here (see `roundup`).
+
+Children are noticed by SIGCHLD and reaped by `waitid`, not through pidfds: an adopted orphan is a child that no descriptor
+is held for, and a descriptor per task would force an open-file limit upon this process that every task inherits. A pid
+cannot be recycled under us, since only `reap` and `_drain` ever collect a child.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+from collections.abc import Callable, Sequence
+from resource import struct_rusage
+from typing import Protocol
+
+import msgspec
+
+from eslurm.ports.step_checks import spec_problem
+from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder, StepSpec
+from esnoded.procd import procfs, wire
+from esnoded.procd.connect import spawn_connector
+from esnoded.procd.credential import NotAllowed, UserNotAllowed
+from esnoded.procd.families import Families
+from esnoded.procd.gate import Allowed, Gate
+from esnoded.procd.launches import Launches
+from esnoded.procd.log import complain_of, survive
+from esnoded.procd.spawn import HANDLED_SIGNALS, spawn_task
+from esnoded.procd.task import SpawnError
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_ASIDES_MAX = 16
+"""Warnings of a step: one for each time that its limit is moved."""
+
+
+class Predecessor(Protocol):
+    """The supervisor of a version before 0.2 that was there as this one was started."""
+
+    def left_behind(self) -> Sequence[StepEnded]:
+        """What it owed, if it is gone. Raises OSError."""
+        ...
+
+    def forget(self) -> None:
+        """What it owed is in the journal."""
+        ...
+
+
+class Step(msgspec.Struct, eq=False):
+    """An admitted step that is not over."""
+
+    allowed: Allowed
+    started: set[int] = msgspec.field(default_factory=set)
+    """Local ranks of the tasks that were started."""
+    asides: int = 0
+    is_begun: bool = False
+    is_connected: bool = False
+
+
+class Procd:
+    """`server` is the supervisor's process, a child. `tell` sends events to it."""
+
+    def __init__(
+        self,
+        channel: wire.Channel[wire.Request],
+        gate: Gate,
+        launches: Launches,
+        instance: str,
+        server: int = 0,
+        predecessor: Predecessor | None = None,
+    ) -> None:
+        self._channel = channel
+        self._gate = gate
+        self._launches = launches
+        self._instance = instance
+        self._server = server
+        self._predecessor = predecessor
+        self._steps: dict[StepKey, Step] = {}
+        self._tasks: dict[int, StepKey] = {}
+        self._first: dict[StepKey, int] = {}
+        self._connecting: dict[int, StepKey] = {}
+        self._draining: set[int] = set()
+        self._families = Families(instance, self._steps, self._tasks, self._first, server)
+
+    def run(self) -> None:
+        """Serve until the supervisor is gone."""
+        wake_fd = watch_signals()
+        poller = select.poll()
+        for fd in (wake_fd, self._channel.fileno()):
+            poller.register(fd, select.POLLIN)
+        while True:
+            wait_us = self._families.sweep_in_us if self._families.is_sweep_wanted else None
+            ready = [fd for fd, _ in poller.poll(None if wait_us is None else wait_us / 1000 + 1)]
+            if wake_fd in ready:
+                for signum in os.read(wake_fd, 4096):
+                    if signum in _STOP_SIGNALS and self._server:
+                        os.kill(self._server, signum)
+                survive("the reaping", self.reap)
+            if self._channel.fileno() in ready and not self._serve():
+                return
+            survive("the sweep for strays", self._families.sweep)
+
+    def _serve(self) -> bool:
+        """Answer one request; False when the supervisor is gone."""
+        fds: list[int] = []
+        try:
+            request, fds = self._channel.receive()
+            self._answer(*self.handle(request, fds))
+        except wire.BadMessage as error:
+            self._answer(wire.Refused(str(error)))
+        except (EOFError, ConnectionError):
+            return False
+        finally:
+            wire.close_all(fds)
+        return True
+
+    def _answer(self, answer: wire.Told, fd: int = -1) -> None:
+        try:
+            self._channel.send(answer, [fd] if fd >= 0 else [])
+        except ConnectionError:
+            raise
+        except OSError as error:
+            # No descriptor for an answer of this size: a short one needs none.
+            self._channel.send(wire.Refused(str(error)))
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def handle(self, request: wire.Request, fds: Sequence[int]) -> tuple[wire.Answer, int]:
+        """The answer, and a descriptor that goes with it (-1: none)."""
+        try:
+            return self._handle(request, fds)
+        except SpawnError as error:
+            return wire.Refused(error.text, error.exit_code), -1
+        except (NotAllowed, ValueError) as error:
+            return wire.Refused(str(error), user=isinstance(error, UserNotAllowed)), -1
+        except OSError as error:
+            return wire.Refused(f"{error.strerror or error}"), -1
+        except Exception as error:
+            return wire.Refused(complain_of("a request", error)), -1
+
+    def _handle(self, request: wire.Request, fds: Sequence[int]) -> tuple[wire.Answer, int]:
+        answer: wire.Answer = wire.Done()
+        report_fd = -1
+        counts, is_right = _FDS.get(type(request), ((0,), stat.S_ISFIFO))
+        if len(fds) not in counts or not all(is_right(os.fstat(fd).st_mode) for fd in fds):
+            raise NotAllowed("descriptors that do not belong to the request")
+        match request:
+            case wire.Admit(order):
+                answer = self._admit(order)
+            case wire.Spawn(key, local):
+                answer, report_fd = self._spawn(self._step(key), local, fds)
+            case wire.SpawnAside(key, seconds_left):
+                answer, report_fd = self._spawn_aside(self._step(key), seconds_left)
+            case wire.Connect(key):
+                self._connect(self._step(key), fds[0])
+            case wire.Deliver(deliveries):
+                self._families.deliver(deliveries)
+            case wire.Over(keys):
+                self._end(keys)
+            case wire.CheckLimit(key, credential):
+                answer = wire.Limit(*self._gate.limit(key, credential))
+            case wire.Trust(ring):
+                self._gate.trust(ring)
+            case wire.Refresh():
+                self._gate.refresh()
+                owed = self._predecessor.left_behind() if self._predecessor is not None else ()
+                answer = wire.Refreshed(self._gate.idle_exit_us, tuple(owed))
+            case wire.Settled():
+                if self._predecessor is not None:
+                    self._predecessor.forget()
+        return answer, report_fd
+
+    def _step(self, key: StepKey) -> Step:
+        if key not in self._steps:
+            raise NotAllowed(f"step {key} was not admitted, or is over")
+        return self._steps[key]
+
+    def _admit(self, order: StepOrder) -> wire.Admitted:
+        known = self._steps.get(order.key)
+        if known is not None and known.is_begun:
+            raise NotAllowed(f"step {order.key} was launched before: a credential starts it once")
+        if known is not None:
+            self._end([order.key])
+        if len(self._steps) >= wire.STEPS_MAX:
+            raise NotAllowed(f"{len(self._steps)} steps are admitted")
+        allowed = self._gate.admit(order)
+        spec = allowed.spec
+        if problem := spec_problem(spec):
+            self._gate.release(order.key)
+            raise NotAllowed(problem)
+        self._steps[spec.key] = Step(allowed)
+        return wire.Admitted(
+            spec.key,
+            spec.node_name,
+            spec.tasks,
+            spec.first_task,
+            spec.time_limit_us,
+            spec.kill_grace_us,
+            spec.orphan_timeout_us,
+            spec.warning,
+            spec.endpoint,
+        )
+
+    def _begin(self, step: Step) -> None:
+        if not step.is_begun:
+            self._gate.begin(step.allowed)
+            step.is_begun = True
+
+    def _spawn(self, step: Step, local: int, fds: Sequence[int]) -> tuple[wire.Answer, int]:
+        spec = step.allowed.spec
+        if local >= spec.tasks or local in step.started:
+            raise NotAllowed(f"step {spec.key} has no task {local} that was not started")
+        if (spec.endpoint is not None) != bool(fds):
+            raise NotAllowed("output goes into the step's files, or with an endpoint into two pipes")
+        self._begin(step)
+        step.started.add(local)
+        pipes = (fds[0], fds[1]) if fds else None
+        pid, report_fd = self._start(spec, self._environment(spec, local), local == 0, pipes)
+        if local == 0:
+            self._first[spec.key] = pid
+        return wire.Spawned(pid), report_fd
+
+    def _spawn_aside(self, step: Step, seconds_left: int) -> tuple[wire.Answer, int]:
+        spec = step.allowed.spec
+        if spec.warning is None or not spec.warning.script or not step.started or step.asides >= _ASIDES_MAX:
+            raise NotAllowed(f"step {spec.key} has no warning to be given")
+        step.asides += 1
+        env = self._environment(spec, 0)
+        env["ESLURM_SECONDS_LEFT"] = str(seconds_left)
+        aside = msgspec.structs.replace(
+            spec,
+            argv=(spec.warning.script,),
+            stdin="/dev/null",
+            stdout=spec.stderr or spec.stdout,
+            stderr="",
+            open_mode="append",
+        )
+        pid, report_fd = self._start(aside, env, False, None)
+        return wire.Spawned(pid), report_fd
+
+    def _start(
+        self, spec: StepSpec, env: dict[str, str], first: bool, pipes: tuple[int, int] | None
+    ) -> tuple[int, int]:
+        private = self._channel.fileno()
+        pid, report_fd = spawn_task(spec, env, first=first, pipes=pipes, private=private)
+        self._tasks[pid] = spec.key
+        self._launches.began(pid, procfs.start_ticks_of(pid))
+        return pid, report_fd
+
+    def _environment(self, spec: StepSpec, local: int) -> dict[str, str]:
+        env = dict(spec.env)
+        env["ESLURM_PROCID"] = str(spec.first_task + local)
+        env["ESLURM_LOCALID"] = str(local)
+        if spec.task_env:
+            env |= spec.task_env[local]
+        env[procfs.STEP_MARKER] = f"{self._instance}/{spec.key}"
+        return env
+
+    def _connect(self, step: Step, fd: int) -> None:
+        spec = step.allowed.spec
+        if spec.endpoint is None or step.is_connected:
+            raise NotAllowed(f"step {spec.key} has no listener to connect to")
+        self._begin(step)
+        step.is_connected = True
+        self._connecting[spawn_connector(spec, spec.endpoint, fd)] = spec.key
+
+    def _end(self, keys: Sequence[StepKey]) -> None:
+        ended = {key for key in keys if self._steps.pop(key, None) is not None}
+        for key in ended:
+            self._first.pop(key, None)
+            self._gate.release(key)
+        for pid in [pid for pid, key in self._connecting.items() if key in ended]:
+            procfs.kill_process(pid, signal.SIGKILL)
+        for pid in [pid for pid, key in self._tasks.items() if key in ended]:
+            procfs.kill_process(pid, signal.SIGKILL)
+            procfs.kill_group(pid, signal.SIGKILL)
+        self._families.is_sweep_wanted |= bool(ended)
+        self._families.sweep()
+
+    def reap(self) -> None:
+        """Collect every dead child. A task's group is killed while the zombie still guards its number."""
+        while True:
+            try:
+                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                break
+            if info is None:
+                break
+            pid = info.si_pid
+            is_task = self._tasks.pop(pid, None) is not None
+            if is_task:
+                procfs.kill_group(pid, signal.SIGKILL)
+            _, status, usage = os.wait4(pid, 0)
+            if is_task:
+                self._launches.ended(pid)
+                used, is_drained = self._drain(pid, _usage(usage))
+                if not is_drained:
+                    self._draining.add(pid)
+                self._answer(wire.Exited(pid, status, used, is_drained))
+            elif pid == self._server:
+                self._server = 0
+            self._connecting.pop(pid, None)
+        for group in tuple(self._draining):
+            used, is_drained = self._drain(group, wire.Usage(0, 0, 0))
+            if is_drained:
+                self._draining.discard(group)
+                self._answer(wire.Drained(group, used))
+
+    def _drain(self, group: int, used: wire.Usage) -> tuple[wire.Usage, bool]:
+        """Collect what is left of a killed group, and say whether that is all; its members are ours to collect once their
+        leader is gone."""
+        while True:
+            try:
+                pid, _, usage = os.wait4(-group, os.WNOHANG)
+            except ChildProcessError:
+                return used, True
+            if pid == 0:
+                return used, False
+            more = _usage(usage)
+            used = wire.Usage(
+                used.user_cpu_us + more.user_cpu_us,
+                used.system_cpu_us + more.system_cpu_us,
+                max(used.max_rss_kib, more.max_rss_kib),
+            )
+
+
+def watch_signals() -> int:
+    """Turn the signals this process handles into bytes on a pipe; returns its read end."""
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(read_fd, False)
+    os.set_blocking(write_fd, False)
+    for signum in HANDLED_SIGNALS:
+        signal.signal(signum, lambda _signum, _frame: None)
+    # A full pipe loses nothing: a byte that wakes the loop is in it.
+    signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+    return read_fd
+
+
+_FDS: dict[type[msgspec.Struct], tuple[tuple[int, ...], Callable[[int], bool]]] = {
+    wire.Spawn: ((0, 2), stat.S_ISFIFO),
+    wire.Connect: ((1,), stat.S_ISSOCK),
+}
+"""How many descriptors come with a request, and of what kind."""
+
+
+def _usage(usage: struct_rusage) -> wire.Usage:
+    return wire.Usage(round(usage.ru_utime * 1e6), round(usage.ru_stime * 1e6), usage.ru_maxrss)

@@ -1,0 +1,63 @@
+"""What `procd` does for supervisors of earlier versions, which were root's as a whole: it settles what they have left.
+
+Their files are root's, so root reads them. Used only where such a supervisor, or its journal, is found at the start.
+"""
+
+from __future__ import annotations
+
+import os
+
+from eslurm.ports.step_runner import StepEnded
+from eslurm.telemetry.clocks import wall_us
+from esnoded.procd import roundup
+from esnoded.procd.launches import Launches
+from esnoded.stepd.journal import Contents, read_contents
+from esnoded.stepd.place import Place
+from esnoded.stepd.recovery import lost_steps
+
+
+class Predecessor:
+    """A supervisor of a version before 0.2, which had its files in the state directory."""
+
+    def __init__(self, place: Place, boot_id: str) -> None:
+        self._place = place
+        self._boot_id = boot_id
+
+    def left_behind(self) -> list[StepEnded]:
+        """What it still owed, once it is gone; its processes are ended. Its files go with `forget`. Raises OSError."""
+        past = _read(self._place.journal)
+        if past is None or self._place.find_supervisor() is not None:
+            return []
+        survivors = roundup.end_all(self._place.instance(), _leaders(past, self._boot_id))
+        lost = lost_steps(past.unfinished.values(), survivors, self._boot_id, wall_us())
+        return [*past.outcomes.values(), *lost]
+
+    def forget(self) -> None:
+        """Remove its files, if it is gone."""
+        if self._place.find_supervisor() is None:
+            self._place.remove()
+
+
+def find_predecessor(place: Place, boot_id: str) -> Predecessor | None:
+    """The one that has left its files; None when there is none."""
+    old = Place(place.state_dir, is_old=True)
+    return Predecessor(old, boot_id) if os.path.exists(old.journal) else None
+
+
+def take_over(place: Place, launches: Launches, boot_id: str) -> None:
+    """Learn from a journal of root's which credentials were used and which processes run. Raises OSError."""
+    past = _read(place.root_journal)
+    if past is not None:
+        launches.learn(past.used, _leaders(past, boot_id))
+
+
+def _read(path: str) -> Contents | None:
+    try:
+        with open(path, "rb") as file:
+            return read_contents(file.read())
+    except FileNotFoundError:
+        return None
+
+
+def _leaders(past: Contents, boot_id: str) -> dict[int, int]:
+    return dict(task for step in past.unfinished.values() if step.boot_id == boot_id for task in step.tasks)

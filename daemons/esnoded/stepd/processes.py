@@ -1,0 +1,157 @@
+"""The supervisor's end of `procd`: every process of a step is started, signalled and collected there.
+
+Requests wait for their answer, which `procd` gives at once; what it tells meanwhile is kept for `take_events`. Invariant:
+without `procd` there is no supervisor: when it is gone this process ends, and the next one says that the steps are lost.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from eslurm.ports.step_runner import StepKey, StepOrder
+from esnoded.procd import wire
+from esnoded.procd.credential import NotAllowed, UserNotAllowed
+from esnoded.procd.log import complain
+from esnoded.procd.task import FAILED, SpawnError
+from esnoded.stepd.connect import Connector
+
+_REPORT_BYTES_MAX = 4096
+_A = TypeVar("_A", bound=wire.Answer)
+
+
+class Processes:
+    """Register `fileno` for reading, and `read` when it is ready."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._channel: wire.Channel[wire.Told] = wire.Channel(end, msgspec.msgpack.Decoder(wire.Told))
+        self._events: deque[wire.Event] = deque()
+
+    def fileno(self) -> int:
+        """Readable when there is an event, or `procd` is gone."""
+        return self._channel.fileno()
+
+    @property
+    def has_events(self) -> bool:
+        """Whether `take_events` has something to give."""
+        return bool(self._events)
+
+    def read(self) -> None:
+        """Take what `procd` has told."""
+        while True:
+            try:
+                told, _ = self._receive(wait=False)
+            except BlockingIOError:
+                return
+            assert isinstance(told, wire.Event), told
+            self._events.append(told)
+
+    def take_events(self) -> list[wire.Event]:
+        """What has happened, in order."""
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def admit(self, order: StepOrder) -> wire.Admitted:
+        """The step that the order's credential allows; `over` follows. Raises `NotAllowed`."""
+        return self._ask(wire.Admit(order), wire.Admitted)[0]
+
+    def spawn(self, key: StepKey, local: int, pipes: tuple[int, int] | None) -> tuple[int, int]:
+        """Start a task: its pid, and the pipe for `read_report` (-1: none). Raises `SpawnError`."""
+        return self._spawn(wire.Spawn(key, local), pipes or ())
+
+    def spawn_aside(self, key: StepKey, seconds_left: int) -> tuple[int, int]:
+        """Start the script that warns of the step's limit. Raises `SpawnError`."""
+        return self._spawn(wire.SpawnAside(key, seconds_left))
+
+    def _spawn(self, request: wire.Spawn | wire.SpawnAside, fds: Sequence[int] = ()) -> tuple[int, int]:
+        answer, came = self._ask_any(request, fds)
+        if isinstance(answer, wire.Refused):
+            raise SpawnError(answer.exit_code, answer.text)
+        assert isinstance(answer, wire.Spawned), answer
+        return answer.pid, came[0] if came else -1
+
+    def connect(self, key: StepKey) -> Connector:
+        """A connection to the step's listener, in the making. Raises OSError, `NotAllowed`."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._ask(wire.Connect(key), wire.Done, (theirs.fileno(),))
+        except NotAllowed:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return Connector(ours)
+
+    def deliver(self, deliveries: Sequence[wire.Delivery]) -> None:
+        """Send signals to steps. Raises `NotAllowed` when not all could be sent."""
+        self._ask(wire.Deliver(tuple(deliveries)), wire.Done)
+
+    def over(self, keys: Sequence[StepKey]) -> None:
+        """Forget steps: their adopted processes are killed."""
+        self._ask(wire.Over(tuple(keys)), wire.Done)
+
+    def limit(self, key: StepKey, credential: bytes) -> tuple[int, int]:
+        """(revision, microseconds) of the time limit that a sealed command sets. Raises `NotAllowed`."""
+        limit, _ = self._ask(wire.CheckLimit(key, credential), wire.Limit)
+        return limit.revision, limit.time_limit_us
+
+    def trust(self, ring: bytes) -> None:
+        """The site has other keys. Raises `NotAllowed`."""
+        self._ask(wire.Trust(ring), wire.Done)
+
+    def refresh(self) -> wire.Refreshed:
+        """What root says now. Raises `NotAllowed`."""
+        return self._ask(wire.Refresh(), wire.Refreshed)[0]
+
+    def settled(self) -> None:
+        """What was left behind is in the journal."""
+        self._ask(wire.Settled(), wire.Done)
+
+    def _ask(self, request: wire.Request, kind: type[_A], fds: Sequence[int] = ()) -> tuple[_A, list[int]]:
+        answer, came = self._ask_any(request, fds)
+        if isinstance(answer, wire.Refused):
+            raise UserNotAllowed(answer.text) if answer.user else NotAllowed(answer.text)
+        assert isinstance(answer, kind), answer
+        return answer, came
+
+    def _ask_any(self, request: wire.Request, fds: Sequence[int]) -> tuple[wire.Answer, list[int]]:
+        try:
+            self._channel.send(request, fds)
+        except ConnectionError:
+            _end()
+        while True:
+            told, came = self._receive(wait=True)
+            if not isinstance(told, wire.Event):
+                return told, came
+            self._events.append(told)
+
+    def _receive(self, *, wait: bool) -> tuple[wire.Told, list[int]]:
+        try:
+            return self._channel.receive(wait=wait)
+        except EOFError:
+            _end()
+            raise
+
+
+def read_report(report_fd: int) -> SpawnError | None:
+    """What a task had to say; None means that it runs its program. Closes the descriptor.
+
+    Call it when the descriptor is readable or the task has ended: it does not block then.
+    """
+    with open(report_fd, "rb") as pipe:
+        report = pipe.read(_REPORT_BYTES_MAX)
+    if not report:
+        return None
+    code, _, text = report.decode(errors="replace").partition(" ")
+    return SpawnError(int(code) if code.isdecimal() else FAILED, text)
+
+
+def _end() -> None:
+    complain("procd is gone: its supervisor ends")
+    os._exit(1)

@@ -1,0 +1,336 @@
+"""A supervisor that has fallen to an attacker asks `procd`, which is root, for what no controller has sealed.
+
+The attacker is the agent's user and has the supervisor's end of the socket, which a copy of it is taken from.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eslurm.core.job.model import Principal
+from eslurm.core.wire import Prepare
+from eslurm.ports.step_runner import StepKey
+from eslurm.security.site_keys import new_site, write_ring
+from esnoded.procd import procfs, wire
+from esnoded.procd.options import Options
+from esnoded.stepd.launcher import ensure_supervisor
+from esnoded.stepd.place import Place
+from tests.integration.conftest import running
+from tests.integration.daemons import AGENT_UID, PATIENCE_S
+from tests.security.conftest import STRANGER
+from tests.security.test_launch_credentials import as_uid
+from tests.unit.stepd.credentials import KEY, SITE, launch, order, sealed
+from tests.unit.stepd.kit import end_process
+
+_SYS_PIDFD_GETFD = 438
+_told = msgspec.msgpack.Decoder(wire.Told)
+_encode = msgspec.msgpack.encode
+
+
+def copy_of_channel(pid: int) -> socket.socket:
+    """A copy of the descriptor at which a supervisor asks `procd`; the supervisor stands still from now on."""
+    os.kill(pid, signal.SIGSTOP)
+    libc = ctypes.CDLL(None, use_errno=True)
+    pidfd = os.pidfd_open(pid)
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            if os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+                fd = libc.syscall(_SYS_PIDFD_GETFD, pidfd, int(name), 0)
+                assert fd >= 0, os.strerror(ctypes.get_errno())
+                found = socket.socket(fileno=fd)
+                if found.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_SEQPACKET:
+                    return found
+                found.close()
+    finally:
+        os.close(pidfd)
+    raise AssertionError("the supervisor has no channel")
+
+
+class Fallen:
+    """A real `procd` of root's, for the nodes cn3 and cn4, and what its supervisor could ask of it."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.chmod(0o711)
+        self.state = directory / "a"
+        self.work = directory / "work"
+        self.work.mkdir()
+        self.work.chmod(0o777)
+        write_ring(directory / "site.pub", SITE.ring)
+        options = Options("cn[3-4]", str(directory / "site.pub"), uid=AGENT_UID, gid=AGENT_UID)
+        status = ensure_supervisor(self.state, options)
+        self.pid, self.server_pid = status.pid, status.server_pid
+        self.end = copy_of_channel(self.server_pid)
+        self.end.settimeout(PATIENCE_S)
+
+    def job(self, uid: int = STRANGER, **changes: object) -> bytes:
+        made = launch(user=Principal("ada", uid, uid), work_dir=str(self.work))
+        return sealed(Prepare(msgspec.structs.replace(made, **changes), start=True))
+
+    def send(self, packet: bytes, fds: Sequence[int] = ()) -> None:
+        socket.send_fds(self.end, [packet], fds)
+
+    def answer(self) -> wire.Told:
+        while True:
+            packet, ancillary, _, _ = self.end.recvmsg(65_536, 64)
+            for _level, _kind, data in ancillary:
+                os.close(int.from_bytes(data[:4], "little"))
+            told: wire.Told = _told.decode(packet[1:])
+            if not isinstance(told, wire.Event):
+                return told
+
+    def ask(self, message: object, fds: Sequence[int] = ()) -> str:
+        """The refusal's text; else what else was said."""
+        self.send(b"\0" + _encode(message), fds)
+        answer = self.answer()
+        return f"refused: {answer.text}" if isinstance(answer, wire.Refused) else type(answer).__name__
+
+    def raw(self, packet: bytes, fds: Sequence[int] = ()) -> str:
+        self.send(packet, fds)
+        answer = self.answer()
+        return f"refused: {answer.text}" if isinstance(answer, wire.Refused) else type(answer).__name__
+
+    def as_agent(self, *acts: Callable[[], str]) -> list[str]:
+        """What the attacker hears."""
+        heard: list[str] = []
+        for at in range(0, len(acts), 10):
+            part = acts[at : at + 10]
+            text = as_uid(AGENT_UID, lambda part=part: "\n".join(act() for act in part))  # type: ignore[misc]
+            heard += text.split("\n")
+        return heard
+
+    def fds(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def close(self) -> None:
+        self.end.close()
+        with suppress(ProcessLookupError):
+            end_process(self.server_pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            end_process(self.pid)
+        os.waitpid(self.pid, 0)
+
+
+@pytest.fixture
+def fallen(state_dir: Path, as_root: None, adopt_orphans: None) -> Iterator[Fallen]:
+    made = Fallen(state_dir)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def refused(texts: Sequence[str], *says: str) -> None:
+    assert len(texts) == len(says), texts
+    for text, said in zip(texts, says, strict=True):
+        assert text.startswith("refused: ") and said in text, (text, said)
+
+
+def test_nothing_starts_that_no_controller_has_sealed(fallen: Fallen) -> None:
+    good, foreign = fallen.job(), new_site("c", 9)
+    other = StepKey(8, 1, -1, 3)
+
+    def admit(credential: bytes, **changes: object) -> Callable[[], str]:
+        return lambda: fallen.ask(wire.Admit(order(credential, **changes)))
+
+    heard = fallen.as_agent(
+        lambda: fallen.ask(wire.Spawn(KEY, 0)),
+        lambda: fallen.ask(wire.SpawnAside(KEY, 0)),
+        admit(b""),
+        admit(sealed(Prepare(launch(), start=True), site=foreign)),
+        admit(good[:-1] + bytes([good[-1] ^ 1])),
+        admit(good, key=other),
+        admit(sealed(Prepare(launch(), start=True), expires_us=1)),
+        admit(fallen.job(uid=0)),
+        admit(fallen.job(uid=999)),
+        admit(fallen.job(node_names="other[3-4]")),
+        admit(good, script=b"#!/bin/sh\nid > /tmp/owned\n"),
+        admit(good, environment=b"LD_PRELOAD=/tmp/x.so\0"),
+        admit(good, door="/door\0"),
+        lambda: fallen.ask(wire.Trust(foreign.ring.sealed)),
+        lambda: fallen.ask(wire.CheckLimit(KEY, good)),
+    )
+    refused(
+        heard,
+        *(
+            "was not admitted",
+            "was not admitted",
+            "no launch credential",
+            "not of this site",
+            "not of this site",
+        ),
+        *("another step", "ended", "root are refused", "below 1000", "not of this host"),
+        *("script is not the one", "environment is not the one", "NUL", "not replaced", "does not set"),
+    )
+    assert not list(fallen.work.iterdir())
+
+
+def test_a_task_is_started_once_as_it_was_sealed(fallen: Fallen) -> None:
+    good = fallen.job()
+    read_fd, write_fd = os.pipe()
+    passwd = os.open("/etc/passwd", os.O_RDONLY)
+    before = fallen.fds()
+    heard = fallen.as_agent(
+        lambda: fallen.ask(wire.Admit(order(good))),
+        lambda: fallen.ask(wire.Spawn(KEY, 1)),
+        lambda: fallen.ask([2, list(_raw(KEY)), -1]),
+        lambda: fallen.ask(wire.Spawn(KEY, 0), [passwd, passwd]),
+        lambda: fallen.ask(wire.Spawn(KEY, 0), [write_fd, write_fd]),
+        lambda: fallen.ask(wire.Spawn(KEY, 0), [write_fd]),
+        lambda: fallen.ask(wire.SpawnAside(KEY, 1)),
+        lambda: fallen.ask(wire.Connect(KEY)),
+        lambda: fallen.ask(wire.Connect(KEY), [passwd]),
+        lambda: fallen.ask(wire.Connect(KEY), [fallen.end.fileno()]),
+        # What it adds to a request (a program, a user) is no part of it.
+        lambda: fallen.ask([2, list(_raw(KEY)), 0, ["/bin/sh", "-c", "id > owned"], 0, 0]),
+        lambda: fallen.ask(wire.Spawn(KEY, 0)),
+        lambda: fallen.ask(wire.Admit(order(good))),
+        lambda: fallen.ask(wire.Over((KEY,))),
+        lambda: fallen.ask(wire.Spawn(KEY, 0)),
+        lambda: fallen.ask(wire.Admit(order(good))),
+    )
+    for fd in (read_fd, write_fd, passwd):
+        os.close(fd)
+    assert (heard[0], heard[10], heard[13]) == ("Admitted", "Spawned", "Done")
+    refused(
+        [heard[at] for at in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14, 15)],
+        *("no task 1", "cannot be read", "do not belong", "into the step's files", "do not belong"),
+        *("no warning", "do not belong", "do not belong", "no listener", "no task 0", "launched before"),
+        *("was not admitted", "launched before"),
+    )
+    assert {path.name for path in fallen.work.iterdir()} <= {"out", "ran"}
+    for path in fallen.work.iterdir():
+        assert path.stat().st_uid == STRANGER
+    assert fallen.fds() == before
+
+
+def _raw(key: StepKey) -> tuple[int, int, int, int]:
+    return key.job_id, key.attempt, key.step, key.node
+
+
+def test_signals_reach_only_what_was_started_there(fallen: Fallen) -> None:
+    mark = f"{Place(fallen.state).instance()}/{KEY}"
+    victim = subprocess.Popen(["sleep", "600"], env={procfs.STEP_MARKER: mark}, start_new_session=True)
+    try:
+        pid = victim.pid
+        everywhere = [
+            wire.Delivery(StepKey(*each), (9, 15), reach)
+            for each in (_raw(KEY), (pid, 0, 0, 0), (-1, -1, -1, -1), (1, 1, 1, 1), (0, 0, 0, 0))
+            for reach in ("step", "thorough", "first", "around")
+        ]
+        acts = [lambda: fallen.ask(wire.Deliver(tuple(everywhere)))]  # type: ignore[arg-type]
+        acts += [
+            lambda number=number: fallen.ask([5, [[list(_raw(KEY)), [number], "step"]]])  # type: ignore[misc]
+            for number in (0, -1, 65, 999, 2**40)
+        ]
+        acts.append(lambda: fallen.ask([5, [[pid, [9], "step"]]]))
+        acts.append(lambda: fallen.ask([5, [[list(_raw(KEY)), [9], "all"]]]))
+        heard = fallen.as_agent(*acts, lambda: fallen.ask(wire.Over((KEY, StepKey(pid, 0, 0, 0)))))
+        assert (heard[0], heard[-1]) == ("Done", "Done")
+        refused(heard[1:-1], *["cannot be read"] * 7)
+        assert victim.poll() is None and procfs.find_process(fallen.server_pid) is not None
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+def test_messages_that_are_none_are_refused_one_by_one(fallen: Fallen) -> None:
+    before, drawn = fallen.fds(), random.Random(15)
+    good = b"\0" + _encode(wire.Refresh())
+    read_fd, write_fd = os.pipe()
+    loose = os.memfd_create("loose", os.MFD_ALLOW_SEALING)
+    os.write(loose, _encode(wire.Refresh()))
+    huge = os.memfd_create("huge", os.MFD_ALLOW_SEALING)
+    os.ftruncate(huge, 1 << 40)
+    passwd = os.open("/etc/passwd", os.O_RDONLY)
+    fcntl.fcntl(huge, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    odd: list[tuple[bytes, list[int]]] = [
+        (b"\1", []),
+        (b"\1", [loose]),
+        (b"\1", [huge]),
+        (b"\1", [read_fd]),
+        (b"\1", [passwd]),
+        (good, [passwd]),
+        (good, [passwd] * 8),
+        (b"\0" * 100_000, []),
+        (b"\0", []),
+        (b"\0" + b"\x91" * 30_000, []),
+        *((b"\0" + drawn.randbytes(drawn.randrange(60)), []) for _ in range(200)),
+    ]
+    heard = fallen.as_agent(*(lambda one=one: fallen.raw(*one) for one in odd), lambda: fallen.raw(good))  # type: ignore[misc]
+    assert heard.pop() == "Refreshed"
+    assert len(heard) == len(odd) and all(text.startswith("refused: ") for text in heard), heard
+    for fd in (read_fd, write_fd, loose, huge, passwd):
+        os.close(fd)
+    assert fallen.fds() == before
+
+
+def test_with_the_supervisor_all_that_it_had_started_ends(fallen: Fallen) -> None:
+    script = b"#!/bin/sh\nsetsid sleep 600 &\nexec sleep 600\n"
+    good = fallen.job(script_hash=hashlib.sha256(script).digest())
+    assert fallen.ask(wire.Admit(order(good, script=script))) == "Admitted"
+    assert fallen.ask(wire.Spawn(KEY, 0)) == "Spawned"
+    instance = Place(fallen.state).instance()
+    poller = select.poll()
+    poller.register(pidfd := os.pidfd_open(fallen.pid), select.POLLIN)
+    fallen.end.close()
+    os.kill(fallen.server_pid, signal.SIGKILL)
+    assert poller.poll(PATIENCE_S * 1000)
+    os.close(pidfd)
+    marked = [one.pid for one in procfs.all_processes() if procfs.marker_of(one.pid).startswith(instance)]
+    assert not [pid for pid in marked if (found := procfs.find_process(pid)) and found.state != "Z"]
+
+
+# ---- a node as it is started ----
+
+
+def uids(pid: int) -> set[str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return set(next(line for line in lines if line.startswith("Uid:")).split()[1:])
+
+
+def test_only_procd_and_the_keeper_are_root(as_root: None) -> None:
+    with running(nodes=1, agents=1, satellites=0) as cluster:
+        agent = cluster.daemons["agent0"].process
+        assert agent is not None
+        status = Place(cluster.agent_dir("agent0")).find_supervisor()
+        assert status is not None
+        submitted = ("-D", str(cluster.work), "-o", "out", "--wrap", "sleep 600")
+        assert cluster.run_as_user("essubmit", *submitted).code == 0
+        cluster_wait_for_child(status.pid)
+        every = list(procfs.all_processes())
+        keepers = [one.pid for one in every if one.parent == agent.pid]
+        assert len(keepers) == 1 and uids(keepers[0]) == uids(status.pid) == {"0"}
+        assert uids(agent.pid) == uids(status.server_pid) == {str(AGENT_UID)}
+        tasks = [one.pid for one in every if one.parent == status.pid and one.pid != status.server_pid]
+        assert tasks and all("0" not in uids(pid) for pid in tasks)
+        told = Path(f"/proc/{status.server_pid}/status").read_text()
+        assert "NoNewPrivs:\t1" in told and "CapEff:\t0000000000000000" in told
+        # The agent, of the same user, does not look into it.
+        peek = as_uid(AGENT_UID, lambda: os.listdir(f"/proc/{status.server_pid}/fd"))
+        assert peek == "PermissionError"
+
+
+def cluster_wait_for_child(pid: int) -> None:
+    """Until a task runs as its user."""
+    give_up_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up_s:
+        children = [one.pid for one in procfs.all_processes() if one.parent == pid]
+        if len(children) > 1 and all("0" not in uids(child) for child in children):
+            return
+        time.sleep(0.05)
+    raise AssertionError("no task was started")

@@ -1,0 +1,72 @@
+"""`procd` in the very process of a test: no pair of sockets, no fork of a supervisor."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from eslurm.ports.step_runner import StepOrder, StepSpec
+from esnoded.procd import wire
+from esnoded.procd.gate import Allowed
+from esnoded.procd.server import Procd
+from esnoded.stepd.processes import Processes
+from tests.unit.stepd.trusting import TrustingGate
+
+_encode = msgspec.msgpack.encode
+_requests = msgspec.msgpack.Decoder(wire.Request)
+
+
+class _Gate(TrustingGate):
+    def __init__(self) -> None:
+        self.spec: StepSpec | None = None
+
+    def admit(self, order: StepOrder) -> Allowed:
+        assert self.spec is not None
+        return Allowed(self.spec, 0)
+
+    @property
+    def idle_exit_us(self) -> int:
+        return 0
+
+
+class _NoRecord:
+    def began(self, pid: int, start_ticks: int) -> None:
+        pass
+
+    def ended(self, pid: int) -> None:
+        pass
+
+
+class _Told:
+    """Where its events go."""
+
+    def __init__(self, events: deque[wire.Event]) -> None:
+        self._events = events
+
+    def fileno(self) -> int:
+        return -1
+
+    def send(self, message: Any, _fds: Sequence[int] = ()) -> None:
+        self._events.append(message)
+
+
+class Direct(Processes):
+    """Takes any spec; collects children when a test says so (`procd.reap`)."""
+
+    def __init__(self, instance: str) -> None:
+        self._events = deque()
+        self.gate = _Gate()
+        self.procd = Procd(_Told(self._events), self.gate, _NoRecord(), instance)  # type: ignore[arg-type]
+
+    def admit_spec(self, spec: StepSpec) -> wire.Admitted:
+        """Admit a step that no message could carry, too."""
+        self.gate.spec = spec
+        return self.admit(StepOrder(spec.key, b""))
+
+    def _ask_any(self, request: wire.Request, fds: Sequence[int]) -> tuple[wire.Answer, list[int]]:
+        # As over the wire, with its bounds.
+        answer, fd = self.procd.handle(_requests.decode(_encode(request)), fds)
+        return answer, [fd] if fd >= 0 else []
