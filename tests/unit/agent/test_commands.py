@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from eslurm.core.agent import actions as act
+from eslurm.core.agent import lifecycle
 from eslurm.core.agent.attempt import TRANSITIONS, Stage
+from eslurm.core.agent.machine import PARKED_MAX
 from eslurm.core.agent.words import gone_outcome
 from eslurm.core.tree.results import FAILED, OK, USER_REFUSED, Status, failed
 from eslurm.core.wire import End, Gone, Heartbeat, Prepare, Signal, Start, Started, Unhealthy
-from tests.unit.agent.world import SCRIPT, SECOND, World, is_ok, launch, step_launch
+from tests.unit.agent.world import ENVIRONMENT, SCRIPT, SECOND, World, is_ok, launch, step_launch
 
 PREPARE = Prepare(launch(), start=True)
 END = End(7, 1, 10.0, "cancel")
@@ -308,3 +310,41 @@ def test_a_user_whom_the_runner_refuses_is_told_apart_from_a_node_that_cannot() 
     }
     world.runner.refuses, world.runner.refuses_code = "no memory", FAILED
     assert world.order(Prepare(launch(job_id=8), start=True)) == {0: failed("no memory")}
+
+
+def test_a_node_holds_so_many_attempts_and_not_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that has gone mad fills neither the memory nor the spool of its nodes."""
+    monkeypatch.setattr(lifecycle, "ATTEMPTS_PER_NODE_MAX", 3)
+    world = World()
+    answers = [world.order(Prepare(launch(job_id=job), start=True))[0] for job in range(1, 6)]
+    assert [is_ok(one) for one in answers] == [True] * 3 + [False] * 2
+    assert answers[3].text == "the node already holds 3 attempts" and len(world.stages()) == 3
+    world.finish(job_id=1)
+    world.ack_all()
+    assert is_ok(world.order(Prepare(launch(job_id=6), start=True))[0])
+
+
+def test_so_many_commands_wait_for_a_registration_and_not_more() -> None:
+    world = World(register=False)
+    for report in list(world.reports.values()):
+        world.reply(report)
+    world.incarnations[0] = 1
+    refs = [world.give(world.command(Prepare(launch(job_id=job)))) for job in range(1, PARKED_MAX + 3)]
+    (node,) = world.agent.roster.by_name.values()
+    assert len(node.parked) == PARKED_MAX
+    world.incarnations.clear()
+    world.register()
+    answered = [bool(world.answered(ref)) for ref in refs]
+    assert answered == [True] * PARKED_MAX + [False] * 2, "their broadcasts find them silent, and ask again"
+
+
+def test_a_launch_that_is_told_to_start_while_its_script_is_fetched_starts_when_that_is_here() -> None:
+    world = World(blobs=False)
+    first = world.give(world.command(Prepare(launch())))
+    second = world.give(world.command(PREPARE), deadline_us=60 * SECOND)
+    assert world.answered(first) == world.answered(second) == {}
+    world.blobs |= {SCRIPT, ENVIRONMENT}
+    world.perform(world.agent.on_blobs((SCRIPT, ENVIRONMENT), world.now_us))
+    world.settle()
+    assert is_ok(world.answered(first)[0]) and is_ok(world.answered(second)[0])
+    assert sum(world.runner.started.values()) == 1 and world.stages() == {(7, 1): "RUNNING"}

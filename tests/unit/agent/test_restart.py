@@ -8,7 +8,17 @@ from eslurm.core.agent import actions as act
 from eslurm.core.agent.words import gone_outcome
 from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import OK, Status
-from eslurm.core.wire import End, NodeGone, Prepare, Registration, RegistrationReply, Start
+from eslurm.core.wire import (
+    End,
+    Heartbeat,
+    NodeGone,
+    Prepare,
+    Registration,
+    RegistrationReply,
+    ReportAck,
+    Start,
+    StepEnded,
+)
 from tests.unit.agent.world import OWNER, World, is_ok, launch, step_launch
 
 PREPARE = Prepare(launch(), start=True)
@@ -295,3 +305,22 @@ def test_a_node_that_another_cluster_numbers_differently_is_refused() -> None:
     world.ack(report.seq, RegistrationReply("cn0", 5, 1, 1, "main"))
     assert any(isinstance(a, act.Refusal) and "another cluster" in a.why for a in world.log)
     assert not world.agent.roster.by_name["cn0"].registered
+
+
+def test_the_tombstone_of_an_end_whose_launch_the_spool_lost_outlives_the_floor() -> None:
+    """Nobody knows the revision of its launch any more; that of the commit of its end is above it."""
+    world = World()
+    late = world.command(PREPARE)
+    world.give(late)
+    world.settle()
+    world.runner.finish(BATCH, StepEnd(5))
+    lose_the_spool(world, told=True)
+    (end,) = [report for report in world.reports.values() if isinstance(report.body, StepEnded)]
+    del world.reports[end.seq]
+    world.perform(world.agent.on_ack(ReportAck(end.process, (end.seq,), (), 50), world.now_us))
+    world.order(Heartbeat(40), revision=60)
+    fence = world.agent.desk.fence(OWNER)
+    assert fence.tombstones[0, 7, 1].revision == 50 and fence.tombstones[0, 7, 1].started
+    again = world.order(PREPARE, revision=60)[0]
+    assert again.text == "the attempt has already ended on this node"
+    assert world.runner.started[BATCH] == 1
