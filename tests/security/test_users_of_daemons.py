@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from eslurm.security.ownership import UnsafeFile
 from eslurm.security.site_keys import new_site, read_site_keys, write_site_keys
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import made
+from tests.integration.daemons import PATIENCE_S, ROOT
 from tests.integration.test_up import Cluster, cluster
 from tests.security.conftest import STRANGER
 from tests.security.test_launch_credentials import as_uid
@@ -53,6 +56,32 @@ def daemons_of(name: str) -> list[tuple[str, set[int], str]]:
 
 def record_of(cluster: Cluster) -> ClusterRecord:
     return msgspec.json.decode((cluster.directory / "cluster.json").read_bytes(), type=ClusterRecord)
+
+
+@pytest.mark.parametrize("user", ["0", "root", "61310:0"])
+@pytest.mark.parametrize("program", ["esctld", "essatd", "esestd"])
+def test_root_is_no_user_for_a_daemon(program: str, user: str, state_dir: Path) -> None:
+    config = state_dir / "eslurm.toml"
+    config.write_text(
+        '[cluster]\nname = "c"\n[[nodes]]\nnames = "cn1"\ncores = 1\nmemory_mib = 1\n[[partition]]\nname = "main"\n'
+    )
+    words = {
+        "esctld": ["--config", str(config)],
+        "essatd": ["--cluster", "c", "--listen", "127.0.0.1:0", "--controllers", "127.0.0.1:1"],
+        "esestd": ["--config", str(config), "--controller-socket", "/nonexistent"],
+    }[program]
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", program, *words, "--state-dir", str(state_dir / "s"), "--user", user],
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in (".", "daemons", "cli"))},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "is root, which the daemon is not to be: name another user" in ran.stderr
+    assert not (state_dir / "s").exists()
 
 
 def test_only_what_starts_jobs_is_root(as_root: None, cluster: Cluster) -> None:
