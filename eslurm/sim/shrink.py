@@ -1,6 +1,6 @@
 """A failing scenario made smaller, while it fails in the same way.
 
-Removes faults (delta debugging over the plan's events), sets rates to zero, and takes fewer requests, fewer nodes,
+Removes ordeals and faults (delta debugging over the plan), sets rates to zero, and takes fewer requests, fewer nodes,
 fewer controllers and less time. Invariant: every scenario that is kept was run and failed with the same kind of
 failure as the first.
 """
@@ -76,6 +76,7 @@ def shrink(first: Failure, judge: Judge = judge, trials_max: int = TRIALS_MAX) -
     while True:
         seen = trials.best
         _drop_late_events(trials)
+        _drop_ordeals(trials)
         _drop_events(trials)
         _drop_rates(trials)
         _drop_controllers(trials)
@@ -92,6 +93,17 @@ def _drop_late_events(trials: Trials) -> None:
     early = tuple(event for event in trials.plan.events if event[0] <= failed_us)
     if len(early) < len(trials.plan.events):
         trials.fails_with(events=early)
+
+
+def _drop_ordeals(trials: Trials) -> None:
+    """Without any the run is as short as its other faults let it be."""
+    plan = trials.plan
+    if not plan.ordeals:
+        return
+    last_us = max((at_us for at_us, _ in plan.events), default=0)
+    calm_us = min(plan.calm_us, max(CALM_MIN_US, last_us + SECOND_US))
+    if not trials.fails_with(ordeals=(), calm_us=calm_us) and not trials.fails_with(ordeals=()):
+        minimise(plan.ordeals, lambda ordeals: trials.fails_with(ordeals=ordeals))
 
 
 def _drop_events(trials: Trials) -> None:
@@ -164,7 +176,8 @@ def _drop_time(trials: Trials) -> None:
     def fails(calm_s: int) -> bool:
         calm_us = calm_s * SECOND_US
         events = tuple(event for event in trials.plan.events if event[0] < calm_us)
-        return trials.fails_with(calm_us=calm_us, events=events)
+        ordeals = tuple(one for one in trials.plan.ordeals if one.at_us < calm_us)
+        return trials.fails_with(calm_us=calm_us, events=events, ordeals=ordeals)
 
     _lower(trials.plan.calm_us // SECOND_US, CALM_MIN_US // SECOND_US, fails)
 

@@ -65,6 +65,20 @@ def test_everything_that_does_not_matter_goes(seed: int) -> None:
     assert plan_of(shrunk.before.scenario).events == events
 
 
+@pytest.mark.parametrize("matters", [True, False])
+def test_ordeals_go_unless_one_of_them_matters(matters: bool) -> None:
+    ordeals = draw_plan(1, 20).ordeals
+    culprit = ordeals[0]
+    assert ordeals
+
+    def fails(scenario: Scenario) -> bool:
+        return not matters or culprit in plan_of(scenario).ordeals
+
+    plan = plan_of(shrink(failure_of(1), made_up(fails)).after.scenario)
+    assert plan.ordeals == ((culprit,) if matters else ())
+    assert plan.events == () and plan.calm_us <= max(CALM_MIN_US, culprit.at_us + SECOND_US)
+
+
 def test_a_failure_of_another_kind_is_not_followed() -> None:
     def fails(scenario: Scenario) -> object:
         kind = "kind" if len(plan_of(scenario).events) >= 4 else "other"
@@ -122,7 +136,7 @@ def test_a_planted_bug_becomes_a_small_plan_that_replays_it(
         planted.drop_completions(patch)
         argv = [
             "--from",
-            "2",
+            "5",
             "--seeds",
             "9",
             "--nodes",
