@@ -76,7 +76,7 @@ def _list_tokens(door: Door, words: Sequence[str], given: Words) -> int:
     rows = [
         [
             one.id,
-            one.role,
+            escaped(one.role),
             escaped(one.names) or "any",
             str(one.uses_left),
             format_moment(one.expires_us, clock.local_offset_s),
@@ -103,7 +103,7 @@ def _pending(door: Door, words: Sequence[str], given: Words) -> int:
     rows = [
         [
             escaped(one.names),
-            one.role,
+            escaped(one.role),
             one.fingerprint,
             escaped(one.address),
             format_moment(one.since_us, clock.local_offset_s),
@@ -119,7 +119,7 @@ def _list(door: Door, words: Sequence[str], given: Words) -> int:
     rows = [
         [
             escaped(one.names),
-            one.role,
+            escaped(one.role),
             one.serial,
             one.fingerprint,
             escaped(one.address),

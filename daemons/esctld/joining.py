@@ -20,6 +20,7 @@ from esctld.site import SiteSigner
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.core.cluster import State
+from eslurm.core.member.decide import check_wish
 from eslurm.core.member.model import (
     ID_BYTES,
     JOIN_TOKEN,
@@ -134,6 +135,7 @@ class Joining:
                 return self._refused(address, BAD_TOKEN)
         try:
             names = checked_names(request.names, "--nodes")
+            check_wish(request.role, names)
             member = self._member_of(request.public, request.role, names)
             if member is None and token is None:
                 return self._wait(request.role, names, request.public, address)

@@ -205,12 +205,19 @@ def _check_administrator(state: State, who: Principal, what: str) -> None:
 
 def _check_role(role: str) -> None:
     if role not in ROLES:
-        raise Refused(RefusalCode.INVALID, f"role '{role[:32]}' cannot join: use one of {', '.join(ROLES)}")
+        # A stranger's word, which people read.
+        raise Refused(RefusalCode.INVALID, f"role {role[:32]!r} cannot join: use one of {', '.join(ROLES)}")
+
+
+def check_wish(role: str, names: str) -> None:
+    """Raise `Refused` when no host can join like this. `names` is a list that a door has checked."""
+    _check_role(role)
+    if role != "agent" and len(unfold(names)) != 1:
+        raise Refused(RefusalCode.INVALID, f"a host joins as {role} under one name, not {names[:64]}")
 
 
 def _check_new(state: State, role: str, names: str, public: bytes, serial: bytes) -> bool:
     """Whether the key has exactly this membership already. Raises `Refused` when it can have none."""
-    _check_role(role)
     members = state.members
     if (
         not names
@@ -218,8 +225,7 @@ def _check_new(state: State, role: str, names: str, public: bytes, serial: bytes
         or (len(public), len(serial)) != (PUBLIC_BYTES, SERIAL_BYTES)
     ):
         raise Refused(RefusalCode.INVALID, "the names or the key of the host cannot be used")
-    if role != "agent" and len(unfold(names)) != 1:
-        raise Refused(RefusalCode.INVALID, f"a host joins as {role} under one name, not {names[:64]}")
+    check_wish(role, names)
     found = members.of_key.get(public)
     if found is not None:
         member = members.issued[found]
