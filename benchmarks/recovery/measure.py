@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.figures import Figures
-from benchmarks.recovery import accounting, chaos, failover, flood, rates, restart, seeds
+from benchmarks.recovery import accounting, chaos, failover, flood, promises, rates, restart, seeds
 
 PARTS: dict[str, Callable[..., None]] = {
     "failover": failover.measure,
     "restart": restart.measure,
+    "promises": promises.measure,
     "rates": rates.measure,
     "seeds": seeds.measure,
     "flood": flood.measure,

@@ -210,13 +210,13 @@ def _items(state: State, attempt: Attempt, resource: str) -> int:
 
 
 def _left_us(state: State, one: Running) -> int:
-    """At least so long it was expected to stay when the plan was made: what was changed since is left out."""
+    """At least so long it was expected to stay when the plan was made: what was changed since is left out, and
+    that it began a moment late."""
     assert one.job is not None
     attempt = next((held for held in (state.jobs[one.job_id].attempt,) if held is not None), None)
     if attempt is None:
         return 0
-    first_us = attempt.placed_us + one.job.time_limit_us if one.job.time_limit_us else INFINITY_US
-    return max(0, min(one.until_us, first_us) - state.now_us)
+    return max(0, min(one.until_us, attempt.planned_us or INFINITY_US) - state.now_us)
 
 
 # ---- nodes that are kept for others ----

@@ -246,6 +246,9 @@ class Network:
     def on_paused(self, process: Peer) -> None:
         """Whoever is linked to it hears nothing, not even keepalives, until it goes on."""
         for peer, opened in self._links.get(process.name, {}).items():
+            # A process that stands still does not wait for its own keepalives.
+            if peer == process.name:
+                continue
             expire = partial(self._expire_if, process.name, peer, opened, self._is_stuck)
             self._scheduler.call_in(self._keepalive_us(), expire)
 

@@ -235,3 +235,13 @@ def test_a_full_spool_takes_nothing_and_loses_nothing() -> None:
     spool.is_full = False
     spool.write(EpochSeen("ctl", 1), durable=True)
     assert spool.lose(random.Random(1)) == 0 and len(spool.records) == 2
+
+
+def test_a_process_that_stands_still_keeps_the_link_to_itself() -> None:
+    net = Net("a", "b")
+    net.say("a", "a", "to itself")
+    net.say("a", "b", "to another")
+    net.posts["a"].is_paused = True
+    net.network.on_paused(net.posts["a"])  # type: ignore[arg-type]
+    net.run(60)
+    assert net.posts["b"].lost == ["a"] and net.posts["a"].lost == ["b"]

@@ -89,8 +89,8 @@ def placed_twice(patch: pytest.MonkeyPatch) -> None:
     """What begins is entered into the plan twice."""
     place = Cycle.place
 
-    def again(self: Cycle, booking: Any) -> Any:
-        yield from place(self, booking)
+    def again(self: Cycle, booking: Any, late_us: int = 0) -> Any:
+        yield from place(self, booking, late_us)
         self.placements.append(self.placements[-1])
 
     patch.setattr(Cycle, "place", again)
@@ -151,7 +151,7 @@ def first_failure(first: int, seeds_max: int) -> Failure | None:
         (nothing_is_closed, 1, 10, "runs into reservation|nodes of pool"),
         (pools_keep_nothing, 60, 30, "leaves less than pool"),
         (old_rules, 9, 60, "limit|reservation|pool"),
-        (one_device_for_all, 3, 10, "is given to"),
+        (one_device_for_all, 17, 10, "is given to"),
         (newcomers_first, 11, 20, "was promised"),
         (placed_twice, 1, 2, "times in one plan"),
         (no_reasons, 1, 5, "without any reason"),

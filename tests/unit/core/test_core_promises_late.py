@@ -7,8 +7,10 @@ import pytest
 from eslurm.core.account.model import Amount, FreePool, Limit, Policy, kind_of
 from eslurm.core.facts import JobPlaced
 from eslurm.core.job.request import Request
+from eslurm.core.job.states import JobState
 from eslurm.core.messages import ChangePolicies, JobRef, PolicyChange, SuspendJobs
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.sim.naive_rules import broken
 from tests.unit.core.test_core_promises import Led, starts
 from tests.unit.core.world import ROOT, SECOND
 
@@ -56,6 +58,17 @@ def test_a_rule_that_binds_others_leaves_it_where_it_is(policy: Policy) -> None:
     world, promised_us = late(policy)
     set_policy(world, Limit("other", "user", "mallory", "cores", Amount(1)))
     assert starts(world.cycle()) == {3: promised_us}
+
+
+@pytest.mark.parametrize(("policy", "begins"), [(AREA, True), (ITEMS, False)], ids=["area", "items"])
+def test_it_begins_as_promised_where_only_a_budget_counts_the_moment(policy: Policy, begins: bool) -> None:
+    world, promised_us = late(policy)
+    world.now_us = promised_us
+    assert [one.job_id for one in world.cycle().placements] == [3] * begins
+    if begins:
+        running, started = world.job(2), world.job(3)
+        assert not any(broken(world.state, started, world.attempt(3)))
+        assert world.attempt(2).until_us > world.now_us and running.state is JobState.RUNNING
 
 
 @pytest.mark.parametrize("policy", [AREA, ITEMS, POOL], ids=["area", "items", "pool"])
