@@ -29,8 +29,8 @@ from tests.security.test_launch_credentials import as_uid
 __all__ = ["cluster"]
 
 ONE, OTHER = Account(61_310, 61_310), Account(61_311, 61_311)
-KEPT_BY_ROOT = {"esnoded"}
-"""The keeper beside an agent; supervisors of steps carry no mark of the cluster."""
+KEPT_BY_ROOT = {"esnoded", "esnoded.stepd"}
+"""The keeper beside an agent; and `procd`, which has the command line of the supervisor beside it."""
 
 
 def status_of(pid: str) -> dict[str, str]:
@@ -38,12 +38,14 @@ def status_of(pid: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def daemons_of(name: str) -> list[tuple[str, set[int], str]]:
+def daemons_of(name: str, directory: Path) -> list[tuple[str, set[int], str]]:
     """Each process of the cluster: its program, its user ids, its capabilities."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             marked = f"ESLURM_CLUSTER={name}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+            # What outlives an agent has no mark, and works below its directory.
+            marked |= f"{directory}/".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
             status = status_of(pid)
         except OSError:
@@ -89,23 +91,23 @@ def test_only_what_starts_jobs_is_root(as_root: None, cluster: Cluster) -> None:
     record = record_of(cluster)
     users = {
         "esnoded": record.daemon_uid,
+        "esnoded.stepd": record.daemon_uid,
         "essatd": record.satellite_uid,
         "esctld": record.controller_uid,
         "esestd": record.controller_uid,
     }
     assert len({0, *users.values()}) == 4, "three users, none of them root"
-    seen = daemons_of(record.cluster)
+    seen = daemons_of(record.cluster, cluster.directory)
     assert {program for program, *_ in seen} >= {"esctld", "essatd", "esnoded"}
     for program, uids, capabilities in seen:
         if uids != {0}:
             assert uids == {users[program]}, program
             assert int(capabilities, 16) == 0, program
-    agents = len([one for one in seen if one[:2] == ("esnoded", {users["esnoded"]})])
-    # `esnoded.stepd` is the supervisor.
-    assert [
-        program for program, uids, _ in seen if uids == {0} and program.split(".")[0] not in KEPT_BY_ROOT
-    ] == []
-    assert len([one for one in seen if one[:2] == ("esnoded", {0})]) == agents == 2
+    assert {program for program, uids, _ in seen if uids == {0}} == KEPT_BY_ROOT
+    for program in KEPT_BY_ROOT:
+        # One of each beside one that is not root, for two agents.
+        owners = [uids for name, uids, _ in seen if name == program]
+        assert sorted(map(max, owners)) == [0, 0, record.daemon_uid, record.daemon_uid], program
     cluster.finish("echo ran > ran")
     assert (cluster.work / "ran").read_text() == "ran\n"
 
