@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,9 @@ from eslurm.ports.step_runner import (
 )
 from eslurm.security.step_stream import StreamOpener
 from esnoded.procd import procfs
+from esnoded.procd.launches import Launches
 from esnoded.stepd.client import SupervisorClient
+from esnoded.stepd.journal import Begun, Finished, Intent, Journal, Used
 from esnoded.stepd.place import Place
 from tests.integration.stepd_kit import USERS, as_root, outcome_of, play
 from tests.support.loops import both_loops, run
@@ -136,6 +139,34 @@ def test_a_stopped_supervisor_ends_its_steps_and_leaves_their_outcomes(site: Sit
         assert "stopped" in ended.text
 
     play(site, scenario)
+
+
+def test_what_a_supervisor_left_that_was_root_as_a_whole_is_taken_over(state_dir: Path) -> None:
+    """It kept its journal, and whom it had started, beside the socket."""
+    sleeper = subprocess.Popen(["sleep", "600"], env={}, start_new_session=True)
+    with supervised(state_dir) as site:
+        place = Place(site.state)
+        place.prepare()
+        before = StepEnded(key(1), 3, 0, StepEndCause.EXITED)
+        journal = Journal(place.root_journal, procfs.read_boot_id())
+        for record in (
+            Used(key(1), 1 << 60),
+            Finished(before),
+            Intent(key(2), 5),
+            Begun(key(2), ((sleeper.pid, procfs.start_ticks_of(sleeper.pid)),)),
+        ):
+            journal.add(record)
+        journal.close()
+        site.start()
+
+        async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
+            assert await outcomes.of(key(1)) == before
+            assert (await outcomes.of(key(2))).cause is StepEndCause.LOST
+
+        play(site, scenario)
+        assert sleeper.wait(30) == -9
+        assert not Path(place.root_journal).exists() and Path(place.journal).exists()
+        assert Launches(place.launches, procfs.read_boot_id()).is_used(key(1), 1)
 
 
 def test_an_idle_supervisor_goes_away_and_comes_back(state_dir: Path) -> None:
@@ -329,6 +360,30 @@ def test_output_is_streamed_to_a_waiting_command(site: Site, uid: int) -> None:
         exits = {frame.task: frame.exit_status for frame in reader.frames if frame.exit_status is not None}
         assert exits == {6: 0, 7: 1}
         assert {frame.node for frame in reader.frames} == {4}
+
+    play(site, scenario)
+
+
+@pytest.mark.parametrize("uid", USERS)
+def test_a_task_whose_output_is_streamed_inherits_nothing_else(site: Site, uid: int) -> None:
+    """A descriptor that came over a socket is inherited unless that is forbidden: another step's output would leak."""
+
+    async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
+        reader, other = Reader(), Reader()
+        server, endpoint = await listen(reader)
+        elsewhere, other_endpoint = await listen(other)
+        async with server, elsewhere:
+            greets = ("sh", "-c", "echo here; exec sleep 600")
+            await client.launch(site.spec(key(1), *greets, endpoint=other_endpoint, uid=uid, gid=uid))
+            await eventually(lambda: other.text(0, 1))
+            spec = site.spec(key(2), "ls", "/proc/self/fd", endpoint=endpoint, uid=uid, gid=uid)
+            await client.launch(spec)
+            await outcomes.of(spec.key)
+            await reader.closed.wait()
+            # `ls` has the directory open.
+            assert reader.text(0, 1).split() == [b"0", b"1", b"2", b"3"]
+            await client.terminate(key(1), StepEndCause.SIGNALLED, 0)
+            await outcomes.of(key(1))
 
     play(site, scenario)
 

@@ -15,6 +15,7 @@ from eslurm.core.wire import Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime,
 from eslurm.ports.step_runner import StepKey
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import new_site, write_ring
+from eslurm.telemetry.clocks import wall_us
 from esnoded.procd.credential import TOLERANCE_US, NotAllowed, UserNotAllowed, Users, Warrants
 from esnoded.procd.gate import Gate
 from esnoded.procd.launches import Launches
@@ -193,6 +194,15 @@ def test_a_credential_starts_its_step_once_also_after_a_restart(opened: Opened, 
     opened.__init__(place)  # type: ignore[misc]
     with pytest.raises(NotAllowed, match="launched before"):
         opened.gate.admit(again)
+
+
+def test_a_step_that_was_admitted_in_time_does_not_begin_when_its_credential_has_ended(
+    opened: Opened,
+) -> None:
+    admitted = opened.gate.admit(order(sealed(mine())))
+    with pytest.raises(NotAllowed, match="has ended before it was started"):
+        opened.gate.begin(msgspec.structs.replace(admitted, until_us=wall_us() - 1))
+    opened.gate.begin(admitted)
 
 
 def test_a_limit_is_lengthened_by_a_sealed_command_of_a_later_revision(opened: Opened) -> None:
