@@ -1,4 +1,4 @@
-"""What a sealed command allows this host to start. The supervisor acts on nothing else that says whose a process is.
+"""What a sealed command allows this host to start. `procd` acts on nothing else that says whose a process is.
 
 A launch credential is a `Command` as a controller has sealed it: `Prepare` with `start`, `Start`, or `LaunchStep`, each with
 the `JobLaunch`. Invariant: what passes `Warrants.launch` was sealed by a key of this site for this cluster, for a node of
@@ -36,7 +36,7 @@ class UserNotAllowed(NotAllowed):
 
 
 class Users(msgspec.Struct, frozen=True):
-    """Whose processes may be started here. `own_uid` is the supervisor's: one that is not root starts its own alone."""
+    """Whose processes may be started here. `own_uid` is `procd`'s: one that is not root starts its own alone."""
 
     own_uid: int
     min_uid: int = 1000

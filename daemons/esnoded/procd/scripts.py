@@ -1,7 +1,7 @@
 """Batch scripts as files that can be executed: one per user and content, shared by all steps that run it.
 
 Making and removing a directory per attempt costs ten times what the rest of a short job costs. The files lie in one
-directory that belongs to the supervisor's user, so no other user can put another file, a link or a FIFO under their names; a
+directory that belongs to `procd`'s user, so no other user can put another file, a link or a FIFO under their names; a
 file itself belongs to its job's user, who alone can read it. Invariants: a file that a held step runs stays where it is;
 what is handed out has the content that was asked for, whatever the user has done to it since; of the files that no step
 holds the most recently used are kept.
@@ -26,7 +26,7 @@ class Scripts:
     """The files of one directory. Others may pass through it, and list nothing."""
 
     def __init__(self, directory: str, idle_max: int = IDLE_MAX, *, spares_homes: bool = False) -> None:
-        """Make the directory, or take it over without what an earlier supervisor has left. Raises OSError.
+        """Make the directory, or take it over without what an earlier one has left. Raises OSError.
 
         Versions before 0.2 kept a directory for each user; with `spares_homes` jobs run that were started from there.
         """

@@ -61,7 +61,7 @@ class Step(msgspec.Struct, eq=False):
 
 
 class Procd:
-    """`server` is the supervisor's process, a child. `tell` sends events to it."""
+    """`server` is the supervisor's process, a child, which asks at the other end of the channel."""
 
     def __init__(
         self,
