@@ -69,6 +69,8 @@ LIFE_S: Final = 3600
 USES: Final = 1
 ROLE: Final = "agent"
 ASK_AGAIN_S: Final = 2.0
+WAIT_AGAIN_S: Final = 5.0
+"""All that may wait at one address together ask less often than an address may."""
 FULL_AGAIN_S: Final = 10.0
 UNPROVED: Final = "the host has not proved that it holds its key"
 BAD_TOKEN: Final = (
@@ -187,7 +189,7 @@ class Joining:
             )
         if asked.since_us == asked.seen_us:
             log.info("%s %s at %s asks to join: esctl node pending", role, names[:200], address)
-        return plain_reply(PENDING, "an administrator has to approve: esctl node approve", ASK_AGAIN_S)
+        return plain_reply(PENDING, "an administrator has to approve: esctl node approve", WAIT_AGAIN_S)
 
     async def _let_in(
         self, token: JoinToken, request: join_pb2.JoinRequest, names: str, address: str

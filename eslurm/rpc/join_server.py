@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from eslurm.core.member.waiting import network_of
 from eslurm.rpc.guard import current_peers
 from eslurm.rpc.limits import Budget
 from eslurm.rpc.peers import TooMany, address_of
@@ -108,7 +109,7 @@ class JoinServer:
     async def _converse(self, stream: AcceptedStream) -> None:
         address = address_of(stream.peer)[0]
         asked = await self._frame(stream)
-        wait_s = self._attempts.charge(address)
+        wait_s = self._attempts.charge(network_of(address))
         if wait_s:
             text = "too many hosts ask to join at once"
             await _say(stream, reply=plain_reply(BUSY, text, wait_s))

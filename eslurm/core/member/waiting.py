@@ -5,7 +5,7 @@ Invariant: a stranger at one address keeps few others waiting, and all of them t
 
 from __future__ import annotations
 
-from collections import Counter
+import ipaddress
 from typing import Final
 
 import msgspec
@@ -36,6 +36,15 @@ class NoRoom(Exception):
     """Too many hosts wait; the text says where and what to do."""
 
 
+def network_of(address: str) -> str:
+    """What counts as one address: of IPv6 the network of 64 bits, which one host may have to itself."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return address if found.version == 4 else str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+
+
 class WaitingHosts:
     """One per leader."""
 
@@ -50,7 +59,8 @@ class WaitingHosts:
             raise Denied
         known = self._asked.get(public)
         if known is None:
-            of_address = Counter(one.address for one in self._asked.values())[address]
+            here = network_of(address)
+            of_address = sum(network_of(one.address) == here for one in self._asked.values())
             if of_address >= WAITING_ADDRESS_MAX:
                 raise NoRoom(f"{of_address} hosts of this address wait to be let in, and no more may")
             if len(self._asked) >= WAITING_MAX:

@@ -183,6 +183,13 @@ def test_hosts_that_wait_are_few_and_forgotten() -> None:
     room.deny(room.all(2)[0], 2)
     with pytest.raises(Denied):
         room.ask("agent", "cn0", key(0), "192.0.2.1", 3)
+    # One host has many addresses of IPv6.
+    crowd = WaitingHosts()
+    for number in range(WAITING_ADDRESS_MAX):
+        crowd.ask("agent", "cn1", key(number), f"2001:db8::{number}:1", 1)
+    with pytest.raises(NoRoom, match="of this address"):
+        crowd.ask("agent", "cn1", key(9), "2001:db8::ffff", 1)
+    crowd.ask("agent", "cn1", key(9), "2001:db8:0:1::1", 1)
     later = FORGOTTEN_US + 3
     assert room.all(later) == []
     assert room.ask("agent", "cn0", key(0), "192.0.2.1", later).since_us == later
