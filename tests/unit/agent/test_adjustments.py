@@ -115,6 +115,18 @@ def test_a_later_process_tells_the_runner_again() -> None:
     assert told(world)[-1] == (BATCH, True)
 
 
+def test_a_later_process_repeats_a_limit_with_the_command_that_allows_it() -> None:
+    """Without it the step supervisor takes a longer limit for an agent's own wish."""
+    world = started()
+    command = world.command(SetTime(7, 1, 300))
+    by_us = world.now_us + 5_000_000
+    world.perform(world.agent.on_command_many((0,), command, 99, world.now_us, by_us, sealed=b"sealed"))
+    world.restart()
+    world.register()
+    told_limits = [one for one in world.log if isinstance(one, act.LimitStep)]
+    assert [(one.time_limit_s, one.credential) for one in told_limits] == [(300, b"sealed")] * 2
+
+
 @pytest.mark.parametrize("crash_after", range(3))
 def test_an_order_that_was_answered_is_never_lost(crash_after: int) -> None:
     world = started()

@@ -10,6 +10,7 @@ from eslurm.core.agent import lifecycle
 from eslurm.core.agent.attempt import TRANSITIONS, Stage
 from eslurm.core.agent.machine import PARKED_MAX
 from eslurm.core.agent.words import gone_outcome
+from eslurm.core.job.model import StepEnd
 from eslurm.core.tree.results import FAILED, OK, USER_REFUSED, Status, failed
 from eslurm.core.wire import End, Gone, Heartbeat, Prepare, Signal, Start, Started, Unhealthy
 from tests.unit.agent.world import ENVIRONMENT, SCRIPT, SECOND, World, is_ok, launch, step_launch
@@ -348,3 +349,24 @@ def test_a_launch_that_is_told_to_start_while_its_script_is_fetched_starts_when_
     world.settle()
     assert is_ok(world.answered(first)[0]) and is_ok(world.answered(second)[0])
     assert sum(world.runner.started.values()) == 1 and world.stages() == {(7, 1): "RUNNING"}
+
+
+def test_a_step_of_an_attempt_that_ends_or_has_ended_is_refused() -> None:
+    world = World()
+    world.order(PREPARE)
+    world.give(world.command(END))
+    ending = world.order(step_launch())[0]
+    world.finish(signal=15)
+    ended = world.order(step_launch(step=1))[0]
+    assert ending.text == ended.text == "the attempt does not run on this node"
+    assert [step.step for step in world.runner.started] == [BATCH.step]
+
+
+@pytest.mark.parametrize("cause", ["spawn_failed", "lost"])
+def test_a_step_whose_tasks_never_ran_is_no_step_that_was_started(cause: str) -> None:
+    world = World()
+    world.order(PREPARE)
+    ref = world.give(world.command(step_launch()))
+    world.runner.finish(act.StepId(7, 1, 0, 0), StepEnd(127, cause=cause, text="there is no such program"))
+    world.settle()
+    assert world.answered(ref) == {0: failed("there is no such program", 127)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eslurm.core.agent import actions as act
-from eslurm.core.agent.outbox import RESEND_FIRST_US, Outbox
+from eslurm.core.agent.outbox import RESEND_FIRST_US, RESEND_MAX_US, Outbox
 from eslurm.core.wire import End, NodeGone, Prepare, Registration, RegistrationReply, ReportAck, StepEnded
 from tests.unit.agent.world import SECOND, World, launch
 
@@ -158,3 +158,21 @@ def test_nothing_runs_between_the_inventory_and_the_reply() -> None:
     world.blobs |= {b"s" * 32, b"e" * 32}
     world.perform(world.agent.on_blobs((b"s" * 32,), world.now_us))
     assert not world.runner.started
+
+
+def test_the_patience_for_an_acknowledgement_is_bounded() -> None:
+    """After an outage of hours a report is repeated as soon as after one of a minute."""
+    outbox = Outbox("p")
+    outbox.on_link(True)
+    outbox.add(NodeGone(0, 1, 7, 1))
+    now_us, waits = 0, []
+    assert outbox.pump(now_us)
+    for _ in range(20):
+        due_us = outbox.next_timer_us()
+        assert due_us is not None
+        waits.append(due_us - now_us)
+        now_us = due_us
+        outbox.on_timer(now_us)
+        assert outbox.pump(now_us)
+    assert waits[:2] == [RESEND_FIRST_US, 2 * RESEND_FIRST_US] and waits == sorted(waits)
+    assert waits[-1] == RESEND_MAX_US

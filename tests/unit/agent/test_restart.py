@@ -324,3 +324,12 @@ def test_the_tombstone_of_an_end_whose_launch_the_spool_lost_outlives_the_floor(
     again = world.order(PREPARE, revision=60)[0]
     assert again.text == "the attempt has already ended on this node"
     assert world.runner.started[BATCH] == 1
+
+
+def test_what_a_power_cut_must_not_take_is_synced() -> None:
+    """Who the node is, which number it has, under which boot and epoch; what attempts did is the supervisor's to know."""
+    world = World()
+    world.order(PREPARE)
+    durable = {type(one.record).__name__ for one in spooled(world) if one.durable}
+    assert durable == {"Booted", "Identity", "NumberGiven", "EpochSeen"}
+    assert all(one.durable for one in spooled(world) if type(one.record).__name__ in durable)
