@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from eslurm.core.agent.actions import Contact, RunBatch, SignalStep, StepId
 from eslurm.core.tree.messages import RunLocal
@@ -95,6 +96,24 @@ def test_a_launch_that_raises_is_answered(caplog: pytest.LogCaptureFixture) -> N
         for _ in range(5):
             await asyncio.sleep(0)
         assert rig.refused == [(STEP, "internal error: OverflowError: int too big to convert")]
+        await rig.shell.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("missing", ["script_hash", "environment_hash"])
+def test_a_blob_that_has_left_the_cache_starts_nothing(missing: str) -> None:
+    launch = replace(LAUNCH, script_hash=b"s" * 32, environment_hash=b"e" * 32)
+    kept = {launch.script_hash: b"s", launch.environment_hash: b"e"}
+    del kept[getattr(launch, missing)]
+
+    async def main() -> None:
+        find: Any = kept.get
+        rig = Rig(find)
+        rig.shell.perform([RunBatch(STEP, launch)])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert rig.refused == [(STEP, "the script is no longer in the cache")]
         await rig.shell.close()
 
     run(main())

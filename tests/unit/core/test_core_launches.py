@@ -8,10 +8,12 @@ from msgspec.structs import replace
 from eslurm.core.cluster import is_usable
 from eslurm.core.job.model import Principal
 from eslurm.core.job.request import Request
+from eslurm.core.job.states import JobState
+from eslurm.core.job.stopping import ended
 from eslurm.core.messages import Changed, ConfigLoaded, UpdateNodes
 from eslurm.core.node.model import Node
 from eslurm.core.tree.results import USER_REFUSED
-from tests.unit.core.world import ALICE, BOB, ROOT, World, refused
+from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, refused
 
 EVE = Principal("eve", 1002, 1002)
 ON_CN0 = Request(include=("cn0",))
@@ -78,6 +80,17 @@ def test_avoided_nodes_count_again_after_a_pause_that_grows() -> None:
         pauses.append((world.now_us - failed_us) // 1_000_000)
     assert pauses == [15, 30, 60, 120]
     assert world.start() == [job]
+
+
+@pytest.mark.parametrize(("failures", "pause_s"), [(0, 15), (5, 480), (6, 600), (60, 600)])
+def test_the_pause_is_bounded(failures: int, pause_s: int) -> None:
+    """Where many tries are allowed: a node is not avoided for days after it works again."""
+    world = World()
+    job = world.submit()
+    world.plan()
+    tried = replace(world.job(job), launch_failures=failures)
+    end = ended(world.state, tried, world.attempt(job), world.now_us, outcome=JobState.PENDING, avoid=(0,))
+    assert end.avoid_until_us == world.now_us + pause_s * SECOND
 
 
 def test_a_controller_that_begins_goes_on_with_the_pause() -> None:

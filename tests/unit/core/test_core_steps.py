@@ -9,7 +9,8 @@ from eslurm.core.job.request import Request
 from eslurm.core.messages import Changed, CreateStep, FinishStep, StepCreated
 from eslurm.core.reactor import BatchAnswer
 from eslurm.core.step.model import StepState
-from eslurm.core.wire import LaunchStep, NodeGroup
+from eslurm.core.tree.results import FAILED, USER_REFUSED
+from eslurm.core.wire import LaunchStep, NodeGroup, Start
 from tests.unit.core.world import ALICE, BOB, World, refused
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)
@@ -189,3 +190,23 @@ def test_a_node_that_is_gone_takes_no_more_steps() -> None:
     job = running(world)
     world.gone(2, job, 1)
     assert [name for name, _ in layout(create(world, job))] == ["cn0", "cn1"]
+
+
+@pytest.mark.parametrize("code", [FAILED, USER_REFUSED])
+@pytest.mark.parametrize("has_step", [False, True])
+def test_a_job_whose_script_cannot_start_waits_for_the_steps_that_did(code: int, has_step: bool) -> None:
+    """Its nodes are prepared, so a step may run there by now: no other attempt begins before each of them has said no."""
+    world = World(nodes=6)
+    job = world.submit(request=WIDE)
+    world.plan()
+    world.deliver()
+    if has_step:
+        layout(create(world, job))
+    start = next(send for send in world.sends() if isinstance(send.body, Start))
+    world.done(start, "failed", code=code)
+    assert world.state_of(job) == ("COMPLETING" if has_step else "PENDING")
+    for _ in range(2):
+        for send in world.sends():
+            world.done(send, payload=world.answer_of(send))
+    assert world.state_of(job) == "PENDING" and not world.job(job).residues
+    assert world.job(job).hold == ("system" if code == USER_REFUSED else "")

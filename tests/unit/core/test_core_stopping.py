@@ -288,3 +288,14 @@ def test_prepare_is_the_only_thing_owed_before_a_cancel() -> None:
     world.plan()
     assert [type(send.body) for send in world.sends()] == [Prepare]
     assert len(world.state.owed) == 1
+
+
+@pytest.mark.parametrize("by", ["cancel", "requeue"])
+def test_a_job_that_meets_its_time_limit_while_it_is_told_to_end_has_met_it(by: str) -> None:
+    """The node ended it before it heard the order: that it was too long is what its user has to know."""
+    world = World()
+    job = world.submit()
+    world.start()
+    world.cancel(job) if by == "cancel" else world.requeue(job)
+    world.end(job, cause="time_limit")
+    assert world.state_of(job) == "TIMEOUT"
