@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from eslurm.core.contact import Heard
 from eslurm.core.job.model import Principal
 from eslurm.core.messages import (
     EffectDone,
@@ -17,8 +18,8 @@ from eslurm.core.node.states import NodeState
 from eslurm.core.satellite.herald import Herald, addressed, live_floor
 from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.tree import messages as tree
-from eslurm.core.tree.results import OK, failed, unreached
-from eslurm.core.wire import Heartbeat, NodeGone, Prepare, Report, ReportAck
+from eslurm.core.tree.results import OK, Outcome, failed, unreached
+from eslurm.core.wire import Command, Heartbeat, NodeGone, Prepare, Report, ReportAck
 from tests.sim.lead import Lead, call, lead_with_nodes, lead_with_satellites
 
 ROOT = Principal("root", 0, 0)
@@ -107,6 +108,35 @@ def test_two_missed_heartbeats_make_a_node_unreachable_and_one_does_not() -> Non
     assert states() == [NodeState.UP, NodeState.UNREACHABLE, NodeState.UNREACHABLE]
     lead.pass_time(2.3)
     assert lead.take() == [], "who is unreachable is called once per period, as everybody"
+
+
+def test_heartbeats_confirm_what_was_heard_of_nodes_that_are_up_while_the_lead_is_proved() -> None:
+    lead = lead_with_satellites(1, 3)
+
+    def next_round(outcomes: dict[int, Outcome]) -> tuple[int, dict[int, int]]:
+        """Answer this round; the number of the next one to all nodes, and the rounds that it confirms."""
+        lead.answer(outcomes)
+        while not (wide := [one for one in call(lead) if len(one.nodes) == 3]):
+            pass
+        body = msgspec.msgpack.decode(wide[-1].command, type=Command).body
+        assert isinstance(body, Heartbeat)
+        heard = Heard(body.heard, body.unheard)
+        return body.round, {node: heard.round_of(node) for node in range(3)}
+
+    silent = {0: OK, 1: unreached("silent"), 2: OK}
+    call(lead)
+    first, confirmed = next_round({0: OK, 1: OK, 2: OK})
+    assert confirmed == {0: 0, 1: 0, 2: 0}, "it may have lost the lead"
+    lead.herald.on_renewed(lead.now_us)
+    second, confirmed = next_round(silent)
+    assert second > first and confirmed == {0: first, 1: 0, 2: first}
+    assert lead.state.nodes[1].state is NodeState.UNREACHABLE, "it was called once more meanwhile"
+    third, confirmed = next_round({0: OK, 1: OK, 2: OK})
+    assert third > second and confirmed == {0: second, 1: second, 2: second}
+    assert lead.state.nodes[1].state is NodeState.UP
+    lead.post(HeartbeatDone(missing=(1,)))
+    _, confirmed = next_round({0: OK, 1: unreached("silent"), 2: OK})
+    assert confirmed == {0: third, 1: 0, 2: third}, "what was heard before it was missed is not said any more"
 
 
 def test_calls_that_somebody_asks_for_are_apart_and_count_nobody_out() -> None:

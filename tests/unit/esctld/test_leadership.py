@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -182,9 +183,14 @@ def test_the_lease_is_kept_over_an_outage_and_ends_with_the_lead() -> None:
         image = StoreImage(CLUSTER)
         store = await opened(image)
         store.away = 3
-        lease = asyncio.create_task(Lease(store, Election("c1", "h:1", 4_000)).run())
+        times = itertools.count()
+        proved: list[int] = []
+        kept = Lease(store, Election("c1", "h:1", 4_000), lambda: next(times), proved.append)
+        lease = asyncio.create_task(kept.run())
         await until(lambda: image.leader(OWNER).beat >= 3)
         assert store.away == 0 and not lease.done()
+        # What failed proves nothing, and what succeeded was begun then.
+        assert proved[:3] == [3, 4, 5]
         await opened(image, "c2")
         with pytest.raises(FenceLost):
             await lease
