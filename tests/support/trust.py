@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 
 from esctld.site import Member, SiteSigner
@@ -16,10 +17,12 @@ class Site:
     """One site of tests."""
 
     def __init__(self, cluster: str = "test", seed: bytes = b"") -> None:
-        self.keys: SiteKeys = new_site(cluster, 1)
+        # Of today: the doctor tells of a key that has signed for years.
+        now_us = time.time_ns() // 1000
+        self.keys: SiteKeys = new_site(cluster, now_us)
         if seed:
             # Of another process: both are one site.
-            self.keys = SiteKeys(cluster, 1, (KeyRecord(seed, "signing", 1),))
+            self.keys = SiteKeys(cluster, 1, (KeyRecord(seed, "signing", now_us),))
         self._serials = itertools.count(1)
         self._ledger: Path | None = None
 
