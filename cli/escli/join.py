@@ -101,7 +101,9 @@ def join(
     from eslurm.rpc.tls import Tls, TlsError
 
     try:
-        files = tls_files(SimpleNamespace(**tls_given, tls_require_client_certificate=False), listens=False)
+        # One is shown where one is given: a cluster may ask for it.
+        shows = tls_given["tls_certificate"] is not None or tls_given["tls_key"] is not None
+        files = tls_files(SimpleNamespace(**tls_given, tls_require_client_certificate=shows), listens=False)
         tls = Tls(files) if files is not None else None
     except (ValueError, TlsError) as error:
         raise unusable(str(error)) from None
@@ -143,11 +145,13 @@ class _Asking:
         last, is_heard = "", False
         while True:
             again_s = 1.0
+            failures: list[str] = []
             for endpoint in self._endpoints:
                 try:
                     said = asyncio.run(ask(endpoint, self._wish, self._tls))
                 except Unreachable as error:
-                    last = str(error)
+                    failures.append(str(error))
+                    last = "; ".join(failures)
                     continue
                 except CannotTrust as error:
                     raise ClusterError(f"{endpoint}: {escaped(str(error))}", exits.FAILED) from None

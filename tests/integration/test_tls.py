@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from escli import exits
 from eslurm.ports.door import DoorUnreachable
 from eslurm.rpc.grpc_client import BlockingGrpcClient
 from eslurm.rpc.methods import PING
@@ -25,6 +26,7 @@ from eslurm.rpc.tls import Tls
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import CLUSTER, PATIENCE_S, ROOT, Daemon, LiveCluster
 from tests.integration.conftest import running
+from tests.integration.test_join import environ, join_words
 from tests.integration.test_metrics import value_of
 from tests.support.certificates import KEPT, place, replace_pair, words
 from tests.unit.rpc.test_tls import END_2120_S, END_2121_S, END_2130_S
@@ -138,6 +140,27 @@ def test_a_token_is_taken_over_tls_only(encrypted: LiveCluster, certificates: Pa
         assert client.call(PING, pb.PingRequest(), PATIENCE_S).cluster == CLUSTER
     with BlockingGrpcClient(encrypted.endpoint, token) as client, pytest.raises(DoorUnreachable):
         client.call(PING, pb.PingRequest(), 0.5)
+
+
+def test_a_host_joins_over_tls(encrypted: LiveCluster, certificates: Path, tmp_path: Path) -> None:
+    """Where daemons show certificates, a host that joins does; without TLS no controller answers it."""
+    token_file = tmp_path / "token"
+    token_file.touch(0o600)
+    token_file.write_text(encrypted.call("CreateJoinToken", pb.CreateJoinTokenRequest()).token)
+    files = place(certificates, required=True)
+    shown = ["--tls-certificate", str(files.certificate), "--tls-key", str(files.key)]
+    join = [",".join(encrypted.endpoints), "--nodes", "cn0099", "--state-dir", str(tmp_path / "host")]
+    join += ["--token-file", str(token_file), "--timeout", "5"]
+    for more, code in (
+        ([], exits.UNREACHABLE),
+        (["--tls-ca", str(files.ca)], exits.UNREACHABLE),
+        (["--tls-ca", str(files.ca), *shown], exits.OK),
+    ):
+        ran = subprocess.run(
+            join_words(*join, *more), env=environ(), capture_output=True, timeout=PATIENCE_S, check=False
+        )
+        assert ran.returncode == code, ran
+    assert (tmp_path / "host" / "membership").exists()
 
 
 def test_a_plain_agent_says_once_what_it_lacks(encrypted: LiveCluster) -> None:
