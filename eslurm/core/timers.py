@@ -117,7 +117,8 @@ def _lost(state: State, number: int, now_us: int) -> list[facts.Fact]:
         return []
     if node.state is NodeState.UNKNOWN and number not in state.jobs_on:
         return []
-    return lost(state, number, f"silent for {lost_after_s(state.config, node.orphans_dead_s):g} s", now_us)
+    why = f"silent for {lost_after_s(state.config, node.orphans_dead_s):g} s"
+    return lost(state, number, why, now_us, is_silent=True)
 
 
 def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:

@@ -136,6 +136,8 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     signal: int = 0
     grace_s: float = -1.0
     """Seconds between the signal and the kill; -1: the cluster's `kill_grace_s`."""
+    is_final: bool = False
+    """Whether the job may not start again: a part of it may go on, on a node that was given up."""
 
 
 class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

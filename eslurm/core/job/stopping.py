@@ -16,6 +16,7 @@ MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
 AVOID_FIRST_S = 15
 AVOID_MAX_S = 600
 """How long another attempt avoids the nodes where a launch failed: at first, doubled with each failure, at most."""
+AGAIN_OR_LOST = frozenset({JobState.PENDING, JobState.NODE_FAIL})
 WEIGHT = {
     StopCause.NODE_LOST: 0,
     StopCause.LAUNCH_FAILED: 0,
@@ -125,14 +126,33 @@ def stop(
         return [ended(state, job, attempt, now_us, outcome=outcome, text=text, residue=residue)]
     if attempt.stop is not None and WEIGHT[attempt.stop.cause] >= WEIGHT[cause]:
         return []
-    told = Stop(cause, now_us, by, grace_s=grace_s)
+    if attempt.stop is not None and attempt.stop.is_final and stopped_outcome(job, cause) is JobState.PENDING:
+        return []
+    return _told(job, attempt, cause, now_us, by, grace_s)
+
+
+def _told(
+    job: Job,
+    attempt: Attempt,
+    cause: StopCause,
+    now_us: int,
+    by: str,
+    grace_s: float = -1.0,
+    *,
+    is_final: bool = False,
+) -> list[facts.Fact]:
+    told = Stop(cause, now_us, by, grace_s=grace_s, is_final=is_final)
     return [facts.StopRequested(job.job_id, attempt.number, told)]
 
 
 def node_gone(
-    state: State, job: Job, attempt: Attempt, number: int, now_us: int, why: str
+    state: State, job: Job, attempt: Attempt, number: int, now_us: int, why: str, *, is_silent: bool = False
 ) -> list[facts.Fact]:
-    """The attempt's part on this node is certainly over, though nobody reported how it ended."""
+    """The attempt's part on this node is over, though nobody reported how it ended.
+
+    A node that `is_silent` ends by itself only what may be requeued: a job that may not never starts again after that, even
+    if somebody has asked for it.
+    """
     if number not in attempt.held:
         return []
     if attempt.phase is AttemptPhase.RELEASING or attempt is not job.attempt:
@@ -152,8 +172,13 @@ def node_gone(
                 residue=outcome is JobState.PENDING,
             )
         ]
+    may_run_on = is_silent and not job.spec.requeue
     if number == attempt.first:
         outcome = requeue_or_fail(job) if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
+        if may_run_on and outcome is JobState.PENDING:
+            outcome = JobState.NODE_FAIL
         return [ended(state, job, attempt, now_us, outcome=outcome, released=(number,), text=why)]
     released = facts.NodesReleased(job.job_id, attempt.number, (number,))
+    if may_run_on and (attempt.stop is None or stopped_outcome(job, attempt.stop.cause) in AGAIN_OR_LOST):
+        return [released, *_told(job, attempt, StopCause.NODE_LOST, now_us, why, is_final=True)]
     return [released, *stop(state, job, StopCause.NODE_LOST, now_us, why)]

@@ -292,8 +292,10 @@ def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[li
     return found, Changed(count, tuple(problems))
 
 
-def lost(state: State, number: int, why: str, now_us: int) -> list[facts.Fact]:
-    """The node is given up: what ran there is over. The caller vouches that it really is."""
+def lost(state: State, number: int, why: str, now_us: int, *, is_silent: bool = False) -> list[facts.Fact]:
+    """The node is given up: what ran there is over. The caller vouches that it really is; if the node `is_silent`, of what
+    may be requeued only.
+    """
     node = state.nodes[number]
     if node.state is NodeState.LOST:
         return []
@@ -301,5 +303,6 @@ def lost(state: State, number: int, why: str, now_us: int) -> list[facts.Fact]:
     for job_id in sorted(state.jobs_on.get(number, ())):
         job: Job = state.get_job(job_id)
         for attempt in attempts_of(job):
-            found += node_gone(state, job, attempt, number, now_us, f"node {node.name} {why}")
+            why_gone = f"node {node.name} {why}"
+            found += node_gone(state, job, attempt, number, now_us, why_gone, is_silent=is_silent)
     return found
