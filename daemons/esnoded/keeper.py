@@ -62,6 +62,8 @@ class Keeper:
                 raise SupervisorUnavailable(f"the keeper has gone: {error}") from None
         if answer == _FOUND and fds:
             connection = socket.socket(fileno=fds[0])
+            # `recv_fds` loses its flags.
+            connection.set_inheritable(False)
             connection.setblocking(False)
             return connection
         if not answer:

@@ -247,9 +247,12 @@ def test_root_s_and_services_jobs_are_refused_at_the_door(as_root: None) -> None
 def test_a_job_of_root_that_a_node_refuses_is_held_and_says_by_which_option(as_root: None) -> None:
     """The configuration lets root's jobs in, and root has started this host's agent without the option."""
     with running(nodes=1, agents=1, satellites=0, sections="") as cluster:
+        (before,) = cluster.nodes().values()
         cluster.terminate("agent0")
         cluster.daemons["agent0"].words.remove("--allow-root-jobs")
         cluster.start()
+        # A launch that the former agent would have got is another attempt.
+        cluster.wait_nodes(lambda nodes: nodes["cn0001"].incarnation > before.incarnation)
         job = int(cluster.run("essubmit", "--parsable", "-D", str(cluster.work), "--wrap", "true").out)
         info = cluster.until(
             lambda: (one := cluster.job(job)).reason == "JobHeldSystem" and one, "it is held"
