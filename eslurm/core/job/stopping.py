@@ -155,8 +155,13 @@ def node_gone(
     """
     if number not in attempt.held:
         return []
+    may_run_on = is_silent and not job.spec.requeue
     if attempt.phase is AttemptPhase.RELEASING or attempt is not job.attempt:
-        return [facts.NodesReleased(job.job_id, attempt.number, (number,))]
+        gone = facts.NodesReleased(job.job_id, attempt.number, (number,))
+        if may_run_on and attempt is job.attempt and job.outcome is JobState.PENDING:
+            # Its script has ended, but steps of it may run here.
+            return [facts.JobFinished(job.job_id, JobState.NODE_FAIL, why), gone]
+        return [gone]
     if attempt.phase is AttemptPhase.PREPARING and len(attempt.spans) > 1:
         outcome = JobState.PENDING if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
         return [
@@ -172,7 +177,6 @@ def node_gone(
                 residue=outcome is JobState.PENDING,
             )
         ]
-    may_run_on = is_silent and not job.spec.requeue
     if number == attempt.first:
         outcome = requeue_or_fail(job) if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
         if may_run_on and outcome is JobState.PENDING:

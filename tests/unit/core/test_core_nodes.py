@@ -446,3 +446,46 @@ def test_an_attempt_that_returns_late_is_accounted_as_its_node_says(requeue: boo
     assert (row.started_us, row.ended_us, row.signal) == (began_us, began_us + 40_000_000, 15)
     assert world.batch(Reports((Report("p", 1, body),))).facts == [], "once"
     assert world.state_of(job) == ("PENDING" if requeue else "NODE_FAIL")
+
+
+@pytest.mark.parametrize("vouched", [False, True])
+def test_a_job_that_its_node_does_not_end_is_not_started_again_because_the_node_is_silent(
+    vouched: bool,
+) -> None:
+    """Without --requeue nothing ends it there; that somebody has asked for another attempt does not change that."""
+    world = World(nodes=2, node_lost_after_s=600.0)
+    job = world.submit(requeue=False)
+    world.start()
+    world.send(HeartbeatDone(missing=(0,)))
+    world.requeue(job)
+    if vouched:
+        world.lose(0)
+        assert world.state_of(job) == "PENDING"
+    else:
+        world.pass_time(600)
+        assert world.state_of(job) == "NODE_FAIL"
+        world.pass_time(10)
+        assert world.plan() == []
+
+
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_nor_is_one_of_many_nodes_whose_steps_may_run_on_a_silent_one(ends_first: bool) -> None:
+    world = World(node_lost_after_s=600.0)
+    job = wide_running(world, requeue=False)
+    first = world.attempt(job).first
+    other = next(span.node for span in world.attempt(job).spans if span.node != first)
+    world.send(HeartbeatDone(missing=(other,)))
+    world.requeue(job)
+    attempt = world.attempt(job)
+    end = StepEnd(0, 15, "signalled", "", attempt.started_us, attempt.started_us)
+    body = StepEnded(first, world.state.nodes[first].incarnation, job, 1, end, gone=True)
+    if ends_first:
+        world.report(body)
+    world.pass_time(600)
+    assert world.state.nodes[other].state is NodeState.LOST
+    if not ends_first:
+        world.report(body)
+    for number in (number for number in sorted(world.state.nodes) if number not in (first, other)):
+        world.gone(number, job, 1)
+    assert world.state_of(job) == "NODE_FAIL"
+    assert job not in world.plan()
