@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from eslurm.core.contact import Heard
+from eslurm.core.courier import Send
 from eslurm.core.job.model import Principal
 from eslurm.core.messages import (
     EffectDone,
@@ -15,10 +16,10 @@ from eslurm.core.messages import (
     UpdateNodes,
 )
 from eslurm.core.node.states import NodeState
-from eslurm.core.satellite.herald import Herald, addressed, live_floor
+from eslurm.core.satellite.herald import Herald, addressed, effect_done, live_floor
 from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.tree import messages as tree
-from eslurm.core.tree.results import OK, Outcome, failed, unreached
+from eslurm.core.tree.results import FAILED, OK, USER_REFUSED, Outcome, collect, failed, unreached
 from eslurm.core.wire import Command, Heartbeat, NodeGone, Prepare, Report, ReportAck
 from tests.sim.lead import Lead, call, lead_with_nodes, lead_with_satellites
 
@@ -228,3 +229,16 @@ def test_a_restarted_controller_says_again_what_it_owes_once_nodes_are_there() -
     prepares = [(nodes, command) for nodes, command in lead.take() if isinstance(command.body, Prepare)]
     assert sorted(node for nodes, _ in prepares for node in nodes) == [0, 1, 2]
     assert {command.epoch for _, command in prepares} == {6}
+
+
+def test_what_nodes_say_of_a_failure_reaches_the_job_with_its_code() -> None:
+    """By the code alone a user who is refused is told apart from a node that cannot."""
+    send = Send(7, (0, 1, 2), Heartbeat(0))
+    outcomes = {0: failed("no root here", USER_REFUSED), 1: failed("no memory")}
+    done = effect_done(send, collect((0, 1), outcomes, OK))
+    found = {node: (one.status, one.code, one.text) for one in done.outcomes for node in one.nodes}
+    assert found == {
+        0: ("failed", USER_REFUSED, "no root here"),
+        1: ("failed", FAILED, "no memory"),
+        2: ("unreached", 0, ""),
+    }

@@ -453,7 +453,7 @@ class Herald:
         for observer in self._observers:
             observer.on_answered(answered)
         if flight.send is not None:
-            return [Deliver(_effect_done(flight.send, results))]
+            return [Deliver(effect_done(flight.send, results))]
         assert flight.call is not None
         self._rounds.on_answers(flight.round, results.nodes(Status.OK), now_us + self._asleep_us())
         done = self._calls.on_results(flight.call, results, now_us)
@@ -465,7 +465,8 @@ def _patience_ends_us(flight: Flight) -> int:
     return flight.queued_us + min(WAIT_MAX_US, int(flight.message.deadline_us * WAIT_SHARE))
 
 
-def _effect_done(send: Send, results: Results) -> EffectDone:
+def effect_done(send: Send, results: Results) -> EffectDone:
+    """What became of an effect on each of its nodes; of those that the results do not name nothing is known."""
     outcomes = tuple(
         NodeOutcome(
             tuple(node for run in row.ranges() for node in run),

@@ -32,6 +32,7 @@ class Disk:
         self.wants_compaction = False
         self.records: list[Record] = []
         self.compacted: list[Folded] = []
+        self.written_then = 0
         self.threads: set[int] = set()
         self.errors: list[Exception] = []
 
@@ -52,6 +53,7 @@ class Disk:
     def compact(self, state: Folded) -> None:
         self.wants_compaction = False
         self._work()
+        self.written_then = len(self.records)
         self.compacted.append(state)
 
 
@@ -145,7 +147,7 @@ def test_a_compaction_is_made_of_an_agent_all_of_whose_records_are_written() -> 
         disk.goes.set()
         await until(lambda: bool(disk.compacted) and not rig.lane._is_busy)
         assert disk.records == [record(1).record, record(2).record], "none is written behind it that it holds"
-        assert disk.compacted == [rig.state]
+        assert disk.compacted == [rig.state] and disk.written_then == 2
         disk.goes.clear()
         disk.wants_compaction = True
         rig.lane.take([numbered(1)])
