@@ -1,7 +1,7 @@
 """How the listener of a step is reached: as the step's user, and never as root.
 
 A child becomes the user, connects, hands the connection to the supervisor over the socket that it was given, and ends.
-As the user it cannot be traced, for it has been root; stopped or slow, it is killed when its step is over.
+As the user it cannot be traced, for it has been root; stopped by its user, it is killed after `CONNECTOR_US`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from esnoded.procd.spawn import fork, reset_signals, set_ids
 from esnoded.procd.task import SpawnError
 
 CONNECT_S = 10
+CONNECTOR_US = (CONNECT_S + 2) * 1_000_000
+"""How long a child may be there."""
 _TEXT_BYTES_MAX = 512
 
 

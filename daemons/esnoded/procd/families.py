@@ -33,13 +33,15 @@ class Families:
         steps: Collection[StepKey],
         tasks: Mapping[int, StepKey],
         first: Mapping[StepKey, int],
+        connecting: Collection[int] = (),
         spared: int = 0,
     ) -> None:
-        """`spared` is a child that is no process of a step."""
+        """`connecting` and `spared` are children that are no processes of a step."""
         self._instance = instance
         self._steps = steps
         self._tasks = tasks
         self._first = first
+        self._connecting = connecting
         self._spared = {os.getpid(), spared}
         self._not_before_us = 0
         self.is_sweep_wanted = False
@@ -105,6 +107,8 @@ class Families:
 
     def _is_stray(self, process: procfs.Process) -> bool:
         if process.parent != os.getpid() or process.state == "Z" or process.pid in self._spared:
+            return False
+        if process.pid in self._connecting:
             return False
         if process.pid in self._tasks or process.session in self._tasks or process.group in self._tasks:
             return False

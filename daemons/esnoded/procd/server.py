@@ -22,8 +22,9 @@ import msgspec
 
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder, StepSpec
+from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, wire
-from esnoded.procd.connect import spawn_connector
+from esnoded.procd.connect import CONNECTOR_US, spawn_connector
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
 from esnoded.procd.families import Families
 from esnoded.procd.gate import Allowed, Gate
@@ -81,9 +82,9 @@ class Procd:
         self._steps: dict[StepKey, Step] = {}
         self._tasks: dict[int, StepKey] = {}
         self._first: dict[StepKey, int] = {}
-        self._connecting: dict[int, StepKey] = {}
+        self._connecting: dict[int, int] = {}
         self._draining: set[int] = set()
-        self._families = Families(instance, self._steps, self._tasks, self._first, server)
+        self._families = Families(instance, self._steps, self._tasks, self._first, self._connecting, server)
 
     def run(self) -> None:
         """Serve until the supervisor is gone."""
@@ -92,8 +93,7 @@ class Procd:
         for fd in (wake_fd, self._channel.fileno()):
             poller.register(fd, select.POLLIN)
         while True:
-            wait_us = self._families.sweep_in_us if self._families.is_sweep_wanted else None
-            ready = [fd for fd, _ in poller.poll(None if wait_us is None else wait_us / 1000 + 1)]
+            ready = [fd for fd, _ in poller.poll(self._timeout_ms())]
             if wake_fd in ready:
                 for signum in os.read(wake_fd, 4096):
                     if signum in _STOP_SIGNALS and self._server:
@@ -102,6 +102,21 @@ class Procd:
             if self._channel.fileno() in ready and not self._serve():
                 return
             survive("the sweep for strays", self._families.sweep)
+            survive("the end of connectors", self._end_connectors)
+
+    def _timeout_ms(self) -> float | None:
+        """Until there is something to do without being asked; None: never."""
+        waits_us = [due_us - boot_us() for due_us in self._connecting.values()]
+        if self._families.is_sweep_wanted:
+            waits_us.append(self._families.sweep_in_us)
+        return max(0, min(waits_us)) / 1000 + 1 if waits_us else None
+
+    def _end_connectors(self) -> None:
+        """Kill those that their user has stopped; the others end by themselves, also after their step's last task."""
+        for pid, due_us in self._connecting.items():
+            if due_us <= boot_us():
+                procfs.kill_process(pid, signal.SIGKILL)
+                self._connecting[pid] = boot_us() + CONNECTOR_US
 
     def _serve(self) -> bool:
         """Answer one request; False when the supervisor is gone."""
@@ -266,15 +281,13 @@ class Procd:
             raise NotAllowed(f"step {spec.key} has no listener to connect to")
         self._begin(step)
         step.is_connected = True
-        self._connecting[spawn_connector(spec, spec.endpoint, fd)] = spec.key
+        self._connecting[spawn_connector(spec, spec.endpoint, fd)] = boot_us() + CONNECTOR_US
 
     def _end(self, keys: Sequence[StepKey]) -> None:
         ended = {key for key in keys if self._steps.pop(key, None) is not None}
         for key in ended:
             self._first.pop(key, None)
             self._gate.release(key)
-        for pid in [pid for pid, key in self._connecting.items() if key in ended]:
-            procfs.kill_process(pid, signal.SIGKILL)
         for pid in [pid for pid, key in self._tasks.items() if key in ended]:
             procfs.kill_process(pid, signal.SIGKILL)
             procfs.kill_group(pid, signal.SIGKILL)

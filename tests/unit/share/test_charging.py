@@ -15,6 +15,7 @@ from eslurm.core.messages import JobRef, SuspendJobs
 from eslurm.core.plan.priority import Ranking
 from eslurm.core.share.standing import rank, standing_of, tree_of
 from eslurm.core.share.usage import LN_2, as_of, rate_of, usage_now
+from eslurm.core.view import View
 from eslurm.core.wire import StepEnded
 from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, refused
 from tests.unit.plan.test_priority import run
@@ -56,8 +57,10 @@ def test_a_qos_makes_it_dearer_or_free() -> None:
         "dear": Qos("dear", usage_factor=4.0),
         "gone": Qos("gone", usage_factor=3.0),
     }
+    world.view = View(world.state)
     jobs = [world.submit(qos=name) for name in ("dear", "gone")]
     del world.state.policies["qos"]["gone"]
+    world.view = View(world.state)
     world.start()
     world.pass_time(10)
     assert run(usage_now(world.state, world.state.jobs.values(), world.now_us))["", "alice"] == 50.0

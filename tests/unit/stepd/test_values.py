@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,9 @@ from eslurm.ports.step_runner import (
     StepStarted,
     StepWarning,
 )
+from esnoded.procd import connect as connect_module
 from esnoded.procd import procfs
+from esnoded.procd import server as server_module
 from esnoded.procd.credential import NotAllowed
 from esnoded.procd.families import Families
 from esnoded.procd.spawn import spawn_task
@@ -223,7 +226,8 @@ def test_a_fault_in_a_link_for_output_ends_its_step(
     monkeypatch.setattr(OutputLink, where, fault)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = OutputEndpoint("127.0.0.1", listener.getsockname()[1], COOKIE)
-        script = rig.site.script("echo said; sleep 0.1")
+        # The connection may take longer than a short task.
+        script = rig.site.script(f"echo said; sleep {600 if where == '_on_socket' else 0.1}")
         rig.start(rig.site.spec(key(1), script, endpoint=endpoint))
         ended = rig.advance()
         while not ended:
@@ -233,6 +237,45 @@ def test_a_fault_in_a_link_for_output_ends_its_step(
     assert ended[0].text.startswith("internal error") or where == "finish"
     # Nothing of it is left in the loop.
     assert not rig.selector.get_map()
+
+
+def test_output_of_a_task_arrives_that_ends_before_its_connection_is_made(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_read, go_write = os.pipe()
+    connect = connect_module._connect
+
+    def slowly(*arguments: Any) -> None:
+        os.read(go_read, 1)
+        connect(*arguments)
+
+    monkeypatch.setattr(connect_module, "_connect", slowly)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        endpoint = OutputEndpoint("127.0.0.1", listener.getsockname()[1], COOKIE)
+        rig.start(rig.site.spec(key(1), "true", endpoint=endpoint))
+        (ended,) = rig.outcomes(1).values()
+        assert (ended.exit_code, ended.text) == (0, "")
+        os.write(go_write, b"!")
+        with listener.accept()[0] as connection:
+            connection.settimeout(60)
+            while rig.selector.get_map():
+                rig.turn()
+                rig.table.advance()
+            assert connection.recv(1)
+    os.close(go_read)
+    os.close(go_write)
+
+
+def test_a_connector_that_its_user_has_stopped_is_killed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect_module, "_connect", lambda *_: signal.pause())
+    monkeypatch.setattr(server_module, "CONNECTOR_US", 0)
+    rig.start(rig.site.spec(key(1), "sleep", "600", endpoint=OutputEndpoint("127.0.0.1", 1, COOKIE)))
+    rig.advance()
+    assert len(rig.processes.procd._connecting) == 1
+    rig.processes.procd._end_connectors()
+    (ended,) = rig.outcomes(1).values()
+    assert ended.text == "connection for its output lost: the child that connects was killed"
+    assert not rig.processes.procd._connecting
 
 
 def test_a_fault_at_the_end_of_a_task_ends_its_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
