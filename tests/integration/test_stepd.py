@@ -384,6 +384,7 @@ def test_a_task_whose_output_is_streamed_inherits_nothing_else(site: Site, uid: 
             assert reader.text(0, 1).split() == [b"0", b"1", b"2", b"3"]
             await client.terminate(key(1), StepEndCause.SIGNALLED, 0)
             await outcomes.of(key(1))
+            await other.closed.wait()
 
     play(site, scenario)
 
