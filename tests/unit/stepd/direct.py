@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from eslurm.ports.step_runner import StepOrder, StepSpec
+from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec
 from esnoded.procd import wire
 from esnoded.procd.gate import Allowed
 from esnoded.procd.server import Procd
@@ -16,7 +18,27 @@ from esnoded.stepd.processes import Processes
 from tests.unit.stepd.trusting import TrustingGate
 
 _encode = msgspec.msgpack.encode
+_CONNECT = """
+import os, socket, sys
+if int(sys.argv[3]) >= 0:
+    os.read(int(sys.argv[3]), 1)
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+socket.send_fds(socket.socket(fileno=100), [bytes(1)], [connection.fileno()])
+"""
 _requests = msgspec.msgpack.Decoder(wire.Request)
+
+
+def spawn_connector(_spec: StepSpec, endpoint: OutputEndpoint, fd: int, *, gate_fd: int = -1) -> int:
+    """As `procd` does, but by a program: in a process that has used gRPC, what is forked and runs on may die of it.
+
+    It waits for a byte from `gate_fd`, if there is one.
+    """
+    words = [sys.executable, "-I", "-S", "-c", _CONNECT, endpoint.host, str(endpoint.port)]
+    gate = -1 if gate_fd < 0 else 101
+    actions = [(os.POSIX_SPAWN_DUP2, fd, 100)]
+    if gate_fd >= 0:
+        actions.append((os.POSIX_SPAWN_DUP2, gate_fd, gate))
+    return os.posix_spawn(sys.executable, [*words, str(gate)], os.environ, file_actions=actions)
 
 
 class _Gate(TrustingGate):

@@ -20,12 +20,13 @@ from eslurm.ports.step_runner import (
 )
 from esnoded.procd import procfs
 from esnoded.procd import server as procd_module
+from esnoded.procd import server as server_module
 from esnoded.stepd import table as table_module
 from esnoded.stepd.journal import Journal, read_contents
 from esnoded.stepd.step import Waiter
 from esnoded.stepd.table import LaunchRefused, StepTable
 from esnoded.stepd.timers import Timers
-from tests.unit.stepd.direct import Direct
+from tests.unit.stepd.direct import Direct, spawn_connector
 from tests.unit.stepd.kit import Site, key
 
 
@@ -99,6 +100,7 @@ class Rig:
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     # A sweep takes every child of this process that no step owns for a stray: here they are the test runner's.
     monkeypatch.setattr(procfs, "all_processes", lambda: iter(()))
+    monkeypatch.setattr(server_module, "spawn_connector", spawn_connector)
     rig = Rig(tmp_path)
     yield rig
     rig.close()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,8 +21,6 @@ from eslurm.ports.step_runner import (
     StepStarted,
     StepWarning,
 )
-from esnoded.procd import connect as connect_module
-from esnoded.procd import procfs
 from esnoded.procd import server as server_module
 from esnoded.procd.credential import NotAllowed
 from esnoded.procd.families import Families
@@ -33,8 +29,11 @@ from esnoded.procd.task import SpawnError
 from esnoded.stepd import table as table_module
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.processes import read_report
+from tests.unit.stepd.direct import spawn_connector
 from tests.unit.stepd.kit import key
-from tests.unit.stepd.test_table import Rig
+from tests.unit.stepd.test_table import Rig, rig
+
+__all__ = ["rig"]
 
 COOKIE = bytes(32)
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -90,14 +89,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"endpoint": OutputEndpoint("::ffff:10.0.0.1", 1, COOKIE)}, "write it as 10.0.0.1"),
     ({"endpoint": OutputEndpoint("127.0.0.1", 1, b"short")}, "the cookie has 5 bytes instead of 32"),
 ]
-
-
-@pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    monkeypatch.setattr(procfs, "all_processes", lambda: iter(()))
-    rig = Rig(tmp_path)
-    yield rig
-    rig.close()
 
 
 def spec_with(rig: Rig, fields: dict[str, Any]) -> StepSpec:
@@ -243,13 +234,7 @@ def test_output_of_a_task_arrives_that_ends_before_its_connection_is_made(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_read, go_write = os.pipe()
-    connect = connect_module._connect
-
-    def slowly(*arguments: Any) -> None:
-        os.read(go_read, 1)
-        connect(*arguments)
-
-    monkeypatch.setattr(connect_module, "_connect", slowly)
+    monkeypatch.setattr(server_module, "spawn_connector", partial(spawn_connector, gate_fd=go_read))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = OutputEndpoint("127.0.0.1", listener.getsockname()[1], COOKIE)
         rig.start(rig.site.spec(key(1), "true", endpoint=endpoint))
@@ -267,7 +252,8 @@ def test_output_of_a_task_arrives_that_ends_before_its_connection_is_made(
 
 
 def test_a_connector_that_its_user_has_stopped_is_killed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect_module, "_connect", lambda *_: signal.pause())
+    never, end = os.pipe()
+    monkeypatch.setattr(server_module, "spawn_connector", partial(spawn_connector, gate_fd=never))
     monkeypatch.setattr(server_module, "CONNECTOR_US", 0)
     rig.start(rig.site.spec(key(1), "sleep", "600", endpoint=OutputEndpoint("127.0.0.1", 1, COOKIE)))
     rig.advance()
@@ -276,6 +262,8 @@ def test_a_connector_that_its_user_has_stopped_is_killed(rig: Rig, monkeypatch: 
     (ended,) = rig.outcomes(1).values()
     assert ended.text == "connection for its output lost: the child that connects was killed"
     assert not rig.processes.procd._connecting
+    os.close(never)
+    os.close(end)
 
 
 def test_a_fault_at_the_end_of_a_task_ends_its_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
