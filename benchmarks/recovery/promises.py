@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from benchmarks.figures import Figures, rounded
-from eslurm.core import records
 from eslurm.core.account.model import Access, Amount, FreePool, Limit, kind_of
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
@@ -41,9 +40,8 @@ from eslurm.core.plan.schedule import Schedule
 from eslurm.core.planning import messages_of, plan_slices
 from eslurm.core.reactor import BatchAnswer, Reactor
 from eslurm.core.wire import HeldAttempt, Registration, Report, ReportBody, Started, StepEnded
-from eslurm.ports import store
 from eslurm.store.image import StoreImage
-from eslurm.store.rows import to_store
+from eslurm.store.rows import Restoring, to_store
 
 OWNER: Final = "main"
 SECOND_US: Final = 1_000_000
@@ -107,27 +105,10 @@ class _Cluster:
         return self.cycle()
 
     def _restored(self) -> State:
-        head = store.Head()
-        blobs: dict[type[object], list[bytes]] = {kind: [] for kind in store.ROW_TYPES}
-        policies: list[tuple[str, bytes]] = []
+        restoring = Restoring(OWNER)
         for row in self.image.load_unfinished(OWNER):
-            if isinstance(row, store.Head):
-                head = row
-            elif isinstance(row, store.RecordRow):
-                policies.append((row.kind, row.blob))
-            else:
-                blobs[type(row)].append(row.blob)
-        settings = blobs[store.SettingRow]
-        return records.restore(
-            OWNER,
-            settings[0] if settings else None,
-            blobs[store.NodeRow],
-            blobs[store.JobRow],
-            blobs[store.StepRow],
-            head.revision,
-            head.at_us,
-            policies,
-        )
+            restoring.take(row)
+        return restoring.state()
 
     def _register(self) -> None:
         for number, node in sorted(self.state.nodes.items()):

@@ -22,7 +22,6 @@ from eslurm.compat.hostlist import expand
 from eslurm.core.cluster import State
 from eslurm.core.member.decide import check_wish
 from eslurm.core.member.model import (
-    ID_BYTES,
     JOIN_TOKEN,
     MEMBER,
     NAMES_CHARS_MAX,
@@ -338,20 +337,6 @@ def checked_names(text: str, option: str) -> str:
             option, text[:64], "is no list of different host names", "use e.g. cn[0001-0004,0007],login1"
         )
     return folded
-
-
-def token_id(text: str) -> bytes:
-    """The id of a join token as people write it. Raises `Refused`."""
-    try:
-        identifier = bytes.fromhex(text)
-    except ValueError:
-        identifier = b""
-    if len(identifier) != ID_BYTES:
-        raise Refused(
-            RefusalCode.INVALID,
-            f"join token {text[:64]!r}: is no id of {2 * ID_BYTES} hexadecimal digits: see esctl node token list",
-        )
-    return identifier
 
 
 def _not_waiting(name: str, waiting: list[Asked]) -> str:

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from esctld.joining import Change, token_id
+from esctld.joining import Change
 from esctld.site import LOOK_S, Member, SiteSigner
+from esctld.tokens import read_id
 from eslurm.core.cluster import State
 from eslurm.core.member.model import SERIAL_BYTES, Revocation
 from eslurm.core.messages import Message, RefusalCode, Refused, RevokeJoinTokens, RevokeMembers
@@ -107,7 +108,7 @@ class Revocations:
             )
         if request.join_ids:
             return await self._change(
-                RevokeJoinTokens(caller.principal, tuple(map(token_id, request.join_ids))), caller
+                RevokeJoinTokens(caller.principal, tuple(map(_join_id, request.join_ids))), caller
             )
         known = {one.serial: one for one in await self._known()}
         found: dict[bytes, Revocation] = {}
@@ -156,3 +157,7 @@ def _matching(known: list[Revocation], which: str) -> list[Revocation]:
         return [Revocation(bytes.fromhex(digits), "", "", "", 0)]
     except ValueError:
         return []
+
+
+def _join_id(text: str) -> bytes:
+    return read_id(text, f"join token {text[:64]!r}", "esctl node token list")

@@ -125,7 +125,11 @@ class Tokens:
             raise Refused(
                 RefusalCode.INVALID, f"tokens: {len(request.ids)} ids in one call: give {IDS_MAX} at most"
             )
-        return RevokeTokens(by, tuple(map(_id, request.ids)), request.user)
+        return RevokeTokens(
+            by,
+            tuple(map(_id, request.ids)),
+            request.user,
+        )
 
     async def _bearer(self, name: str, by: Principal) -> Principal:
         """Who the token is for, as the name service of this host knows them."""
@@ -150,17 +154,21 @@ class Tokens:
         return found
 
 
-def _id(text: str) -> bytes:
+def read_id(text: str, what: str, see: str) -> bytes:
+    """The id of a token or join token as people write it. `what` names it, `see` lists such ids. Raises `Refused`."""
     try:
         identifier = bytes.fromhex(text)
     except ValueError:
         identifier = b""
     if len(identifier) != ID_BYTES:
         raise Refused(
-            RefusalCode.INVALID,
-            f"token {_shown(text)}: is no id of {2 * ID_BYTES} hexadecimal digits: see esctl token list",
+            RefusalCode.INVALID, f"{what}: is no id of {2 * ID_BYTES} hexadecimal digits: see {see}"
         )
     return identifier
+
+
+def _id(text: str) -> bytes:
+    return read_id(text, f"token {_shown(text)}", "esctl token list")
 
 
 def _shown(text: str) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from eslurm.security.account import Account
 from eslurm.security.home import make_home
+from esnoded.stepd.connect import receive_connection
 from esnoded.stepd.launcher import Connect, SupervisorUnavailable
 
 AGENT = "agent"
@@ -57,14 +58,10 @@ class Keeper:
         with self._lock:
             try:
                 self._control.send(what)
-                answer, fds, _flags, _address = socket.recv_fds(self._control, _TEXT_BYTES_MAX, 1)
+                answer, connection = receive_connection(self._control, _TEXT_BYTES_MAX)
             except OSError as error:
                 raise SupervisorUnavailable(f"the keeper has gone: {error}") from None
-        if answer == _FOUND and fds:
-            connection = socket.socket(fileno=fds[0])
-            # `recv_fds` loses its flags.
-            connection.set_inheritable(False)
-            connection.setblocking(False)
+        if answer == _FOUND and connection is not None:
             return connection
         if not answer:
             # Without it a supervisor that ends is not started again: whatever started the agent starts both anew.

@@ -132,27 +132,43 @@ def _step_row(step: Step) -> store.StepRow:
     )
 
 
+class Restoring:
+    """Rows of one owner as they are read, and then the state that they make."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._head = store.Head()
+        self._blobs: dict[type[store.Row], list[bytes]] = {kind: [] for kind in store.ROW_TYPES}
+        self._policies: list[tuple[str, bytes]] = []
+
+    def take(self, row: store.Head | store.Row) -> None:
+        """One more row, in the order of the store."""
+        if isinstance(row, store.Head):
+            self._head = row
+        elif isinstance(row, store.RecordRow):
+            self._policies.append((row.kind, row.blob))
+        elif not isinstance(row, store.SettingRow) or row.name == SETTINGS:
+            self._blobs[type(row)].append(row.blob)
+
+    def state(self) -> State:
+        """The state of all rows; empty if there was none."""
+        settings = self._blobs[store.SettingRow]
+        return records.restore(
+            self._owner,
+            settings[0] if settings else None,
+            self._blobs[store.NodeRow],
+            self._blobs[store.JobRow],
+            self._blobs[store.StepRow],
+            self._head.revision,
+            self._head.at_us,
+            self._policies,
+        )
+
+
 async def load(reader: store.StoreReader, owner: str) -> State:
     """The state as the last commit left it; empty if this owner has never written."""
-    head = store.Head()
-    blobs: dict[type[store.Row], list[bytes]] = {kind: [] for kind in store.ROW_TYPES}
-    policies: list[tuple[str, bytes]] = []
+    restoring = Restoring(owner)
     async for chunk in reader.load_unfinished(owner):
         for row in chunk:
-            if isinstance(row, store.Head):
-                head = row
-            elif isinstance(row, store.RecordRow):
-                policies.append((row.kind, row.blob))
-            elif not isinstance(row, store.SettingRow) or row.name == SETTINGS:
-                blobs[type(row)].append(row.blob)
-    settings = blobs[store.SettingRow]
-    return records.restore(
-        owner,
-        settings[0] if settings else None,
-        blobs[store.NodeRow],
-        blobs[store.JobRow],
-        blobs[store.StepRow],
-        head.revision,
-        head.at_us,
-        policies,
-    )
+            restoring.take(row)
+    return restoring.state()

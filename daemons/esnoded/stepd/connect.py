@@ -10,6 +10,18 @@ import socket
 _TEXT_BYTES_MAX = 512
 
 
+def receive_connection(channel: socket.socket, text_bytes_max: int) -> tuple[bytes, socket.socket | None]:
+    """What the other end says, and the connection that it hands over, if it does. Raises OSError."""
+    text, fds, _flags, _address = socket.recv_fds(channel, text_bytes_max, 1)
+    if not fds:
+        return text, None
+    connection = socket.socket(fileno=fds[0])
+    # `recv_fds` loses its flags.
+    connection.set_inheritable(False)
+    connection.setblocking(False)
+    return text, connection
+
+
 class Connector:
     """One connection in the making. Register `fileno` for reading, then `take`; `close` it in any case."""
 
@@ -23,13 +35,9 @@ class Connector:
 
     def take(self) -> socket.socket:
         """The connection. Raises OSError that says why there is none."""
-        text, fds, _, _ = socket.recv_fds(self._channel, _TEXT_BYTES_MAX, 1)
-        if not fds:
+        text, connection = receive_connection(self._channel, _TEXT_BYTES_MAX)
+        if connection is None:
             raise OSError(text.decode(errors="replace") or "the child that connects was killed")
-        connection = socket.socket(fileno=fds[0])
-        # `recv_fds` loses its flags.
-        connection.set_inheritable(False)
-        connection.setblocking(False)
         return connection
 
     def close(self) -> None:

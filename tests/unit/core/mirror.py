@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from eslurm.core import facts, records
+from eslurm.core import facts
 from eslurm.core.apply import apply
 from eslurm.core.cluster import State
 from eslurm.core.job.states import FINAL
 from eslurm.core.reactor import Batch
-from eslurm.ports import store
 from eslurm.store.image import StoreImage
-from eslurm.store.rows import to_store
+from eslurm.store.rows import Restoring, to_store
 
 
 class Mirror:
@@ -43,27 +42,10 @@ class Mirror:
 
     def restored(self) -> State:
         """The state that a controller starting now would build."""
-        head = store.Head()
-        blobs: dict[type[object], list[bytes]] = {kind: [] for kind in store.ROW_TYPES}
-        policies: list[tuple[str, bytes]] = []
+        restoring = Restoring(self._owner)
         for row in self.image.load_unfinished(self._owner):
-            if isinstance(row, store.Head):
-                head = row
-            elif isinstance(row, store.RecordRow):
-                policies.append((row.kind, row.blob))
-            else:
-                blobs[type(row)].append(row.blob)
-        settings = blobs[store.SettingRow]
-        return records.restore(
-            self._owner,
-            settings[0] if settings else None,
-            blobs[store.NodeRow],
-            blobs[store.JobRow],
-            blobs[store.StepRow],
-            head.revision,
-            head.at_us,
-            policies,
-        )
+            restoring.take(row)
+        return restoring.state()
 
 
 def picture(state: State) -> dict[str, object]:
