@@ -14,12 +14,13 @@ from eslurm.core.account.model import Policy
 from eslurm.core.plan.cycle import exhaust
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.mapping import spans_of
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Cycle, PlanLimits
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.reconcile import reconcile
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.search import Never, Quest, Start, first_start
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, Snapshot
+from eslurm.core.plan.snapshot import NodeView, Running, Snapshot
 
 LIMITS = PlanLimits()
 

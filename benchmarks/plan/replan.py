@@ -18,10 +18,11 @@ from esctld.collector import give_back_to_collector, spare_collector
 from eslurm.core.job.request import Request
 from eslurm.core.plan.ahead import Ahead
 from eslurm.core.plan.cycle import exhaust, plan_at_once
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Cycle
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, Snapshot, build_ledger, changes_since
+from eslurm.core.plan.snapshot import NodeView, Running, Snapshot, build_ledger, changes_since
 from eslurm.core.resources.nodes import Topology
 
 NODES: Final = 10_000

@@ -31,7 +31,7 @@ from eslurm.core.messages import (
     SubmitJobs,
     Submitted,
 )
-from eslurm.core.plan.mapping import Placement, Span
+from eslurm.core.placement import Placement, Span
 from eslurm.core.reactor import BatchAnswer, Reactor
 from eslurm.core.wire import Registration, Report, Started, StepEnded
 from eslurm.ports.store import AttemptRow, BlobRow, JobRow, content_hash

@@ -10,6 +10,7 @@ import os
 import time
 
 from escli import exits
+from escli.endpoint import Way
 from escli.failures import CommandFailed
 from escli.parts import in_parts, join
 from escli.program import warn
@@ -135,35 +136,6 @@ def find_way(given: Words, environ: Mapping[str, str]) -> Way:
                 given.spelling(long), given.text(long), "is for controllers of another host", way_out
             )
     return Sockets(paths, "" if named else os.path.dirname(paths[0]))
-
-
-class Way:
-    """Where the doors are, and how they are called: `Sockets`, or `escli.remote.Remote`."""
-
-    is_remote = False
-    advice = ""
-    """What else may be done when no door answers."""
-
-    @property
-    def first(self) -> str:
-        """The door to be tried first."""
-        raise NotImplementedError
-
-    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
-        """A new client of the doors. Raises CommandFailed."""
-        raise NotImplementedError
-
-    def user(self) -> str:
-        """The name that the cluster knows the caller by."""
-        raise NotImplementedError
-
-    def about_caller(self) -> str:
-        """Said behind the cluster's words when it does not take the caller for anybody."""
-        return ""
-
-    def has_changed(self) -> bool:
-        """Whether the caller can show something else by now."""
-        return False
 
 
 class Sockets(Way):

@@ -6,7 +6,7 @@ import sys
 
 from escli import clock, exits, program
 from escli.door import Door, open_door
-from escli.esqueue import job_refs, split_jobs
+from escli.job_refs import job_refs, split_jobs
 from escli.tables import Column, render, separated
 from eslurm.compat.durations import format_elapsed
 from eslurm.compat.errors import OptionError, escaped, nearest, whole_number

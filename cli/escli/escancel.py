@@ -6,7 +6,8 @@ import os
 
 from escli import changes, program
 from escli.door import open_door
-from escli.esqueue import chosen_user, job_refs, split_jobs
+from escli.esqueue import chosen_user
+from escli.job_refs import job_refs, split_jobs
 from eslurm.compat.errors import OptionError
 from eslurm.compat.states import LIVE_STATES, parse_states
 

@@ -24,7 +24,7 @@ from escli import (
 )
 from escli.as_json import to_json
 from escli.door import Door, open_door
-from escli.esqueue import job_refs, split_jobs
+from escli.job_refs import job_refs, split_jobs
 from eslurm.compat.errors import OptionError, nearest
 from eslurm.compat.hostlist import expand
 

@@ -8,8 +8,8 @@ import time
 from escli import exits, program
 from escli.door import GIVE_UP_S, is_away, open_door
 from escli.failures import CommandFailed
+from escli.job_refs import job_refs, split_jobs
 from eslurm.compat.errors import OptionError
-from eslurm.compat.jobrefs import NO_TASK, parse_job_refs
 from eslurm.compat.states import parse_states
 
 TYPE_CHECKING = False
@@ -132,29 +132,6 @@ def _request(given: Words) -> Any:
 def chosen_user(given: Words, door: Door) -> str:
     """The user name that `--me` or `--user` means."""
     return door.user() if given.has("me") else given.text("user")
-
-
-def split_jobs(text: str) -> list[str]:
-    """`17,18_[3,5],19` at the commas outside brackets."""
-    words: list[str] = []
-    depth = start = 0
-    for at, char in enumerate(text):
-        depth += (char == "[") - (char == "]")
-        if char == "," and depth <= 0:
-            words.append(text[start:at])
-            start = at + 1
-    return [*words, text[start:]]
-
-
-def job_refs(words: Sequence[str], option: str) -> list[Any]:
-    """The JobRef messages that these words name. Raises OptionError."""
-    from eslurm.v1 import controller_pb2 as pb
-
-    return [
-        pb.JobRef(job_id=job_id, task=None if task == NO_TASK else task)
-        for word in words
-        for job_id, task in parse_job_refs(word, option)
-    ]
 
 
 def _render(reply: Any, given: Words, shape: Any) -> str:

@@ -112,7 +112,7 @@ def join(
         ring, membership = asking.run()
     _keep(directory, ring, membership)
     if as_json:
-        from escli.cluster.main import to_json
+        from escli.cluster.console import to_json
 
         click.echo(
             to_json({"cluster": ring.cluster, "state_dir": str(directory), "role": role, "names": names})
@@ -170,7 +170,7 @@ class _Asking:
 
     def _tell(self, text: str) -> None:
         """Once for each thing to tell."""
-        from escli.cluster.main import tell
+        from escli.cluster.console import tell
 
         if text != self._told:
             self._told = text

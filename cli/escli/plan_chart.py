@@ -11,7 +11,7 @@ import shutil
 import sys
 
 from escli import clock
-from escli.plan_table import job_label_of, summary
+from escli.plan_text import job_label_of, summary
 from escli.why import length
 from eslurm.compat.errors import escaped
 from eslurm.compat.hostlist import expand, fold

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from escli import clock, exits, program
 from escli.esinfo import is_login_host
+from escli.plan_text import job_label_of, summary
 from escli.tables import Column, render
-from escli.why import when
 from eslurm.compat.errors import OptionError, escaped, nearest, whole_number
 from eslurm.compat.moments import format_moment, parse_moment
 
@@ -99,16 +99,6 @@ def table(reply: Any) -> str:
     return "\n".join([*lines, summary(reply)])
 
 
-def summary(reply: Any) -> str:
-    """Who plans, how much is planned, and when that was done."""
-    running = sum(one.running for one in reply.jobs)
-    planned = len(reply.jobs) - running
-    text = f"policy {reply.policy}: {running} running, {planned} planned, {reply.waiting} without a planned start"
-    if not reply.made_us:
-        return f"{text}; no plan has been made yet"
-    return f"{text}; made {when(reply.made_us, reply.made_us).removesuffix(' (now)')}, {reply.slots} slots"
-
-
 def _job_row(one: Any) -> list[str]:
     label = job_label_of(one)
     return [
@@ -136,11 +126,6 @@ def _reservation_row(one: Any) -> list[str]:
         "",
         _cut(one.nodes),
     ]
-
-
-def job_label_of(one: Any) -> str:
-    """`17`, or a task `17_4`."""
-    return f"{one.array_job_id}_{one.array_task}" if one.HasField("array_task") else str(one.job_id)
 
 
 def next_starts(reply: Any) -> dict[int, Any]:

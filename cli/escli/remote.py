@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from escli import clock, exits
-from escli.door import Way
+from escli.endpoint import Way
 from escli.failures import CommandFailed
 from eslurm.compat.errors import OptionError
 from eslurm.compat.moments import format_moment

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from escli import exits, program
-from escli.esqueue import job_refs, split_jobs
+from escli.job_refs import job_refs, split_jobs
 from escli.tables import Column, render
 from eslurm.compat.errors import OptionError
 

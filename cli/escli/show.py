@@ -7,8 +7,8 @@ import json
 from escli import clock, exits, satellites
 from escli.as_json import to_json
 from escli.esinfo import state_of
-from escli.esqueue import job_refs, split_jobs
 from escli.failures import CommandFailed
+from escli.job_refs import job_refs, split_jobs
 from escli.queue_columns import expected_s, job_label, run_us
 from eslurm.compat.durations import format_duration, format_time_limit
 from eslurm.compat.errors import OptionError, escaped

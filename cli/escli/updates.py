@@ -8,8 +8,8 @@ only if the job still asks for what was looked up.
 from __future__ import annotations
 
 from escli import clock, exits
-from escli.esqueue import job_refs
 from escli.failures import CommandFailed
+from escli.job_refs import job_refs
 from escli.overlay import RESOURCES, changed_resources
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError, nearest, whole_number

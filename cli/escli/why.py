@@ -22,7 +22,7 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 def why(door: Door, words: Sequence[str], given: Words) -> int:
     """`esctl why JOB ...`: each job's answer, one after another."""
-    from escli.esqueue import job_refs, split_jobs
+    from escli.job_refs import job_refs, split_jobs
     from eslurm.v1 import controller_pb2 as pb
 
     parts = [part for word in words for part in split_jobs(word.lower().removeprefix("jobid="))]

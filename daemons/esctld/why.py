@@ -26,7 +26,7 @@ from eslurm.core.job.model import Span as Held
 from eslurm.core.job.states import JobState
 from eslurm.core.messages import RefusalCode, Refused
 from eslurm.core.node.hostlist import fold
-from eslurm.core.plan.mapping import Span
+from eslurm.core.placement import Span
 from eslurm.core.plan.schedule import Booking
 from eslurm.core.plan.why import Holder, Reason, known_us
 from eslurm.core.privacy import Sight

@@ -25,7 +25,7 @@ from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted
 from eslurm.core.agent.restore import restore
-from eslurm.core.job.model import Vector
+from eslurm.core.amounts import Vector
 from eslurm.core.tree.messages import RunLocal
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import Outcome, failed

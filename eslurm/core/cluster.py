@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from eslurm.core.account.counts import JobCounts
 from eslurm.core.account.mentions import Mentions
 from eslurm.core.account.model import KINDS, Policy, Usage
-from eslurm.core.account.submission import Gate
 from eslurm.core.account.validity import Calendar, DatesOnly
 from eslurm.core.config import ClusterConfig, Partition
 from eslurm.core.holdings import follow_holdings, fresh_ledger
@@ -28,12 +27,13 @@ from eslurm.core.job.request import Request
 from eslurm.core.job.standing import began, name_key, owed_revisions, task_slots, waits
 from eslurm.core.job.states import ACTIVE, FINAL, JobState
 from eslurm.core.job.weight import weight
-from eslurm.core.member.apply import Members
+from eslurm.core.member.index import Members
 from eslurm.core.node.model import Node, is_usable
 from eslurm.core.node.states import NodeState
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.promise import PROMISE, Promise
 from eslurm.core.plan.queue import Pending, PendingQueue
-from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
+from eslurm.core.plan.snapshot import Running, RunningKey
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
@@ -149,7 +149,8 @@ class State:
         self.calendar: Calendar = DatesOnly()
         self.mentions = Mentions()
         self.job_counts = JobCounts()
-        self.gate: Gate | None = None
+        # What deciding has read out of the state and keeps to read it faster, by its class. It can be made anew at any time.
+        self.memos: dict[type, object] = {}
         # Memories of the current configuration.
         self.feasible: dict[tuple[str, Request, int], str] = {}
         self.empty: Ledger | None = None

@@ -15,10 +15,10 @@ import msgspec
 from eslurm.core import facts
 from eslurm.core.cluster import State, attempts_of
 from eslurm.core.job import ranges
+from eslurm.core.job.endings import grace_s
 from eslurm.core.job.holding import limit_s
 from eslurm.core.job.model import Attempt, Job, Span
 from eslurm.core.job.states import AttemptPhase
-from eslurm.core.job.stopping import grace_s
 from eslurm.core.node.hostlist import fold
 from eslurm.core.resources.vector import RESOURCES
 from eslurm.core.step.model import StepState

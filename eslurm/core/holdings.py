@@ -6,22 +6,37 @@ what the records of all attempts say.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from eslurm.core.config import ClusterConfig
 from eslurm.core.job.holding import attempts_of, held_amounts, lends
 from eslurm.core.job.model import Attempt, Job
-from eslurm.core.node.model import is_usable
+from eslurm.core.node.model import Node, is_usable
 from eslurm.core.plan.topology import arranged
+from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import NodeView, Topology
-
-if TYPE_CHECKING:
-    from eslurm.core.cluster import State
 
 _NOBODY: Final[frozenset[int]] = frozenset()
 
 
-def fresh_ledger(state: State) -> Ledger:
+class Holdings(Protocol):
+    """The part of `State` that these functions read and keep in step."""
+
+    config: ClusterConfig
+    nodes: dict[int, Node]
+    numbers: dict[str, int]
+    removed: set[int]
+    jobs: dict[int, Job]
+    ledger: Ledger
+    devices: Devices
+    jobs_on: dict[int, frozenset[int]]
+    lending: set[int]
+
+    def want_plan(self) -> None: ...
+
+
+def fresh_ledger(state: Holdings) -> Ledger:
     """The configured nodes in their configured order, holding what every live attempt holds."""
     inside: dict[str, list[str]] = {}
     for partition in state.config.partitions:
@@ -63,7 +78,7 @@ def fresh_ledger(state: State) -> Ledger:
     return ledger
 
 
-def follow_holdings(state: State, old: Job | None, new: Job) -> None:
+def follow_holdings(state: Holdings, old: Job | None, new: Job) -> None:
     """Takes over what a job's attempts hold now and did not before, and the other way round."""
     before = attempts_of(old) if old is not None else ()
     after = attempts_of(new)
@@ -100,7 +115,7 @@ def follow_holdings(state: State, old: Job | None, new: Job) -> None:
                 state.ledger.give_back_wide(attempt.wide)
 
 
-def _hold_otherwise(state: State, before: Attempt, after: Attempt) -> None:
+def _hold_otherwise(state: Holdings, before: Attempt, after: Attempt) -> None:
     """What `before` holds is held as `after` says: until another time, with or without its cores."""
     changes = [
         (span.node, held_amounts(before, span), held_amounts(after, span))
@@ -111,7 +126,7 @@ def _hold_otherwise(state: State, before: Attempt, after: Attempt) -> None:
     state.want_plan()
 
 
-def _give_back(state: State, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
+def _give_back(state: Holdings, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
     if not nodes:
         return
     for span in attempt.spans:

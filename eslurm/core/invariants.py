@@ -17,7 +17,7 @@ from eslurm.core.job.model import Job, Span
 from eslurm.core.job.pending import foreseeable, running_of
 from eslurm.core.job.states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
 from eslurm.core.job.weight import weight
-from eslurm.core.member.apply import Members
+from eslurm.core.member.index import Members
 from eslurm.core.member.model import JOIN_TOKEN
 from eslurm.core.node.states import NodeState
 from eslurm.core.resources.devices import Devices

@@ -17,7 +17,7 @@ from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request as ResourceRequest
 from eslurm.core.member.model import Revocation
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.placement import Placement
 from eslurm.core.plan.promise import Promise
 from eslurm.core.wire import Report
 

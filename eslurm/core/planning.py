@@ -20,9 +20,10 @@ from eslurm.core.job.model import Job, Span
 from eslurm.core.job.preemption import is_possible, on_preemptions, running_work
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.messages import PlanMade, Preemption
+from eslurm.core.placement import Placement
 from eslurm.core.plan.cycle import plan_cycle
 from eslurm.core.plan.making_room import Work
-from eslurm.core.plan.mapping import Placement, revalidate
+from eslurm.core.plan.mapping import revalidate
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.priority import Ranking, weighs
 from eslurm.core.plan.queue import Entry, PendingQueue

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from eslurm.core.account.apply import find_record, records_of
+from eslurm.core.amounts import Vector
 from eslurm.core.cluster import State, Touched
 from eslurm.core.job.holding import attempts_of, lends
-from eslurm.core.job.model import Job, Vector
+from eslurm.core.job.model import Job
 from eslurm.core.node.model import Node
 from eslurm.core.step.model import Step
 

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from eslurm.core.job.model import Principal, StepEnd, Vector
+from eslurm.core.amounts import Vector
+from eslurm.core.job.model import Principal, StepEnd
 
 BATCH_STEP = -1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.placement import Placement
 from eslurm.core.resources.vector import CORES, Vector, add, is_negative, subtract
 from eslurm.simulate.machine import Machine
 from eslurm.simulate.ruled import RuledSeat

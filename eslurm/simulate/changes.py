@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.placement import Placement
 
 ENDED: Final = "ended"
 REQUEUED: Final = "requeued"

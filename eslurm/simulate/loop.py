@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.placement import Placement
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.simulate.account import Account, Broken, Idle, Promises
 from eslurm.simulate.changes import CUT, ENDED, REQUEUED, Change, Paused, Resumed, Told

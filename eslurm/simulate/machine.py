@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from eslurm.core.config import ClusterConfig
-from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.partition import PartitionView
+from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.plan.topology import arranged
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import CORES

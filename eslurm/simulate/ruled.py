@@ -37,7 +37,7 @@ from eslurm.core.messages import (
     Submitted,
     Tick,
 )
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.placement import Placement
 from eslurm.core.plan.policy import Plan
 from eslurm.core.plan.priority import Ranking, weighs
 from eslurm.core.plan.schedule import Schedule

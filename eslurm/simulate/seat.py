@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eslurm.core.placement import Placement
 from eslurm.core.plan.cycle import plan_at_once
-from eslurm.core.plan.mapping import Placement
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.queue import PendingQueue
 from eslurm.core.plan.schedule import Schedule

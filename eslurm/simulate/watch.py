@@ -12,7 +12,7 @@ import msgspec
 
 from eslurm.core.account.model import EVERYONE, Account, Limit, Policy, Reservation, Validity
 from eslurm.core.account.validity import Calendar
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.placement import Placement
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
 from eslurm.simulate.machine import Machine

@@ -7,8 +7,8 @@ import pytest
 from eslurm.core.job.request import Request
 from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.need import Need, compile_need
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.room import Closure
-from eslurm.core.plan.snapshot import PartitionView
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.timeline import INFINITY_US, Slot
 

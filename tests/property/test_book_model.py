@@ -14,8 +14,8 @@ from eslurm.core.plan import book_slots
 from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import Need, compile_need
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.room import Chosen, Closure
-from eslurm.core.plan.snapshot import PartitionView
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
 from eslurm.core.resources.vector import Vector

@@ -9,7 +9,8 @@ from eslurm.core.job.request import Request
 from eslurm.core.plan.book import Book
 from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.need import Need, compile_need
-from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.partition import PartitionView
+from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.resources.nodes import Topology
 
 NODES = 6

@@ -15,14 +15,15 @@ from eslurm.core.account.model import KINDS, Access, Amount, FreePool, Limit, Po
 from eslurm.core.config import Resource
 from eslurm.core.facts import JobsPromised, decode_fact, encode_fact
 from eslurm.core.job.request import Chunk, Request
+from eslurm.core.placement import Placement
 from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.kept import kept_of
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, RunningKey, Snapshot, changes_since
+from eslurm.core.plan.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 

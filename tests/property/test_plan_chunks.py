@@ -12,8 +12,9 @@ from eslurm.core.job.request import Chunk, Request
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.mapping import choose, place
 from eslurm.core.plan.need import Need, compile_need
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.room import Chosen
-from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, add, fits, subtract

@@ -9,11 +9,12 @@ from eslurm.core.account.model import KINDS, Amount, FreePool, Limit, Policy, Re
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.explain import WhyKind
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.schedule import Booking, Schedule
-from eslurm.core.plan.snapshot import PartitionView, Snapshot, build_ledger
+from eslurm.core.plan.snapshot import Snapshot, build_ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.plan.building import NOW, nodes, runs

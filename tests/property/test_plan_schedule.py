@@ -9,15 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eslurm.core.job.request import Request
+from eslurm.core.placement import Placement
 from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.explain import WhyKind
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.search import Hints
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, RunningKey, Snapshot, changes_since
+from eslurm.core.plan.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eslurm.core.account.model import Account, User
-from eslurm.core.share.tree import FairTree, Member
-from eslurm.core.share.usage import Association
+from eslurm.core.share.tree import Association, FairTree, Member
 
 Site = tuple[list[Account], list[User], dict[Association, float]]
 

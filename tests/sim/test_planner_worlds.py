@@ -16,8 +16,9 @@ from eslurm.core.job import outcomes, stopping
 from eslurm.core.job.model import Principal
 from eslurm.core.job.states import JobState, StopCause
 from eslurm.core.plan.ahead import Ahead
+from eslurm.core.plan.partition import CANCEL
 from eslurm.core.plan.policy import Cycle
-from eslurm.core.plan.preempt import CANCEL, Claim, Preemptable
+from eslurm.core.plan.preempt import Claim, Preemptable
 from eslurm.core.plan.rules import Rules
 from eslurm.core.wire import JobLaunch, NodeGroup
 from eslurm.ports.step_runner import StepKey

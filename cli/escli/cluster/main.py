@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from escli import exits
 from escli.cluster import settings
 from escli.cluster.chaos import ACTIONS, Chaos, Request
+from escli.cluster.console import COMMAND, say, tell, to_json
 from escli.cluster.convert_command import convert_command
 from escli.cluster.down import take_down
 from escli.cluster.errors import ClusterError
@@ -37,7 +37,6 @@ from escli.keys import keys
 from escli.simulate import simulate
 from eslurm import __version__
 
-COMMAND = "eslurm"
 _MANY_NODES = 100
 _STORE = r"(postgresql|sqlite)(\+\w+)?://."
 
@@ -72,24 +71,6 @@ def main(argv: Sequence[str] | None = None, programs: Programs = PROGRAMS) -> in
         os.close(null)
         return exits.BROKEN_PIPE
     return code if isinstance(code, int) else exits.OK
-
-
-def tell(line: str) -> None:
-    """A line beside the result, on standard error."""
-    sys.stdout.flush()
-    sys.stderr.write(f"{COMMAND}: {line}\n")
-    sys.stderr.flush()
-
-
-def say(text: str) -> None:
-    """A line of the result."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-def to_json(value: Any) -> str:
-    """One JSON object, indented."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
 
 
 @click.group(

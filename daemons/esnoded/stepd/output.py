@@ -14,7 +14,6 @@ import resource
 import selectors
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,13 +23,10 @@ from eslurm.telemetry.clocks import boot_us
 from esnoded.procd.connect import CONNECT_S
 from esnoded.procd.credential import NotAllowed
 from esnoded.stepd.connect import Connector
+from esnoded.stepd.guard import Guard
 from esnoded.stepd.processes import Processes
+from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
-
-if TYPE_CHECKING:
-    # They know of links.
-    from esnoded.stepd.guard import Guard
-    from esnoded.stepd.step import Step
 
 _READ_BYTES = 64 * 1024
 _QUEUE_BYTES_MAX = 1024 * 1024

@@ -8,15 +8,27 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepStarted, StepState
 from esnoded.procd.wire import Admitted, Usage
-from esnoded.stepd.output import OutputLink
 from esnoded.stepd.timers import Timer
 
 Waiter = Callable[[StepState], None]
+
+
+class OutputPipes(Protocol):
+    """The output of one interactive step, as its owner uses it (`output.OutputLink`)."""
+
+    def open_pipes(self, local: int) -> tuple[int, int]: ...
+
+    def task_ended(self, local: int, exit_status: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def drop(self) -> None: ...
 
 
 class Task(msgspec.Struct, eq=False):
@@ -55,7 +67,7 @@ class Step(msgspec.Struct, eq=False):
     paused_us: int = 0
     is_warned: bool = False
     warning_failure: str = ""
-    link: OutputLink | None = None
+    link: OutputPipes | None = None
     draining: set[int] = msgspec.field(default_factory=set)
     """Process groups whose leader has ended and whose other members, already killed, are not gone yet."""
     spawning: bool = True

@@ -49,7 +49,7 @@ def next_boundary_us(state: State, validity: Validity, now_us: int) -> int:
 def set_calendar(state: State, calendar: Calendar) -> None:
     """Have cron strings read by this calendar from now on."""
     state.calendar = calendar
-    state.gate = None
+    state.memos.clear()
     rearm(state, state.now_us)
 
 

@@ -103,9 +103,9 @@ def rules_now(state: State, now_us: int) -> Rules:
 
 
 def _gate(state: State, now_us: int) -> Gate:
-    gate = state.gate
-    if gate is None or not gate.is_current(state, now_us):
-        gate = state.gate = Gate(state)
+    gate = state.memos.get(Gate)
+    if not isinstance(gate, Gate) or not gate.is_current(state, now_us):
+        gate = state.memos[Gate] = Gate(state)
     return gate
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from eslurm.core.agent.actions import AttemptKey
 from eslurm.core.agent.attempt import Attempt, Waiter
-from eslurm.core.job.model import Vector
+from eslurm.core.amounts import Vector
 from eslurm.core.wire import Command, NodeGone, StepEnded
 
 OwedKey: TypeAlias = tuple[bool, int, int]

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State, task_slots
 from eslurm.core.job import ranges
+from eslurm.core.job.endings import MAKING_ROOM, grace_s, requeue_or_fail
 from eslurm.core.job.holding import end_us, limit_s, paused_us
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import (
@@ -18,7 +19,6 @@ from eslurm.core.job.states import (
     IllegalTransition,
     JobState,
 )
-from eslurm.core.job.stopping import MAKING_ROOM, grace_s, requeue_or_fail
 from eslurm.core.node import launches
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.share.usage import charge

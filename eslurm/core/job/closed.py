@@ -14,8 +14,8 @@ from eslurm.core.cluster import SECOND_US, State
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.pending import pending_of
 from eslurm.core.plan.need import compile_need
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.pools import Inside
-from eslurm.core.plan.snapshot import PartitionView
 
 
 class Shut(msgspec.Struct, frozen=True):

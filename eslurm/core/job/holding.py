@@ -6,7 +6,8 @@ functions of the attempt's record alone.
 
 from __future__ import annotations
 
-from eslurm.core.job.model import NO_LIMIT, Attempt, Job, Span, Vector
+from eslurm.core.amounts import Vector
+from eslurm.core.job.model import NO_LIMIT, Attempt, Job, Span
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
 

@@ -10,16 +10,14 @@ its tasks get records of their own only when they start, so 100,000 waiting task
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import msgspec
 
+from eslurm.core.amounts import Vector
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.ranges import Ranges
 from eslurm.core.job.request import Request
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 
-Vector: TypeAlias = tuple[int, ...]
 NO_LIMIT = 0
 
 

@@ -5,8 +5,9 @@ Pure functions of a job's record and of the partition it is in.
 
 from __future__ import annotations
 
+from eslurm.core.amounts import Vector
 from eslurm.core.job.holding import elapsed_us, held_amounts, lends, limit_s
-from eslurm.core.job.model import Attempt, Job, Vector
+from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.states import JobState
 from eslurm.core.plan.expected import running_us, waiting_us
 from eslurm.core.plan.queue import Pending

@@ -16,7 +16,8 @@ from eslurm.core.job.running import cores_are_back, shut_when_resumed, suspend
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 from eslurm.core.job.stopping import stop
 from eslurm.core.messages import Preemption
-from eslurm.core.plan.preempt import OFF, REQUEUE, SUSPEND, Claim, Preemptable, Ranks
+from eslurm.core.plan.partition import OFF, REQUEUE, SUSPEND
+from eslurm.core.plan.preempt import Claim, Preemptable, Ranks
 from eslurm.core.plan.priority import Ranking, weighs
 
 ROOM_KEPT_US = 300 * SECOND_US

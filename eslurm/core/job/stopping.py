@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.job.endings import MAKING_ROOM, requeue_or_fail
 from eslurm.core.job.model import Attempt, Job, StepEnd, Stop
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 
 BACKOFF_MAX_S = 60.0
-MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
-"""Causes for which somebody else waits for the nodes."""
 AVOID_FIRST_S = 15
 AVOID_MAX_S = 600
 """How long another attempt avoids the nodes where a launch failed: at first, doubled with each failure, at most."""
@@ -26,11 +25,6 @@ WEIGHT = {
     StopCause.CANCEL: 2,
 }
 """Which cause decides the outcome when an attempt is told to end twice: people over machines, an end over a requeue."""
-
-
-def requeue_or_fail(job: Job) -> JobState:
-    """What a job becomes that lost its attempt through no fault of its own."""
-    return JobState.PENDING if job.spec.requeue else JobState.NODE_FAIL
 
 
 def stopped_outcome(job: Job, cause: StopCause) -> JobState:
@@ -47,11 +41,6 @@ def stopped_outcome(job: Job, cause: StopCause) -> JobState:
 def stop_text(cause: StopCause, by: str) -> str:
     """Why the attempt was told to end, for people: `cancel by alice`, `preempted to make room for job 17`."""
     return f"preempted {by}" if cause in MAKING_ROOM else f"{cause.value} by {by}"
-
-
-def grace_s(state: State, stop: Stop) -> float:
-    """Seconds between the signal that asks an attempt to end and the kill: the one contract of all ways to end it."""
-    return stop.grace_s if stop.grace_s >= 0 else state.config.kill_grace_s
 
 
 def outcome_of(job: Job, attempt: Attempt, end: StepEnd) -> JobState:

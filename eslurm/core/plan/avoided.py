@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from eslurm.core.job.request import Request
 from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import Need, compile_need
-from eslurm.core.plan.snapshot import PartitionView
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from eslurm.core.placement import Span
 from eslurm.core.plan.capacity import capacities
 from eslurm.core.plan.limits import NODES, Area, Items
-from eslurm.core.plan.mapping import Span, choose
+from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.quests import as_promised
 from eslurm.core.plan.queue import Pending

@@ -15,7 +15,7 @@ from eslurm.core.plan import chunks
 from eslurm.core.plan.capacity import capacities
 from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import Need, Part, compile_need
-from eslurm.core.plan.snapshot import PartitionView
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.resources import bits, features
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology

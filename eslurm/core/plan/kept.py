@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
+from eslurm.core.placement import Span
 from eslurm.core.plan.explain import Why, WhyKind
-from eslurm.core.plan.mapping import Span
 from eslurm.core.plan.promise import Promise, PromisedStart, Run
 from eslurm.core.plan.queue import Entry
 from eslurm.core.plan.schedule import Booking, Schedule, ends_of

@@ -21,14 +21,16 @@ from typing import Final, TypeAlias
 import msgspec
 
 from eslurm.core.account.model import Qos
+from eslurm.core.placement import Span
 from eslurm.core.plan.ahead import is_ready
 from eslurm.core.plan.book import BookError
 from eslurm.core.plan.bulk import merged, split
 from eslurm.core.plan.explain import Why, WhyKind
-from eslurm.core.plan.mapping import Span, choose, spans_of
+from eslurm.core.plan.mapping import choose, spans_of
 from eslurm.core.plan.need import Need
+from eslurm.core.plan.partition import OFF, SUSPEND
 from eslurm.core.plan.policy import SKIP_STEPS, TRY_STEPS, Cycle
-from eslurm.core.plan.preempt import OFF, SUSPEND, Claim, Freed, Preemptable, Ranks, Victim, victims
+from eslurm.core.plan.preempt import Claim, Freed, Preemptable, Ranks, Victim, victims
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.room import Constraint, Room
 from eslurm.core.plan.rules import Rules

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
+from eslurm.core.placement import Placement, Span
 from eslurm.core.plan import chunks, switches
 from eslurm.core.plan.capacity import capacities, fitting
 from eslurm.core.plan.need import Need, Part
@@ -26,28 +25,6 @@ from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector, add, aligned, fits, padded, scale
 
 UNBOUNDED: Final = 1 << 30
-
-
-class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a job gets on one node. Fields are only ever appended."""
-
-    node: int
-    amounts: Vector
-    tasks: int
-
-
-class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A decision to start a job now, on these nodes. Fields are only ever appended.
-
-    `wide` is what it takes of the resources that belong to no node. A planned start that was noticed late comes `late_us`
-    after its time, and so does its end.
-    """
-
-    job_id: int
-    spans: tuple[Span, ...]
-    until_us: int
-    wide: Vector = ()
-    late_us: int = 0
 
 
 def end_of(start_us: int, time_limit_us: int) -> int:

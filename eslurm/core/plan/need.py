@@ -15,7 +15,7 @@ import msgspec
 
 from eslurm.core.config import NodeRule
 from eslurm.core.job.request import Chunk, Request
-from eslurm.core.plan.snapshot import PartitionView
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import (
     CORES,

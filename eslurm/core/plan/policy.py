@@ -12,11 +12,12 @@ from typing import Final, Protocol
 
 import msgspec
 
+from eslurm.core.placement import Placement, Span
 from eslurm.core.plan import explain
 from eslurm.core.plan.book import BookError
 from eslurm.core.plan.expected import shortest_for_its_wait_first
 from eslurm.core.plan.explain import NOT_EXAMINED, Why
-from eslurm.core.plan.mapping import Placement, Span, spans_of
+from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.preempt import Victim
 from eslurm.core.plan.promise import Promise
@@ -26,7 +27,7 @@ from eslurm.core.plan.reasons import Reasons
 from eslurm.core.plan.room import Chosen
 from eslurm.core.plan.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.search import Hints, Move, Never, Quest, first_start, start_exactly
-from eslurm.core.plan.slips import Shield
+from eslurm.core.plan.shield import Shield
 from eslurm.core.plan.snapshot import Snapshot
 from eslurm.core.resources.timeline import INFINITY_US
 

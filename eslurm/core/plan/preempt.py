@@ -18,16 +18,11 @@ import msgspec
 
 from eslurm.core.account.model import Policy, Qos
 from eslurm.core.account.references import heights_of
+from eslurm.core.plan.partition import OFF, SUSPEND
 from eslurm.core.plan.room import Room
 from eslurm.core.resources import bits
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, add, fits
-
-OFF: Final = "off"
-REQUEUE: Final = "requeue"
-CANCEL: Final = "cancel"
-SUSPEND: Final = "suspend"
-MODES: Final = (OFF, REQUEUE, CANCEL, SUSPEND)
 
 ABOVE_ALL: Final = 1 << 62
 """The level of those that nobody may push out."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from eslurm.core.resources.vector import Vector
+from eslurm.core.amounts import Vector
 
 PROMISE: Final = "promise"
 """The kind of the rows that hold promises."""

@@ -12,12 +12,13 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from eslurm.core.placement import Span
 from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.changed import follow_request
 from eslurm.core.plan.expected import end_us
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.kept import take_over
-from eslurm.core.plan.mapping import Span, satisfies
+from eslurm.core.plan.mapping import satisfies
 from eslurm.core.plan.quests import allows, quest_of
 from eslurm.core.plan.queue import Entry, Pending, differs_in_estimate
 from eslurm.core.plan.rules import Rules

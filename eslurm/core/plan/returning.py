@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TypeAlias
 
+from eslurm.core.placement import Span
 from eslurm.core.plan.book import BookError
-from eslurm.core.plan.mapping import Span
 from eslurm.core.plan.policy import TRY_STEPS, Cycle
 from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.plan.snapshot import Running

@@ -15,18 +15,20 @@ from typing import Final
 
 import msgspec
 
+from eslurm.core.placement import Span
 from eslurm.core.plan.avoided import need_without
 from eslurm.core.plan.book import SLOTS_MAX, Book, BookError
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.feasible import empty_ledger
-from eslurm.core.plan.mapping import Span, end_of
+from eslurm.core.plan.mapping import end_of
 from eslurm.core.plan.need import Need
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.queue import Entry, Mark, Pending
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.search import Move
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.plan.slips import PATIENCE_US, SLIP_HEAD_US, Slips, slack_us
-from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey
+from eslurm.core.plan.snapshot import Running, RunningKey
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US

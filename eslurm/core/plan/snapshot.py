@@ -16,31 +16,17 @@ import msgspec
 
 from eslurm.core.account.model import Policy
 from eslurm.core.account.validity import Calendar
-from eslurm.core.plan.preempt import OFF
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.queue import Entry, Mark, Pending, PendingQueue
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.vector import Vector
 
-__all__ = ["NodeView", "PartitionView", "Pending", "Policies", "Running", "Snapshot", "build_ledger"]
+__all__ = ["NodeView", "Pending", "Policies", "Running", "Snapshot", "build_ledger"]
 
 Policies: TypeAlias = Mapping[str, Mapping[str, Policy]]
 """Kind -> name -> record, as the cluster keeps them."""
-
-
-class PartitionView(msgspec.Struct, frozen=True):
-    """A partition: whether it starts jobs, and the memory a job gets that asked for none (0: unlimited).
-
-    Jobs of a higher `tier` may push out those of a lower one, in the way that `preempt_mode` says.
-    """
-
-    name: str
-    up: bool = True
-    memory_per_node_mib: int = 0
-    memory_per_cpu_mib: int = 0
-    tier: int = 0
-    preempt_mode: str = OFF
 
 
 class Running(msgspec.Struct, frozen=True):

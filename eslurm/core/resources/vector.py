@@ -12,9 +12,9 @@ from itertools import zip_longest
 from operator import add as _plus
 from operator import le as _at_most
 from operator import sub as _minus
-from typing import Final, TypeAlias
+from typing import Final
 
-Vector: TypeAlias = tuple[int, ...]
+from eslurm.core.amounts import Vector as Vector
 
 RESOURCES: Final[tuple[str, ...]] = ("cores", "memory_mib")
 """The first entries of every vector."""

@@ -12,8 +12,8 @@ from eslurm.core.account.model import Account, Qos, User
 from eslurm.core.plan.priority import Ranking, Standing, normalised, weighs
 from eslurm.core.plan.queue import Entry, PendingQueue
 from eslurm.core.plan.slices import parts
-from eslurm.core.share.tree import FairTree
-from eslurm.core.share.usage import Association, usage_now
+from eslurm.core.share.tree import Association, FairTree
+from eslurm.core.share.usage import usage_now
 
 if TYPE_CHECKING:
     from eslurm.core.cluster import State

@@ -12,13 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Mapping
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from eslurm.core.account.model import Account, User
 from eslurm.core.plan.slices import exhaust, parts, sorting
-from eslurm.core.share.usage import Association
+
+Association: TypeAlias = tuple[str, str]
+"""(account, user)."""
 
 UNUSED_LEVEL = math.inf
 """The level of those who have shares and have used nothing."""

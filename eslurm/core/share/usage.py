@@ -11,25 +11,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from eslurm.core.account.apply import put_usage
 from eslurm.core.account.model import Qos, Usage
 from eslurm.core.job.holding import paused_us
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.plan.slices import parts
+from eslurm.core.share.tree import Association
 
 if TYPE_CHECKING:
+    from eslurm.core.amounts import Vector
     from eslurm.core.cluster import State
     from eslurm.core.config import ClusterConfig
-    from eslurm.core.job.model import Attempt, Job, Vector
+    from eslurm.core.job.model import Attempt, Job
 
 SECOND_US: Final = 1_000_000
 LN_2: Final = math.log(2.0)
 RECORDS_PER_SLICE: Final = 2_000
-
-Association: TypeAlias = tuple[str, str]
-"""(account, user)."""
 
 
 def decay(elapsed_us: int, half_life_s: int) -> float:

@@ -10,7 +10,8 @@ import pytest
 
 from escli import esctl, esqueue, esrun, exits
 from escli import remote as remote_module
-from escli.door import Sockets, Way, find_way
+from escli.door import Sockets, find_way
+from escli.endpoint import Way
 from escli.failures import CommandFailed
 from escli.option_table import rows_of
 from escli.options import Parser

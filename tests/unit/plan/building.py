@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eslurm.core.job.request import Request
-from eslurm.core.plan.mapping import Placement
+from eslurm.core.placement import Placement
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.queue import Pending
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, Snapshot
+from eslurm.core.plan.snapshot import NodeView, Running, Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 

@@ -10,9 +10,10 @@ from eslurm.core.config import Resource
 from eslurm.core.job.request import Request
 from eslurm.core.plan.limits import Consumer, Items
 from eslurm.core.plan.need import Need, compile_need
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.rules import JobRules, Rules
-from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.plan.usage import Steps, Used, steps_of
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline

@@ -7,10 +7,11 @@ import pytest
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once, plan_cycle
 from eslurm.core.plan.explain import WhyKind
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import PartitionView, Running, Snapshot
+from eslurm.core.plan.snapshot import Running, Snapshot
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.plan.building import NOW, job, nodes, runs, started

@@ -20,11 +20,13 @@ from eslurm.core.plan.expected import (
     shortest_for_its_wait_first,
     waiting_us,
 )
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.queue import Entry, Pending, PendingQueue, differs_in_estimate
+from eslurm.core.plan.shield import SHIELDED_MAX
 from eslurm.core.plan.slices import exhaust
-from eslurm.core.plan.slips import PATIENCE_US, SHIELDED_MAX, SLIP_MAX_US, SLIP_MIN_US, Slips, slack_us
-from eslurm.core.plan.snapshot import PartitionView, Running, Snapshot
+from eslurm.core.plan.slips import PATIENCE_US, SLIP_MAX_US, SLIP_MIN_US, Slips, slack_us
+from eslurm.core.plan.snapshot import Running, Snapshot
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.plan.building import NOW, started
 from tests.unit.plan.test_planning_under_rules import Site as RuledSite

@@ -6,7 +6,8 @@ import pytest
 
 from eslurm.core.job.request import Request
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
-from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.partition import PartitionView
+from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.resources.nodes import Topology
 
 TOPOLOGY = Topology(

@@ -8,13 +8,15 @@ import pytest
 
 from eslurm.core.config import NodeRule, Resource
 from eslurm.core.job.request import Chunk, Request
+from eslurm.core.placement import Placement, Span
 from eslurm.core.plan import chunks, packing
 from eslurm.core.plan.avoided import need_without
 from eslurm.core.plan.explain import short_of_resources
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
-from eslurm.core.plan.mapping import Placement, Span, choose, place, revalidate
+from eslurm.core.plan.mapping import choose, place, revalidate
 from eslurm.core.plan.need import compile_need
-from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.partition import PartitionView
+from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from eslurm.core.placement import Span
 from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.kept import STARTS_MAX, kept_of
-from eslurm.core.plan.mapping import Span
 from eslurm.core.plan.promise import Promise, PromisedStart, Run
 from eslurm.core.plan.schedule import Booking
 from eslurm.core.resources.nodes import Topology

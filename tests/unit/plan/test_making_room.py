@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from eslurm.core.account.model import KINDS, Amount, Limit, Policy, Qos, Reservation, Validity, kind_of
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import exhaust, plan_cycle
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.preempt import Preemptable
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey, Snapshot
+from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from tests.unit.plan.building import NOW, nodes

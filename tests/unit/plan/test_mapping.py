@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from eslurm.core.job.request import Request
-from eslurm.core.plan.mapping import Placement, Span, end_of, place, revalidate
+from eslurm.core.placement import Placement, Span
+from eslurm.core.plan.mapping import end_of, place, revalidate
 from eslurm.core.plan.need import compile_need
-from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.partition import PartitionView
+from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US

@@ -21,10 +21,11 @@ from eslurm.core.account.model import (
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once
 from eslurm.core.plan.explain import WhyKind
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import PartitionView, Running, RunningKey, Snapshot
+from eslurm.core.plan.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from tests.unit.plan.building import NOW, nodes, started

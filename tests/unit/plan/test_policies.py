@@ -7,11 +7,12 @@ import pytest
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once, plan_cycle
 from eslurm.core.plan.explain import WhyKind
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policies import get_policy
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.queue import PendingQueue
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, Snapshot
+from eslurm.core.plan.snapshot import NodeView, Running, Snapshot
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.plan.building import NOW, job, ledger, nodes, runs, snapshot, started
 

@@ -9,10 +9,11 @@ import pytest
 from eslurm.core.config import Resource
 from eslurm.core.job.request import Chunk, Request
 from eslurm.core.plan.cycle import plan_at_once
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Plan
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, Snapshot
+from eslurm.core.plan.snapshot import NodeView, Running, Snapshot
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector
 

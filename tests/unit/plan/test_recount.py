@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from eslurm.core.account.model import KINDS, Amount, Limit, kind_of
 from eslurm.core.job.request import Request
 from eslurm.core.plan.cycle import plan_at_once
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.queue import Pending, PendingQueue
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import NodeView, PartitionView, Running, RunningKey, Snapshot
+from eslurm.core.plan.snapshot import NodeView, Running, RunningKey, Snapshot
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from tests.unit.plan.building import NOW, nodes

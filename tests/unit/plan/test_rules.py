@@ -15,8 +15,8 @@ from eslurm.core.account.model import Access, Account, Amount, FreePool, Limit, 
 from eslurm.core.job.request import Request
 from eslurm.core.plan.book import Book
 from eslurm.core.plan.need import compile_need
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.rules import Rules
-from eslurm.core.plan.snapshot import PartitionView
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.unit.plan.ruling import DAY_US, HOUR_US, Stay, World, earliest, job, used_by
 

@@ -10,9 +10,10 @@ from eslurm.core.plan import book_rows
 from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.cycle import exhaust, plan_at_once
 from eslurm.core.plan.need import Need, compile_need
+from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.queue import CHANGES_MAX, Journal, PendingQueue
 from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import PartitionView, Snapshot, changes_since
+from eslurm.core.plan.snapshot import Snapshot, changes_since
 from eslurm.core.resources.nodes import Topology
 from tests.unit.plan.building import NOW, job, ledger, nodes
 

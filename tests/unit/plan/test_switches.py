@@ -9,7 +9,8 @@ from eslurm.core.config import Switch
 from eslurm.core.job.request import Request
 from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import compile_need
-from eslurm.core.plan.snapshot import NodeView, PartitionView
+from eslurm.core.plan.partition import PartitionView
+from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.plan.topology import arranged
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eslurm.core.estimate.model import exactly
-from eslurm.core.plan.mapping import Placement, Span
+from eslurm.core.placement import Placement, Span
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.simulate import loop
 from eslurm.simulate.changes import ENDED
