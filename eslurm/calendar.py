@@ -31,6 +31,7 @@ from eslurm.core.account.validity import (
     without,
 )
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
+from eslurm.core.words import quoted
 
 MINUTE_US = 60 * SECOND_US
 WEEK_US = 7 * DAY_US
@@ -54,7 +55,9 @@ class SiteCalendar:
         try:
             self._zone = ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise UnknownZone(f"zone: '{zone}' is no time zone: write e.g. Europe/Berlin or UTC") from error
+            raise UnknownZone(
+                f"zone: {quoted(zone)} is no time zone: write e.g. Europe/Berlin or UTC"
+            ) from error
         self._crons: dict[str, Cron] = {}
         self._stretches: OrderedDict[tuple[str, int, int], list[Window]] = OrderedDict()
         self._offsets: OrderedDict[int, list[tuple[int, int, int]]] = OrderedDict()

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from msgspec import Meta
 
-from eslurm.compat.errors import OptionError, escaped
+from eslurm.compat.errors import OptionError, escaped, quoted
 from eslurm.compat.hostlist import expand
 from eslurm.config_nodes import (
     LoginSection,
@@ -381,7 +381,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
     if policy.scheduler not in policy_names():
         known = ", ".join(policy_names())
         raise ConfigError(
-            f"{origin}: policy.scheduler: '{policy.scheduler}' is unknown: use one of {known}, or install the package"
+            f"{origin}: policy.scheduler: {quoted(policy.scheduler)} is unknown: use one of {known}, or install the package"
             " that offers it"
         )
     _check_zone(policy.zone, origin)
@@ -432,7 +432,7 @@ def _check_billing(config: ClusterConfig, origin: str) -> None:
     for name, _ in config.priority.billing:
         if name not in known:
             raise ConfigError(
-                f"{origin}: priority.billing: '{name}' is no resource: use one of {', '.join(known)}"
+                f"{origin}: priority.billing: {quoted(name)} is no resource: use one of {', '.join(known)}"
             )
 
 
@@ -457,7 +457,7 @@ def _check_zone(zone: str, origin: str) -> None:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ConfigError(
-            f"{origin}: policy.zone: '{zone}' is no time zone: write e.g. Europe/Berlin or UTC"
+            f"{origin}: policy.zone: {quoted(zone)} is no time zone: write e.g. Europe/Berlin or UTC"
         ) from None
 
 
@@ -467,7 +467,7 @@ def _check_networks(networks: list[str], origin: str) -> None:
             ipaddress.ip_network(network)
         except ValueError as error:
             raise ConfigError(
-                f"{origin}: controller.step_networks: '{network}' is no network ({error}): write e.g. 10.2.0.0/16"
+                f"{origin}: controller.step_networks: {quoted(network)} is no network ({error}): write e.g. 10.2.0.0/16"
             ) from None
 
 
@@ -475,7 +475,7 @@ def _check_private(private: list[str], origin: str) -> None:
     for kind in private:
         if kind not in PRIVATE_KINDS:
             raise ConfigError(
-                f"{origin}: privacy.private: '{kind}' is unknown: use some of {', '.join(PRIVATE_KINDS)}"
+                f"{origin}: privacy.private: {quoted(kind)} is unknown: use some of {', '.join(PRIVATE_KINDS)}"
             )
 
 
@@ -487,7 +487,7 @@ def _check_relay(config: Config, nodes: set[str], origin: str) -> None:
             raise ConfigError(f"{origin}: policy.{key}: {width} must be 0 (automatic) or at least 2")
     if policy.relay_grouping not in GROUPINGS:
         raise ConfigError(
-            f"{origin}: policy.relay_grouping: '{policy.relay_grouping}' is unknown: use {' or '.join(GROUPINGS)}"
+            f"{origin}: policy.relay_grouping: {quoted(policy.relay_grouping)} is unknown: use {' or '.join(GROUPINGS)}"
         )
     seen: set[str] = set()
     for satellite in config.satellite:
@@ -521,7 +521,7 @@ def _partitions(
             raise ConfigError(f"{origin}: partition.name: '{section.name}' is used twice")
         if section.preempt_mode not in PREEMPT_MODES:
             raise ConfigError(
-                f"{origin}: partition.preempt_mode: '{section.preempt_mode}' is unknown: "
+                f"{origin}: partition.preempt_mode: {quoted(section.preempt_mode)} is unknown: "
                 f"use {', '.join(PREEMPT_MODES)}"
             )
         found.append(

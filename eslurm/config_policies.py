@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from eslurm.core.plan import policies
 from eslurm.core.plan.policy import Policy
+from eslurm.core.words import quoted
 
 ENTRY_POINT_GROUP = "eslurm.policies"
 
@@ -29,7 +30,7 @@ def load_policy(name: str) -> Policy:
     found = {point.value: point for point in _installed() if point.name == name}
     if not found:
         raise PolicyError(
-            f"'{name}' is unknown: use {', '.join(policy_names())}, or install the package with it"
+            f"{quoted(name)} is unknown: use {', '.join(policy_names())}, or install the package with it"
         )
     if len(found) > 1:
         raise PolicyError(f"'{name}' is offered twice ({' and '.join(sorted(found))}): remove one package")

@@ -69,7 +69,7 @@ def check_tokens(section: TokensSection) -> None:
     for key in ("audience", "key_file", "algorithms"):
         if not getattr(jwt, key):
             raise OptionError(
-                f"tokens.jwt.{key}", "", "is empty, and an issuer is named", "give it, or no issuer"
+                f"tokens.jwt.{key}", None, "is empty, and an issuer is named", "give it, or no issuer"
             )
     for name in jwt.algorithms:
         if name not in JWT_ALGORITHMS:
@@ -86,5 +86,8 @@ def check_tokens(section: TokensSection) -> None:
             )
     if jwt.scope_claim and not jwt.scopes:
         raise OptionError(
-            "tokens.jwt.scopes", "", "is empty, and scope_claim is named", "say which word means which scope"
+            "tokens.jwt.scopes",
+            None,
+            "is empty, and scope_claim is named",
+            "say which word means which scope",
         )

@@ -161,7 +161,9 @@ def _file_name(given: Words, long: str) -> str:
 def _work_dir(given: Words, cwd: str) -> str:
     chosen = given.text("chdir")
     if given.has("chdir") and not chosen:
-        raise OptionError(given.spelling("chdir"), "", "is not a directory", "use e.g. --chdir /scratch/run1")
+        raise OptionError(
+            given.spelling("chdir"), chosen, "is not a directory", "use e.g. --chdir /scratch/run1"
+        )
     if chosen and not chosen.startswith("/"):
         chosen = f"{cwd.rstrip('/')}/{chosen}"
     return checked_path(given.spelling("chdir"), chosen or cwd)
@@ -170,7 +172,7 @@ def _work_dir(given: Words, cwd: str) -> str:
 def _short_text(given: Words, long: str, default: str = "", chars_max: int = limits.NAME_CHARS_MAX) -> str:
     text = given.text(long, default)
     if given.has(long) and not text and long != "comment":
-        raise OptionError(given.spelling(long), text, "is empty", "use a short text on one line")
+        raise OptionError(given.spelling(long), None, "is empty", "use a short text on one line")
     return checked_line(given.spelling(long), text, chars_max)
 
 

@@ -46,7 +46,7 @@ def _request(given: Words) -> Any:
 
     filters = [f"--{name}" for name in _FILTERS if given.has(name)]
     if not given.rest and not filters:
-        raise OptionError("JOB", "", "is missing", "use e.g. escancel 17, escancel 17_4 or escancel --me")
+        raise OptionError("JOB", None, "is missing", "use e.g. escancel 17, escancel 17_4 or escancel --me")
     if given.rest and filters:
         raise OptionError(filters[0], given.rest[0], "is a job beside a choice of jobs", "give one of them")
     return pb.CancelRequest(

@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _control(given: Words) -> int:
     if not given.rest:
-        raise OptionError("ACTION", "", "is missing", f"use one of {', '.join(ACTIONS)}")
+        raise OptionError("ACTION", None, "is missing", f"use one of {', '.join(ACTIONS)}")
     word, *words = given.rest
     action = ACTIONS.get(word.lower())
     if action is None:
@@ -72,7 +72,7 @@ def _ping(door: Door, words: list[str], given: Words) -> int:
 
 def _show(door: Door, words: list[str], given: Words) -> int:
     if not words:
-        raise OptionError("show", "", "needs to know what", f"use one of {', '.join(show.SUBJECTS)}")
+        raise OptionError("show", None, "needs to know what", f"use one of {', '.join(show.SUBJECTS)}")
     subject = words[0].lower().rstrip("s") if words[0].lower() not in show.SUBJECTS else words[0].lower()
     if subject not in show.SUBJECTS:
         near = nearest(subject, show.SUBJECTS)
@@ -106,7 +106,7 @@ def _requeue(door: Door, words: list[str], given: Words) -> int:
 def _jobs(words: Sequence[str], action: str) -> list[Any]:
     parts = [part for word in words for part in split_jobs(word.lower().removeprefix("jobid="))]
     if not parts:
-        raise OptionError(action, "", "needs a job", f"use e.g. esctl {action} 17")
+        raise OptionError(action, None, "needs a job", f"use e.g. esctl {action} 17")
     return job_refs(parts, action)
 
 
@@ -156,10 +156,10 @@ def _nodes(door: Door, words: list[str], given: Words, action: str) -> int:
         else:
             names.extend(expand(word, spoken, _NODES_MAX_NAMED))
     if not names:
-        raise OptionError(spoken, "", "needs nodes", f"use e.g. esctl {spoken} cn[001-004]")
+        raise OptionError(spoken, None, "needs nodes", f"use e.g. esctl {spoken} cn[001-004]")
     if action == "drain" and not reason.strip():
         raise OptionError(
-            "reason", reason, "is missing", f"say why: esctl drain {words[0]} reason='new memory'"
+            "reason", None, "is missing", f"say why: esctl drain {words[0]} reason='new memory'"
         )
     return _change(
         door, "UpdateNodes", pb.UpdateNodesRequest(names=names, action=action, reason=reason), given

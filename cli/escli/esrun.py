@@ -59,7 +59,7 @@ class _Interrupted(Exception):
 
 def _run(given: Words) -> int:
     if not given.rest:
-        raise OptionError("COMMAND", "", "is missing", "use e.g. esrun hostname")
+        raise OptionError("COMMAND", None, "is missing", "use e.g. esrun hostname")
     shape = step_shape(given, os.environ)
     label_width = len(str(shape["tasks"] - 1)) if given.has("label") else 0
     cookie = os.urandom(COOKIE_BYTES)
@@ -89,7 +89,9 @@ def step_shape(given: Words, environ: Mapping[str, str]) -> dict[str, int]:
     """Job id, tasks, nodes and cores per task: from the options, else from the surrounding job. Raises OptionError."""
     job_text = given.text("jobid") or environ.get("ESLURM_JOB_ID", "") or environ.get("SLURM_JOB_ID", "")
     if not job_text:
-        raise OptionError("esrun", "", "is not inside a job", "use it in a batch script, or give --jobid JOB")
+        raise OptionError(
+            "esrun", None, "is not inside a job", "use it in a batch script, or give --jobid JOB"
+        )
     job_id = parse_job_id(job_text, given.spelling("jobid"))
     nodes = _count(given, "nodes")
     tasks = _count(given, "ntasks")

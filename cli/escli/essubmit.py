@@ -156,7 +156,7 @@ def _checked(script: bytes, name: str) -> bytes:
 def _from_stdin(given: Words) -> bytes:
     if not given.rest and sys.stdin.isatty():
         raise OptionError(
-            "script", "", "is missing", "use e.g. essubmit run.sh, or essubmit --wrap 'make -j8'"
+            "script", None, "is missing", "use e.g. essubmit run.sh, or essubmit --wrap 'make -j8'"
         )
     return sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1)
 

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _tell(given: Words) -> int:
     if not given.rest:
-        raise OptionError("JOB", "", "is missing", "use e.g. eswhy 17; esqueue lists the jobs that wait")
+        raise OptionError("JOB", None, "is missing", "use e.g. eswhy 17; esqueue lists the jobs that wait")
     with open_door(given, COMMAND) as door:
         why(door, given.rest, given)
     return exits.OK

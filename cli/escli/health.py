@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from escli import exits
+from eslurm.core.words import quoted
 
 TIMEOUT_S = 5.0
 PORT_DEFAULT = 80
@@ -43,7 +44,7 @@ def run(words: Sequence[str]) -> int:
         host = None
     if not host or url.scheme != "http":
         sys.stderr.write(
-            f"eslurm: health: '{words[0]}' is no URL of a daemon: write http://HOST:PORT/health\n"
+            f"eslurm: health: {quoted(words[0])} is no URL of a daemon: write http://HOST:PORT/health\n"
         )
         return exits.USAGE
     path = url.path if url.path not in ("", "/") else "/health"

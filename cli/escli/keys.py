@@ -17,7 +17,7 @@ import click
 from escli import exits
 from escli.cluster.errors import ClusterError
 from escli.cluster.layout import choose
-from eslurm.compat.errors import OptionError
+from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.hostlist import expand, fold
 from eslurm.security import ledger
 from eslurm.security.enrolment import enrol
@@ -119,7 +119,7 @@ def retire(directory: Path, identifier: str, force: bool) -> int:
     try:
         after = site.without(bytes.fromhex(identifier))
     except ValueError:
-        raise SiteKeyError(f"'{identifier}' is no key's id: see eslurm keys list") from None
+        raise SiteKeyError(f"{quoted(identifier)} is no key's id: see eslurm keys list") from None
     revoked = ledger.read_revoked(directory, site)
     newest = {(one.role, one.names): one for one in ledger.read(directory)}
     left = [
@@ -200,7 +200,7 @@ def revoke(directory: Path, which: str) -> int:
     serials = frozenset(bytes.fromhex(one.serial) for one in found) - before
     if not serials:
         said = "is revoked already" if found else "is no membership's serial and no member's name"
-        raise SiteKeyError(f"'{which}' {said}: see eslurm keys members")
+        raise SiteKeyError(f"{quoted(which)} {said}: see eslurm keys members")
     ledger.revoke(directory, site, serials)
     for one in found:
         click.echo(f"revoked: {one.serial} {one.role} {one.names}")

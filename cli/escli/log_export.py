@@ -36,7 +36,7 @@ _SECRET_BYTES = 32
 def control(door: Door, words: list[str], given: Words) -> int:
     """`esctl log export [--since TIME] [--output FILE] [--anonymise]`."""
     if not words:
-        raise OptionError("log", "", "needs an action", "use esctl log export")
+        raise OptionError("log", None, "needs an action", "use esctl log export")
     action, *rest = words
     if action.lower() not in ACTIONS:
         near = nearest(action.lower(), ACTIONS)

@@ -92,7 +92,7 @@ def _revoke_tokens(door: Door, words: Sequence[str], given: Words) -> int:
 
     if not words:
         raise OptionError(
-            "node token revoke", "", "needs a token", "use its ID (esctl node token list shows it)"
+            "node token revoke", None, "needs a token", "use its ID (esctl node token list shows it)"
         )
     return _change(door, "RevokeMembers", pb.RevokeMembersRequest(join_ids=words), given)
 
@@ -136,7 +136,7 @@ def _approve(door: Door, words: Sequence[str], given: Words) -> int:
     if not given.has("fingerprint"):
         raise OptionError(
             "--fingerprint",
-            "",
+            None,
             "is missing",
             "give the one that `eslurm join` shows on the host itself: what esctl node pending shows may be another's",
         )
@@ -152,7 +152,9 @@ def _decide(door: Door, words: Sequence[str], given: Words, *, deny: bool) -> in
 
     action = "deny" if deny else "approve"
     if not words:
-        raise OptionError(f"node {action}", "", "needs a host", "use its name (esctl node pending shows it)")
+        raise OptionError(
+            f"node {action}", None, "needs a host", "use its name (esctl node pending shows it)"
+        )
     program.no_more_words(words[1:])
     request = pb.DecideJoinRequest(name=words[0], fingerprint=given.text("fingerprint"), deny=deny)
     return _change(door, "DecideJoin", request, given)
@@ -162,7 +164,7 @@ def _revoke(door: Door, words: Sequence[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     if not words:
-        raise OptionError("node revoke", "", "needs a host", "use its name, or a serial (esctl node list)")
+        raise OptionError("node revoke", None, "needs a host", "use its name, or a serial (esctl node list)")
     return _change(door, "RevokeMembers", pb.RevokeMembersRequest(which=words), given)
 
 

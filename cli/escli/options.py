@@ -157,12 +157,14 @@ class Parser:
     def _next(self, row: Option, spelling: str, pending: list[str]) -> str:
         if not pending:
             example = f"use e.g. {row.example}" if row.example else f"use {spelling} {row.metavar}"
-            raise OptionError(spelling, "", "is missing: the option needs a value", example)
+            raise OptionError(spelling, None, "needs a value", example)
         return pending.pop()
 
     def _put(self, row: Option, value: str, spelling: str, found: Words) -> None:
         if row.kind == REFUSED:
-            raise OptionError(spelling, value, "cannot be met: this option is not supported", row.help)
+            raise OptionError(
+                spelling, value or None, "cannot be met: this option is not supported", row.help
+            )
         if row.kind == IGNORED:
             found.ignored.append(spelling)
             return

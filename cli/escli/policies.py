@@ -49,7 +49,7 @@ def actions() -> Iterator[tuple[str, Action]]:
 def _of_kind(kind: str) -> Action:
     def control(door: Door, words: list[str], given: Words) -> int:
         if not words:
-            raise OptionError(kind, "", "needs an action", f"use one of {', '.join(ACTIONS)}")
+            raise OptionError(kind, None, "needs an action", f"use one of {', '.join(ACTIONS)}")
         action = words[0].lower()
         if action not in ACTIONS:
             near = nearest(action, ACTIONS)
@@ -67,7 +67,7 @@ def _change(door: Door, kind: str, action: str, words: Sequence[str], given: Wor
 
     if not words or "=" in words[0]:
         raise OptionError(
-            f"{kind} {action}", words[0] if words else "", "needs a name", f"use e.g. {EXAMPLES[kind]}"
+            f"{kind} {action}", words[0] if words else None, "needs a name", f"use e.g. {EXAMPLES[kind]}"
         )
     name, *pairs = words
     change = pb.PolicyChange(action=action, kind=kind, name=name)

@@ -111,7 +111,7 @@ def control(door: Door, words: list[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     if not words:
-        raise OptionError("satellite", "", "needs an action", f"use {' or '.join(ACTIONS)}")
+        raise OptionError("satellite", None, "needs an action", f"use {' or '.join(ACTIONS)}")
     action, *rest = words
     if action.lower() not in ACTIONS:
         near = nearest(action.lower(), ACTIONS)
@@ -121,7 +121,7 @@ def control(door: Door, words: list[str], given: Words) -> int:
     names = _names([word for word in rest if not word.lower().startswith("reason=")], f"satellite {action}")
     if not names:
         raise OptionError(
-            f"satellite {action}", "", "needs satellites", f"use e.g. esctl satellite {action} sat1"
+            f"satellite {action}", None, "needs satellites", f"use e.g. esctl satellite {action} sat1"
         )
     if reasons and action.lower() == "resume":
         raise OptionError("reason", reasons[0], "is not expected with resume", "leave it out")

@@ -18,7 +18,7 @@ import msgspec
 from escli import exits
 from escli.cluster.errors import ClusterError, unusable
 from eslurm.compat.durations import parse_time_limit
-from eslurm.compat.errors import OptionError
+from eslurm.compat.errors import OptionError, quoted
 
 if TYPE_CHECKING:
     from eslurm.core.config import ClusterConfig
@@ -359,7 +359,7 @@ def _estimates(text: str) -> str | dict[int, Forecast]:
         return text
     if not text.endswith(".csv"):
         raise unusable(
-            f"--estimates: '{text}' is unknown: use user, perfect or a FILE.csv with columns job,estimate (as eslurm"
+            f"--estimates: {quoted(text)} is unknown: use user, perfect or a FILE.csv with columns job,estimate (as eslurm"
             " estimate evaluate --predictions writes it)"
         )
     try:

@@ -32,7 +32,7 @@ def token(door: Door, words: Sequence[str], given: Words) -> int:
     """`esctl token create [USER]`, `list`, `revoke [ID ...]`; `esctl token USER` is short for the first."""
     if not words:
         way_out = f"use one of {', '.join(_ACTIONS)}, e.g. esctl token create --for 8h --output token"
-        raise OptionError("token", "", "needs to know what", way_out)
+        raise OptionError("token", None, "needs to know what", way_out)
     action = _ACTIONS.get(words[0].lower())
     return _create(door, words, given) if action is None else action(door, words[1:], given)
 
@@ -94,7 +94,7 @@ def _revoke(door: Door, words: Sequence[str], given: Words) -> int:
     user = given.text("user")
     if not words and not user:
         way_out = "use its ID (esctl token list shows it), or --user USER for all of a user's"
-        raise OptionError("token revoke", "", "needs a token", way_out)
+        raise OptionError("token revoke", None, "needs a token", way_out)
     request = pb.RevokeTokensRequest(ids=words, user=user)
     reply = door.call("RevokeTokens", request, request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="there was none to revoke")

@@ -23,7 +23,7 @@ def tree(door: Door, words: list[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     if words[:1] != ["report"]:
-        raise OptionError("tree", words[0] if words else "", "is nothing to show", "use esctl tree report")
+        raise OptionError("tree", words[0] if words else None, "is nothing to show", "use esctl tree report")
     program.no_more_words(words[1:])
     reply = door.call("TreeReport", pb.TreeReportRequest())
     program.say(to_json(reply) if given.has("json") else report(reply))

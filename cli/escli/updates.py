@@ -67,7 +67,7 @@ def _job_word(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         return words[1], words[2:]
     if words and words[0][:1].isdecimal():
         return words[0], words[1:]
-    shown = words[0] if words else ""
+    shown = words[0] if words else None
     raise OptionError("update", shown, "names no job", "use e.g. esctl update job 17 time=2:00:00")
 
 
@@ -113,7 +113,7 @@ def _number(value: str, key: str, largest: int = _NUMBER_MAX) -> int:
 
 def _text(value: str, key: str, chars_max: int = limits.NAME_CHARS_MAX) -> str:
     if not value:
-        raise OptionError(key, value, "is empty", f"use e.g. {key}=word")
+        raise OptionError(key, None, "is empty", f"use e.g. {key}=word")
     return checked_line(key, value, chars_max)
 
 

@@ -27,7 +27,7 @@ def why(door: Door, words: Sequence[str], given: Words) -> int:
 
     parts = [part for word in words for part in split_jobs(word.lower().removeprefix("jobid="))]
     if not parts:
-        raise OptionError("why", "", "needs a job", "use e.g. esctl why 17")
+        raise OptionError("why", None, "needs a job", "use e.g. esctl why 17")
     texts = []
     for ref in job_refs(parts, "why"):
         request = pb.WhyRequest(job=ref, no_alternatives=given.has("no-alternatives"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from eslurm.core.words import quoted
 from eslurm.rpc.tls_options import tls_files
 from eslurm.security.account import Account
 from eslurm.security.home import CONTROLLER, make_home, share
@@ -123,7 +124,7 @@ def main(
         from eslurm.store.sql import SqlStore
 
     if not NAME.fullmatch(name):
-        _cannot_start(f"--name: '{name}' is no name: use up to 32 letters, digits, '-' and '_'")
+        _cannot_start(f"--name: {quoted(name)} is no name: use up to 32 letters, digits, '-' and '_'")
     try:
         config = read_config(config_file, is_obeyed=True)
     except ConfigError as error:

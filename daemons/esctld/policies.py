@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from esctld.dispatcher import Dispatcher
 from eslurm.calendar import SiteCalendar
-from eslurm.compat.errors import OptionError, nearest
+from eslurm.compat.errors import OptionError, nearest, quoted
 from eslurm.compat.policies import KEYS, Site, read_change, shown
 from eslurm.core.account.apply import Other, Record
 from eslurm.core.account.boundaries import standing
@@ -39,7 +39,7 @@ class Policies:
         """The policies of a kind, or all, as they are committed; in order of kind and name."""
         kinds = [request.kind] if request.kind else list(KEYS)
         if kinds[0] not in KEYS:
-            raise _refused(f"kind: '{kinds[0]}' is no kind of policy: use one of {', '.join(KEYS)}")
+            raise _refused(f"kind: {quoted(kinds[0])} is no kind of policy: use one of {', '.join(KEYS)}")
         view, sight = self._dispatcher.view, Sight(self._dispatcher.state, caller.principal)
         seen = [
             (kind, name, record)

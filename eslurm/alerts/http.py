@@ -15,6 +15,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from eslurm.core.words import quoted
+
 HEAD_BYTES_MAX = 32 * 1024
 INTERIM_REPLIES_MAX = 5
 CHUNK_LINE_BYTES_MAX = 1024
@@ -57,7 +59,7 @@ def parse_url(url: str) -> Target:
     """A URL of http or https, with credentials for basic authentication if it has them. Raises ValueError."""
     parts = urlsplit(url.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"'{_without_credentials(url)}' is no URL such as http://host:9090")
+        raise ValueError(f"{quoted(_without_credentials(url))} is no URL such as http://host:9090")
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

@@ -28,6 +28,7 @@ from eslurm.core.failure.predictor import (
     Observation,
     PredictorFactory,
 )
+from eslurm.core.words import quoted
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def find_plugin(name: str, built_in: Collection[str] = ()) -> EntryPoint:
         )
     known = sorted({*built_in, *(point.name for point in installed)})
     raise UnknownPredictor(
-        f"failure.predictors: '{name}' is unknown: use {', '.join(known) or 'none'}, or install the package with it"
+        f"failure.predictors: {quoted(name)} is unknown: use {', '.join(known) or 'none'}, or install the package with it"
     )
 
 

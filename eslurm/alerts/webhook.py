@@ -21,6 +21,7 @@ import msgspec
 
 from eslurm.alerts.http import HEAD_BYTES_MAX, Head, HttpError, body_length, read_body, read_head
 from eslurm.alerts.updates import Changed, OnAlerts, PushedAlert, find_node
+from eslurm.core.words import quoted
 
 log = logging.getLogger(__name__)
 
@@ -250,7 +251,7 @@ def _response(status: int, text: str) -> bytes:
 def _split(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
-        raise ValueError(f"'{listen}' is not host:port")
+        raise ValueError(f"{quoted(listen)} is not host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

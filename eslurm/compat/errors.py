@@ -5,21 +5,24 @@ Invariant: every parser of this package raises `OptionError` and nothing else, w
 
 from __future__ import annotations
 
+from eslurm.core.words import escaped, quoted
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SHOWN_MAX = 60
+__all__ = ["OptionError", "escaped", "nearest", "quoted", "whole_number"]
 
 
 class OptionError(ValueError):
     """An option's value cannot be understood or is impossible.
 
     `option` names it as the person wrote it (`--time`), `value` is what was given, `why` completes
-    "'value' ...", `way_out` is what to write instead. `str()` is always one line.
+    "'value' ...", `way_out` is what to write instead. With the value None, for what was not given at all, `why`
+    completes the option. `str()` is always one line.
     """
 
-    def __init__(self, option: str, value: str, why: str, way_out: str = "") -> None:
+    def __init__(self, option: str, value: str | None, why: str, way_out: str = "") -> None:
         self.option = option
         self.value = value
         self.why = why
@@ -27,29 +30,14 @@ class OptionError(ValueError):
         super().__init__(self.render())
 
     def render(self) -> str:
-        """`--time: '5x' is not a time: use e.g. --time 1:30:00`, in one line."""
-        head = f"{self.option}: {quoted(self.value)} {self.why}"
+        """`--time: '5x' is not a time: use e.g. --time 1:30:00`, or `JOB is missing: use e.g. eswhy 17`, in one line."""
+        subject = self.option if self.value is None else f"{self.option}: {quoted(self.value)}"
+        head = f"{subject} {self.why}"
         return escaped(f"{head}: {self.way_out}" if self.way_out else head)
 
     def renamed(self, option: str) -> OptionError:
         """The same error told under another name: that of a script line, say."""
         return OptionError(option, self.value, self.why, self.way_out)
-
-
-def quoted(value: str) -> str:
-    """`value` in quotes, on one line, control characters escaped and long texts cut."""
-    if len(value) > _SHOWN_MAX:
-        value = value[: _SHOWN_MAX - 3] + "..."
-    return f"'{escaped(value)}'"
-
-
-def escaped(text: str) -> str:
-    """`text` with control characters escaped: nothing a person wrote moves a reader's cursor."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
-    )
 
 
 def whole_number(text: str, digits_max: int = 18) -> int:

@@ -73,7 +73,7 @@ def read_change(
         raise error.renamed(f"{where}: {error.option}") from None
     if action == "delete":
         if draft.values or draft.chooses or draft.time:
-            raise OptionError(where, "", "is to be deleted: settings mean nothing", "leave them out")
+            raise OptionError(where, None, "is to be deleted: settings mean nothing", "leave them out")
         return PolicyChange(action, kind, name)
     given = tuple(field for field in draft.values if field in blank.__struct_fields__)
     return PolicyChange(
@@ -134,27 +134,27 @@ def _check_whole(draft: Draft, kind: str, action: str) -> None:
     values = draft.values
     if action == "modify":
         if not values and not draft.chooses and draft.time is None:
-            raise OptionError("modify", "", "changes nothing", f"give one of {', '.join(KEYS[kind])}")
+            raise OptionError("modify", None, "changes nothing", f"give one of {', '.join(KEYS[kind])}")
         return
     if kind == "limit" and "consumer" not in values:
         raise OptionError(
-            "limit", "", "is on nobody", "give user=, group=, account=, qos= or partition= (or user=*)"
+            "limit", None, "is on nobody", "give user=, group=, account=, qos= or partition= (or user=*)"
         )
     if kind == "limit" and not {"amount", "duration_s", "area_s"} & values.keys():
-        raise OptionError("limit", "", "limits nothing", "give items=, duration= or area=")
+        raise OptionError("limit", None, "limits nothing", "give items=, duration= or area=")
     if kind == "pool" and not ("amount" in values or values.get("nodes") or values.get("feature")):
         raise OptionError(
-            "pool", "", "says not what it keeps", "give items=, nodes= or feature= (items=all: everything)"
+            "pool", None, "says not what it keeps", "give items=, nodes= or feature= (items=all: everything)"
         )
     if kind == "reservation":
         if not values.get("nodes") and not draft.chooses:
-            raise OptionError("nodes", "", "are missing", "give names, a number or all: nodes=cn[001-004]")
+            raise OptionError("nodes", None, "are missing", "give names, a number or all: nodes=cn[001-004]")
         if "validity" not in values and draft.time is None:
             raise OptionError(
-                "start", "", "is missing", "give start= and duration= or end=, or validity=cron(...)+10h"
+                "start", None, "is missing", "give start= and duration= or end=, or validity=cron(...)+10h"
             )
     if kind == "defaults" and not values.get("values") and not values.get("forced"):
-        raise OptionError("defaults", "", "say nothing", "give e.g. time=2:00:00, or force.partition=long")
+        raise OptionError("defaults", None, "say nothing", "give e.g. time=2:00:00, or force.partition=long")
 
 
 def shown(policy: Policy, site: Site) -> dict[str, str]:

@@ -1,9 +1,11 @@
-"""Numbers in sentences for people.
+"""Numbers and given texts in sentences for people.
 
-Invariant: one of a thing is told in the singular.
+Invariants: one of a thing is told in the singular; a text that was given stays on its line, and quotes are never empty.
 """
 
 from __future__ import annotations
+
+_SHOWN_MAX = 60
 
 
 def counted(count: int, noun: str) -> str:
@@ -14,3 +16,21 @@ def counted(count: int, noun: str) -> str:
 def are(count: int) -> str:
     """`is` or `are`, whichever goes with so many."""
     return "is" if count == 1 else "are"
+
+
+def quoted(value: str) -> str:
+    """`value` in quotes, on one line, control characters escaped and long texts cut; an empty one in words."""
+    if not value:
+        return "an empty value"
+    if len(value) > _SHOWN_MAX:
+        value = value[: _SHOWN_MAX - 3] + "..."
+    return f"'{escaped(value)}'"
+
+
+def escaped(text: str) -> str:
+    """`text` with control characters escaped: nothing a person wrote moves a reader's cursor."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )

@@ -45,20 +45,26 @@ def _read(path: Path, forbidden: int, why: str, bytes_max: int) -> bytes:
     except OSError as error:
         text = "is a symbolic link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}"
         raise UnsafeFile(f"{path} {text}") from None
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnsafeFile(f"{path} is not a regular file")
-        if status.st_uid not in (0, os.geteuid()):
-            raise UnsafeFile(
-                f"{path} belongs to user id {status.st_uid}, not to {os.geteuid()} or root: chown it"
-            )
-        if status.st_mode & forbidden:
-            raise UnsafeFile(f"{path} {why}")
-        data = file.read(bytes_max + 1)
+    try:
+        _check(path, os.fstat(fd), forbidden, why)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(bytes_max + 1)
+    finally:
+        os.close(fd)
     if len(data) > bytes_max:
         raise UnsafeFile(f"{path} has more than {bytes_max} bytes")
     return data
+
+
+def _check(path: Path, status: os.stat_result, forbidden: int, why: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafeFile(f"{path} is not a regular file")
+    if status.st_uid not in (0, os.geteuid()):
+        raise UnsafeFile(
+            f"{path} belongs to user id {status.st_uid}, not to {os.geteuid()} or root: chown it"
+        )
+    if status.st_mode & forbidden:
+        raise UnsafeFile(f"{path} {why}")
 
 
 def _reading_group(path: Path) -> int | None:

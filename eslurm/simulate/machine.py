@@ -17,6 +17,7 @@ from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.plan.topology import arranged
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import CORES
+from eslurm.core.words import quoted
 from eslurm.swf import Header
 
 PROCESSORS_MAX: Final = 1_000_000
@@ -60,7 +61,7 @@ def from_shape(text: str) -> Machine:
     nodes, cores = (int(match.group(1)), int(match.group(2))) if match is not None else (0, 0)
     if not 0 < nodes * cores <= PROCESSORS_MAX:
         raise MachineError(
-            f"--nodes: '{text}' is not a number of nodes and the cores of each: write e.g. --nodes 25x4"
+            f"--nodes: {quoted(text)} is not a number of nodes and the cores of each: write e.g. --nodes 25x4"
             f" (at most {PROCESSORS_MAX} cores)"
         )
     return uniform(nodes, cores)

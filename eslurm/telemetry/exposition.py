@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from eslurm.core.words import quoted
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
 """The label of all that found no place under a cap."""
@@ -118,5 +120,5 @@ def address(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f"--metrics-listen: '{listen}' is no address: write HOST:PORT")
+        raise ValueError(f"--metrics-listen: {quoted(listen)} is no address: write HOST:PORT")
     return host, int(port)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eslurm.core.words import quoted
 from eslurm.security.account import Account, drop, find_account
 from eslurm.security.ownership import UnsafeFile, make_own_directory
 from eslurm.telemetry import logs
@@ -58,10 +59,10 @@ def logging_to_stderr(level: str, form: str = "text") -> None:
     """
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        sys.stderr.write(f"--log-level: '{level}' is unknown: use debug, info, warning or error\n")
+        sys.stderr.write(f"--log-level: {quoted(level)} is unknown: use debug, info, warning or error\n")
         raise SystemExit(EXIT_CANNOT_START)
     if form not in logs.FORMS:
-        sys.stderr.write(f"--log-format: '{form}' is unknown: use {' or '.join(logs.FORMS)}\n")
+        sys.stderr.write(f"--log-format: {quoted(form)} is unknown: use {' or '.join(logs.FORMS)}\n")
         raise SystemExit(EXIT_CANNOT_START)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logs.set_up(number, form)

@@ -45,7 +45,7 @@ def test_an_issuer() -> None:
         (JWT.replace('["RS256"]', '["none"]'), "tokens.jwt.algorithms: 'none' is not taken: use of RS256"),
         (JWT.replace('["RS256"]', '["RS256", "HS256"]'), "tokens.jwt.algorithms: 'HS256' is not taken"),
         (JWT + 'scope = "estimator"\n', "tokens.jwt.scope: 'estimator' is no scope"),
-        (JWT + 'scope_claim = "s"\n', "tokens.jwt.scopes: '' is empty"),
+        (JWT + 'scope_claim = "s"\n', "tokens.jwt.scopes is empty"),
         (JWT + 'scope_claim = "s"\nscopes = { w = "root" }\n', "tokens.jwt.scopes.w: 'root' is no scope"),
         (JWT + "leeway_s = 301\n", "leeway_s"),
     ],

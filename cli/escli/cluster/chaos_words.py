@@ -7,6 +7,7 @@ import re
 from escli.cluster.chaos import Failed, Outcome
 from escli.cluster.errors import unusable
 from escli.tables import Column, render
+from eslurm.core.words import quoted
 
 _UNITS_US = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
@@ -19,7 +20,7 @@ def parse_duration(option: str, text: str) -> int:
     found = _DURATION.fullmatch(text.strip())
     value_us = round(float(found[1]) * _UNITS_US[found[2] or "s"]) if found else 0
     if value_us <= 0:
-        raise unusable(f"{option}: '{text}' is no time: write 500ms, 30s or 2m")
+        raise unusable(f"{option}: {quoted(text)} is no time: write 500ms, 30s or 2m")
     return value_us
 
 
@@ -28,7 +29,7 @@ def parse_share(text: str) -> float:
     found = _SHARE.fullmatch(text.strip())
     share = float(found[1]) / 100 if found else 0.0
     if not 0 < share <= 1:
-        raise unusable(f"--share: '{text}' is no part of the nodes: write 1% to 100%")
+        raise unusable(f"--share: {quoted(text)} is no part of the nodes: write 1% to 100%")
     return share
 
 

@@ -32,6 +32,7 @@ from escli.cluster.stop import leftovers, stop_all
 from escli.cluster.up import bring_up
 from eslurm.compat.hostlist import fold
 from eslurm.compat.states import FINAL_STATES, reason_name
+from eslurm.core.words import quoted
 
 WISHES = Wishes(nodes=16, cores=1, satellites=2, agents=2, estimator=False, allow_root_jobs=True)
 TIMEOUT_S = 300.0
@@ -345,7 +346,7 @@ def _width(text: str) -> int:
     width_px = int(text) if text.isdecimal() else 0
     if not WIDTH_PX_MIN <= width_px <= WIDTH_PX_MAX:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no width of a picture: write {WIDTH_PX_MIN} to {WIDTH_PX_MAX}"
+            f"{quoted(text)} is no width of a picture: write {WIDTH_PX_MIN} to {WIDTH_PX_MAX}"
         )
     return width_px
 

@@ -36,6 +36,7 @@ from escli.join import join
 from escli.keys import keys
 from escli.simulate import simulate
 from eslurm import __version__
+from eslurm.core.words import quoted
 
 _MANY_NODES = 100
 _STORE = r"(postgresql|sqlite)(\+\w+)?://."
@@ -53,9 +54,9 @@ def main(argv: Sequence[str] | None = None, programs: Programs = PROGRAMS) -> in
         sys.stdout.flush()
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        tell(
-            f"{error.format_message().rstrip('.')}: see `{context.command_path if context else COMMAND} --help`"
-        )
+        # Click shows values by their repr.
+        said = error.format_message().rstrip(".").replace("''", quoted(""))
+        tell(f"{said}: see `{context.command_path if context else COMMAND} --help`")
         return exits.USAGE
     except click.Abort:
         tell("interrupted")

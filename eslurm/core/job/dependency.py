@@ -16,6 +16,7 @@ from eslurm.core.job.model import Dependency, Job, JobSpec
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.messages import RefusalCode, Refused
 from eslurm.core.privacy import Sight
+from eslurm.core.words import quoted
 
 MET, NEVER, WAIT = "met", "never", "wait"
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
@@ -86,7 +87,7 @@ def open_dependencies(
         if dependency.kind not in KINDS:
             raise Refused(
                 RefusalCode.INVALID,
-                f"--dependency: '{dependency.kind}' is unknown: use one of {', '.join(KINDS)}",
+                f"--dependency: {quoted(dependency.kind)} is unknown: use one of {', '.join(KINDS)}",
             )
         target = state.find_job(dependency.job_id)
         known = target is not None or dependency.settled or dependency.kind == "singleton"

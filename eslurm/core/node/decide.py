@@ -24,6 +24,7 @@ from eslurm.core.node.states import NodeState
 from eslurm.core.resources.vector import RESOURCES, fits, subtract
 from eslurm.core.rights import is_operator
 from eslurm.core.wire import HeldAttempt, Registration, RegistrationReply
+from eslurm.core.words import quoted
 
 STALE_EPOCH = "stale epoch"
 SUPERSEDED = "a later registration of this node has been accepted"
@@ -268,7 +269,7 @@ def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[li
     if not is_operator(state, message.by):
         raise Refused(RefusalCode.DENIED, f"{message.by.name} is no operator: nodes are theirs to change")
     if message.action not in ("drain", "resume", "lost"):
-        raise Refused(RefusalCode.INVALID, f"'{message.action}' is unknown: use drain, resume or lost")
+        raise Refused(RefusalCode.INVALID, f"{quoted(message.action)} is unknown: use drain, resume or lost")
     if message.action == "drain" and not message.reason:
         raise Refused(RefusalCode.INVALID, "a drained node needs a reason: add reason=TEXT")
     found: list[facts.Fact] = []

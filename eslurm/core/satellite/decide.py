@@ -14,6 +14,7 @@ from eslurm.core.messages import (
 )
 from eslurm.core.rights import is_operator
 from eslurm.core.satellite.states import SatelliteState
+from eslurm.core.words import quoted
 
 ACTIONS = ("resume", "down")
 
@@ -33,7 +34,7 @@ def on_update_satellites(state: State, message: UpdateSatellites) -> tuple[list[
             RefusalCode.DENIED, f"{message.by.name} is no operator: satellites are theirs to change"
         )
     if message.action not in ACTIONS:
-        raise Refused(RefusalCode.INVALID, f"'{message.action}' is unknown: use {' or '.join(ACTIONS)}")
+        raise Refused(RefusalCode.INVALID, f"{quoted(message.action)} is unknown: use {' or '.join(ACTIONS)}")
     if not message.names:
         raise Refused(RefusalCode.INVALID, f"{message.action} needs satellites: name some")
     found: list[facts.Fact] = []

@@ -22,6 +22,7 @@ from eslurm.core.messages import (
 )
 from eslurm.core.rights import is_administrator
 from eslurm.core.token.model import ID_BYTES, SCOPES, IssuedToken, life_max_s
+from eslurm.core.words import quoted
 
 REVOKED_MAX: Final = 1_000
 """Tokens named in one message."""
@@ -121,7 +122,9 @@ def _check_maker(state: State, by: Principal, of: Principal) -> None:
 def _check_scope(state: State, message: CreateToken) -> None:
     scope, by = message.scope, message.by
     if scope not in SCOPES:
-        raise Refused(RefusalCode.INVALID, f"scope '{scope}' does not exist: use one of {', '.join(SCOPES)}")
+        raise Refused(
+            RefusalCode.INVALID, f"scope: {quoted(scope)} does not exist: use one of {', '.join(SCOPES)}"
+        )
     if scope == "estimator" and not is_administrator(state, by):
         raise Refused(
             RefusalCode.DENIED, f"{by.name} is no administrator: only they make tokens for estimators"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
+from eslurm.core.words import quoted
+
 
 class Grouping(Protocol):
     """How a relay cuts the list it was delegated into one group per child.
@@ -89,7 +91,7 @@ def find_grouping(name: str) -> Grouping:
     """The grouping of that name. Raises ValueError with the known names when there is none."""
     grouping = GROUPINGS.get(name)
     if grouping is None:
-        raise ValueError(f"grouping '{name}' is unknown: use {' or '.join(sorted(GROUPINGS))}")
+        raise ValueError(f"grouping {quoted(name)} is unknown: use {' or '.join(sorted(GROUPINGS))}")
     return grouping
 
 

@@ -235,7 +235,7 @@ def test_a_refused_step(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("", "COMMAND: '' is missing"),
+        ("", "COMMAND is missing"),
         ("-n 0 x", "-n: '0' is not a number from 1 on"),
         ("-n 1 -N 2 x", "-n: '1' tasks cannot fill 2 nodes"),
     ],

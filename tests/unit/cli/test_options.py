@@ -59,7 +59,7 @@ def test_options_and_words_may_mix_unless_the_first_word_ends_them() -> None:
         (("--zzzzzzz",), "--zzzzzzz: '--zzzzzzz' is not an option: see --help for the options there are"),
         (("--t=5",), "--t: '--t=5' could be several options: write --test-only or --time"),
         (("-z",), "-z: '-z' is not an option: see --help for the options there are"),
-        (("-t",), "-t: '' is missing: the option needs a value: use e.g. -t 5"),
+        (("-t",), "-t needs a value: use e.g. -t 5"),
         (("--hold=1",), "--hold: '1' is a value, but the option takes none: use --hold"),
         (("--gres=gpu",), "--gres: 'gpu' cannot be met: this option is not supported: leave it out"),
     ],

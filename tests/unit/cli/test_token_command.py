@@ -147,13 +147,13 @@ def test_what_is_refused_is_told(door: FakeDoor, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "token: '' needs to know what: use one of create, list, revoke"),
+        ([], "token needs to know what: use one of create, list, revoke"),
         (["ada", "bob"], "argument: 'bob' is not expected here"),
         (["list", "bob"], "argument: 'bob' is not expected here"),
         (["ada", "--for", "none"], "--for: 'none' is no life of a token"),
         (["ada", "--for", "soon"], "--for: 'soon' is not a length of time"),
         (["ada", "--for", "99999d"], "--for: '99999d' is no life of a token"),
-        (["revoke"], "token revoke: '' needs a token: use its ID"),
+        (["revoke"], "token revoke needs a token: use its ID"),
     ],
 )
 def test_what_cannot_be(

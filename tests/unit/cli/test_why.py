@@ -188,7 +188,7 @@ def test_several_jobs_running_held_and_only_estimated(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "eswhy: JOB: '' is missing: use e.g. eswhy 17"),
+        ([], "eswhy: JOB is missing: use e.g. eswhy 17"),
         (["x"], "eswhy: why: 'x' is not a job id"),
         (["99"], "eswhy: job 99 does not exist"),
     ],

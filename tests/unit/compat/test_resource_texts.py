@@ -66,7 +66,7 @@ def test_requests_of_chunks(text: str, expected: object) -> None:
         ("ncpus=1,place=near", 15, "'near' is no placement"),
         ("ncpus=1,place=pack:near", 20, "'near' is no placement"),
         ("ncpus=1,mem=4g", 9, "'mem' belongs to a chunk"),
-        ("ncpus=1,", 9, "'' is not WORD=VALUE"),
+        ("ncpus=1,", 9, "an empty value is not WORD=VALUE"),
         ("ompthreads=4", 1, "'ompthreads' is not counted here"),
         ("+".join(["ncpus=1"] * 9), 1, "more than 8 kinds"),
     ],
@@ -138,7 +138,7 @@ def test_numbers_of_gpus() -> None:
 def test_licences() -> None:
     assert parse_licenses("matlab:2,ansys") == (("matlab", 2), ("ansys", 1))
     for text, why in (
-        ("", "is not understood at ''"),
+        ("", "is not understood at an empty value"),
         ("matlab:0", "is not understood"),
         ("a|b", "one or another licence"),
         ("a@server", "names a licence server"),

@@ -31,9 +31,9 @@ def test_a_warning(text: str, meant: tuple[int, int, bool]) -> None:
         ("B:USR9@5", "'USR9' (column 3)"),
         ("B:USR1@x", "'x' (column 8)"),
         ("USR1@70000", "'70000' (column 6): give seconds from 0 to 65535"),
-        ("USR1@", "'' (column 6)"),
+        ("USR1@", "an empty value (column 6)"),
         ("R:USR1", "'R:' (column 1): B: signals the batch shell alone"),
-        ("", "'' (column 1)"),
+        ("", "an empty value (column 1)"),
     ],
 )
 def test_what_is_no_warning_is_told_with_its_column(text: str, said: str) -> None:

@@ -139,6 +139,8 @@ def test_secrets_are_refused_when_others_could_read_or_replace_them(tmp_path: Pa
     os.mkfifo(tmp_path / "fifo", 0o600)
     with pytest.raises(UnsafeFile, match="not a regular file"):
         read_private(tmp_path / "fifo")
+    with pytest.raises(UnsafeFile, match="not a regular file"):
+        read_trusted(tmp_path)
 
 
 def test_an_identity_is_drawn_once_and_signs(tmp_path: Path) -> None:

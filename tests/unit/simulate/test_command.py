@@ -133,7 +133,7 @@ def test_pictures_of_jobs_that_stood_still_are_refused(
     [
         ("[limit.x\n", "is no TOML"),
         ("[limits.x]\nitems = 1\n", "'limits' is no kind of policy: did you mean [limit.NAME]?"),
-        ('[limit.x]\nuser = "u1"\n', "limit x: limit: '' limits nothing: give items=, duration= or area="),
+        ('[limit.x]\nuser = "u1"\n', "limit x: limit limits nothing: give items=, duration= or area="),
         ('[limit.x]\nqos = "q9"\nitems = 1\n', "qos 'q9' does not exist"),
     ],
 )

@@ -139,7 +139,7 @@ def test_estimates_from_a_file(tmp_path: Path) -> None:
         ("job,estimate\n1,2\nx,2\n", "line 3: 'x' is no job number"),
         ("job,estimate\n1,0\n", "line 2: '0' is no time in seconds above 0"),
         ("job,estimate\n1,nan\n", "line 2: 'nan' is no time"),
-        ("job,estimate\n1\n", "line 2: '' is no time"),
+        ("job,estimate\n1\n", "line 2: an empty value is no time"),
     ],
 )
 def test_estimates_that_do_not_parse_are_named(tmp_path: Path, text: str, told: str) -> None:
