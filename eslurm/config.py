@@ -32,9 +32,22 @@ from eslurm.config_nodes import (
 )
 from eslurm.config_policies import policy_names
 from eslurm.config_tokens import TokensSection, check_tokens, token_rules
-from eslurm.config_values import Count, Name, NotNegative, Positive, Share, UserId, Weight, Whole, Width
+from eslurm.config_values import (
+    Count,
+    JobId,
+    Name,
+    NotNegative,
+    Positive,
+    ScriptBytes,
+    Share,
+    UserId,
+    Weight,
+    Whole,
+    Width,
+)
 from eslurm.core.config import ClusterConfig, Partition, PriorityWeights
 from eslurm.core.privacy import KINDS as PRIVATE_KINDS
+from eslurm.core.request_limits import SCRIPT_BYTES_MAX
 from eslurm.core.timekeeping import loss_slack_s, lost_after_min_s
 from eslurm.security.files import UnsafeFile, read_trusted
 
@@ -220,6 +233,10 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     Operators are exempt. 0: no limit of its own."""
     array_tasks_max: Count = 1_000_000
     """Most tasks of one array."""
+    script_bytes_max: ScriptBytes = SCRIPT_BYTES_MAX
+    """Most bytes of a batch script."""
+    job_id_first: JobId = 1
+    """Id of a new cluster's first job. Set on a running cluster, ids go on from there; they never go back."""
     relay_width: Width = 16
     """Children per node of a broadcast tree, at least 2; 0: whichever width measures fastest."""
     satellite_width: Width = 0

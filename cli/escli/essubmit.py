@@ -18,7 +18,8 @@ from escli.option_table import rows_of
 from escli.options import Parser, Words
 from escli.wire import SUBMIT_REPLY, SUBMIT_REQUEST, decode, encode
 from eslurm.compat.errors import OptionError
-from eslurm.compat.script import SCRIPT_BYTES_MAX, check_script, read_directives
+from eslurm.compat.script import check_script, read_directives
+from eslurm.core.request_limits import SCRIPT_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

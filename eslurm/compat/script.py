@@ -8,8 +8,8 @@ script can serve two sites.
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError
+from eslurm.core.request_limits import SCRIPT_BYTES_MAX
 
-SCRIPT_BYTES_MAX = 4 * 1024 * 1024
 _MARKS = ("#SBATCH", "#ESLURM")
 _LINES_MAX = 10_000
 

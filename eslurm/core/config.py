@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from eslurm.core.request_limits import SCRIPT_BYTES_MAX
 from eslurm.core.token.model import TokenRules
 
 
@@ -104,7 +105,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     finished_jobs_max: int = 2_000
     pending_jobs_max: int = 200_000
     array_tasks_max: int = 1_000_000
-    script_bytes_max: int = 4 * 1024 * 1024
+    script_bytes_max: int = SCRIPT_BYTES_MAX
     job_id_first: int = 1
     job_id_block: int = 10_000
     relay_width: int = 16
@@ -128,8 +129,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """By how much of the first time limit a user may extend a running job (C-40)."""
     accounts_enforced: bool = False
     """Whether a job needs a user and an account that exist."""
-    plan_horizon_s: float = 0.0
-    """How far ahead jobs are planned; 0: without end."""
+    retired_1: float = 0.0
+    """Nothing: kept for its place in logged configurations, where it was a horizon of planning that was never used."""
     use_forecasts: bool = True
     """Whether plans count on what an estimator says, instead of time limits."""
     login_nodes: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ ARGUMENT_BYTES_MAX = 131_071
 ARGUMENTS_BYTES_MAX = 256 * 1024
 """Of all arguments of a job or a step together."""
 ENVIRONMENT_BYTES_MAX = 2 * 1024 * 1024
+SCRIPT_BYTES_MAX = 4 * 1024 * 1024
+"""Of a batch script, unless the site allows less (`script_bytes_max`)."""
 NODE_NAME_CHARS_MAX = 255
 NODES_NAMED_MAX = 32_768
 """Nodes that a job may ask for, or exclude, by name."""

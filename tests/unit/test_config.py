@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eslurm.config import ConfigError, cluster_config, parse_config, read_config
+from eslurm.core.request_limits import SCRIPT_BYTES_MAX
 
 GOOD = b"""
 [cluster]
@@ -105,6 +106,35 @@ def test_how_far_owners_extend_their_jobs_can_be_configured(percent: float) -> N
     said = b"" if percent == 10.0 else b"\n[policy]\nextension_percent = %g\n" % percent
     config = parse_config(b'[cluster]\nname = "test"\n' + said, "test.toml")
     assert cluster_config(config).extension_percent == percent
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ("", "script_bytes_max", SCRIPT_BYTES_MAX),
+        ("script_bytes_max = 65536", "script_bytes_max", 65536),
+        ("", "job_id_first", 1),
+        ("job_id_first = 500000", "job_id_first", 500_000),
+    ],
+)
+def test_numbers_of_a_site(line: str, field: str, value: int) -> None:
+    config = parse_config(f"[cluster]\nname = 'test'\n[policy]\n{line}\n".encode(), "test.toml")
+    assert getattr(cluster_config(config), field) == value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "script_bytes_max = 0",
+        f"script_bytes_max = {SCRIPT_BYTES_MAX + 1}",
+        "job_id_first = 0",
+        "job_id_first = 2147483647",
+        "plan_horizon_s = 5",
+    ],
+)
+def test_numbers_out_of_bounds_are_named(line: str) -> None:
+    with pytest.raises(ConfigError, match=line.split()[0]):
+        parse_config(f"[cluster]\nname = 'test'\n[policy]\n{line}\n".encode(), "test.toml")
 
 
 def test_owners_extend_their_jobs_by_no_less_than_nothing() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eslurm.compat.errors import OptionError
-from eslurm.compat.script import SCRIPT_BYTES_MAX, check_script, read_directives, split_words
+from eslurm.compat.script import check_script, read_directives, split_words
+from eslurm.core.request_limits import SCRIPT_BYTES_MAX
 
 
 def options(script: str) -> list[tuple[str, ...]]:
