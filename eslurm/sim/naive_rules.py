@@ -95,8 +95,8 @@ def _interval_broken(job: Job, attempt: Attempt) -> str:
     spec = job.spec
     if spec.start_at_us and attempt.placed_us < spec.start_at_us:
         return f"begins {spec.start_at_us - attempt.placed_us} us before its fixed start"
-    if spec.deadline_us and attempt.until_us > spec.deadline_us:
-        return f"may end {attempt.until_us - spec.deadline_us} us after its deadline"
+    if spec.deadline_us and _planned_us(attempt) > spec.deadline_us:
+        return f"may end {_planned_us(attempt) - spec.deadline_us} us after its deadline"
     return ""
 
 
@@ -216,7 +216,12 @@ def _left_us(state: State, one: Running) -> int:
     attempt = next((held for held in (state.jobs[one.job_id].attempt,) if held is not None), None)
     if attempt is None:
         return 0
-    return max(0, min(one.until_us, attempt.planned_us or INFINITY_US) - state.now_us)
+    return max(0, min(one.until_us, _planned_us(attempt)) - state.now_us)
+
+
+def _planned_us(attempt: Attempt) -> int:
+    """The planned end. A start that is noticed late keeps its place, so the attempt itself may end as much later."""
+    return attempt.planned_us or INFINITY_US
 
 
 # ---- nodes that are kept for others ----
@@ -224,7 +229,7 @@ def _left_us(state: State, one: Running) -> int:
 
 def _closed_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]:
     names = {state.nodes[span.node].name for span in attempt.spans}
-    stop_us = min(attempt.until_us, state.now_us + DAY_US)
+    stop_us = _stop_us(state, attempt)
     for reservation in state.policies["reservation"].values():
         assert isinstance(reservation, Reservation)
         windows = state.calendar.windows(reservation.validity, state.now_us, stop_us)
@@ -237,6 +242,11 @@ def _closed_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str
             yield f"runs into reservation {reservation.name} of others: {windows}"
     if who.reservation and who.reservation not in state.policies["reservation"]:
         yield f"runs without its reservation {who.reservation}"
+
+
+def _stop_us(state: State, attempt: Attempt) -> int:
+    """The end of the time in which no node may be kept for others: the planned end, at most a day from now."""
+    return max(state.now_us + 1, min(_planned_us(attempt), state.now_us + DAY_US))
 
 
 def _pools_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]:
@@ -254,7 +264,7 @@ def _pools_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]
                 for node in state.config.nodes
                 if pool.nodes == node.name or pool.feature in node.features
             }
-            stop_us = min(attempt.until_us, state.now_us + DAY_US)
+            stop_us = _stop_us(state, attempt)
             names = {state.nodes[span.node].name for span in attempt.spans}
             if not names.isdisjoint(own) and state.calendar.windows(pool.validity, state.now_us, stop_us):
                 yield f"is on nodes of pool {pool.name}"

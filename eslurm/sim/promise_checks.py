@@ -20,11 +20,14 @@ from eslurm.core.plan.policy import Plan
 from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.schedule import ends_of
 from eslurm.core.promises import REGISTERING
-from eslurm.core.resources.vector import Vector, add, fits, padded
+from eslurm.core.resources.vector import Vector, add, fits, padded, scale
 from eslurm.sim.breach import require
 
 Stay: TypeAlias = tuple[int, int, Vector]
 """From, until, amounts; of one node."""
+
+WIDE = -1
+"""In place of a node's number: licences and other resources of the whole cluster."""
 
 _Rules: TypeAlias = tuple[ClusterConfig, dict[str, dict[str, Policy]]]
 
@@ -89,7 +92,11 @@ class PromiseChecks:
             _running(state, now_us), *(_planned(state, one) for one in state.promises.values())
         ):
             on_node.setdefault(node, []).append(stay)
-        return all(_fits_on(state, node, stays) for node, stays in on_node.items())
+        wide_total = tuple(one.wide_total for one in state.config.resources if one.wide_total)
+        wide = on_node.pop(WIDE, [])
+        return _fits(wide, wide_total) and all(
+            _fits_on(state, node, stays) for node, stays in on_node.items()
+        )
 
 
 def _rules_of(state: State) -> _Rules:
@@ -102,12 +109,16 @@ def _running(state: State, now_us: int) -> Iterator[tuple[int, Stay]]:
         until_us = now_us if one.expected_us else one.until_us
         for node, amounts in one.spans:
             yield node, (now_us, until_us, amounts)
+        if any(one.wide):
+            yield WIDE, (now_us, until_us, one.wide)
 
 
 def _planned(state: State, promise: Promise) -> Iterator[tuple[int, Stay]]:
     job = state.queue.find(promise.job_id) or state.later.find(promise.job_id)
     if job is None:
         return
+    asked = dict(job.request.wide)
+    wide = tuple(asked.get(one.name, 0) for one in state.config.resources if one.wide_total)
     for start in promise.starts:
         stop_us = ends_of(job, start.start_us)[0]
         amounts: Vector = ()
@@ -115,6 +126,8 @@ def _planned(state: State, promise: Promise) -> Iterator[tuple[int, Stay]]:
             amounts = run.amounts or amounts
             for node in range(run.node, run.node + run.count):
                 yield node, (start.start_us, stop_us, amounts)
+        if any(wide):
+            yield WIDE, (start.start_us, stop_us, scale(wide, start.tasks))
 
 
 def _fits_on(state: State, node: int, stays: list[Stay]) -> bool:
@@ -122,7 +135,11 @@ def _fits_on(state: State, node: int, stays: list[Stay]) -> bool:
     position = topology.positions.get(node)
     if position is None or not state.ledger.usable >> position & 1:
         return False
-    total = topology.totals[position]
+    return _fits(stays, topology.totals[position])
+
+
+def _fits(stays: list[Stay], total: Vector) -> bool:
+    """Check that the stays take no more than `total` at any instant."""
     for at_us in {begin_us for begin_us, _, _ in stays}:
         taken = padded((), len(total))
         for begin_us, until_us, amounts in stays:

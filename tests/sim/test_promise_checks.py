@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from eslurm.core.account.model import Amount, FreePool, Limit, Policy, kind_of
 from eslurm.core.job.request import Request
-from eslurm.core.messages import ChangePolicies, PolicyChange
+from eslurm.core.messages import ChangePolicies, ConfigLoaded, JobRef, PolicyChange, SuspendJobs
 from eslurm.core.plan.policy import Plan
+from eslurm.core.resources.nodes import Resource
 from eslurm.sim.breach import Breach
 from eslurm.sim.promise_checks import PromiseChecks
 from tests.unit.core.test_core_promises import Led
-from tests.unit.core.world import ROOT
+from tests.unit.core.world import ROOT, SECOND
 
 WHOLE = Request(cpus_per_task=4)
 
@@ -61,3 +63,20 @@ def test_a_rule_that_the_replay_has_not_seen_may_forbid_them(policy: Policy) -> 
     plan = first_plan(world)
     assert plan.broken
     assert checks.on_plan(world.state, plan, lambda state, job: False) == 0
+
+
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_licences_of_a_suspended_job_release_the_planner_from_a_promise(is_suspended: bool) -> None:
+    world, checks = Led("easy"), PromiseChecks()
+    world.send(ConfigLoaded(replace(world.state.config, resources=(Resource("lic", wide_total=3),))))
+    for _ in range(2):
+        world.submit(request=Request(wide=(("lic", 2),)), time_limit_s=100)
+    world.settle()
+    assert world.kept() == {2: world.now_us + 100 * SECOND}
+    for fact in world.log:
+        checks.on_logged(world.state, fact)
+    if is_suspended:
+        world.send(SuspendJobs(ROOT, (JobRef(1),)))
+    plan = first_plan(world)
+    assert bool(plan.broken) == is_suspended
+    assert checks.on_plan(world.state, plan, lambda state, job: False) == (not is_suspended)

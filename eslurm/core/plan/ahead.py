@@ -401,7 +401,7 @@ class Ahead:
         quest = msgspec.structs.replace(quest, from_us=at_us)
         positions = cycle.ledger.topology.positions
         chosen = [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
-        if not is_open(quest, at_us, chosen):
+        if not is_open(quest, at_us, chosen) or not is_open(self._at_once(quest), cycle.now_us, chosen):
             return False
         if not quest.constraints:
             return True
@@ -421,6 +421,10 @@ class Ahead:
         if why is not None:
             schedule.whys[entry[2]] = why
         return is_allowed
+
+    def _at_once(self, quest: Quest) -> Quest:
+        """The first instant alone: a job shorter than its delay would otherwise begin where nodes are kept for others."""
+        return msgspec.structs.replace(quest, from_us=self.cycle.now_us, duration_us=1)
 
     # ---- the interval (C-30) ----
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.account.model import Amount, FreePool, Limit, Policy, kind_of
+from eslurm.core.account.model import Amount, FreePool, Limit, Policy, Reservation, Validity, kind_of
 from eslurm.core.facts import JobPlaced
 from eslurm.core.job.request import Request
 from eslurm.core.job.states import JobState
@@ -104,3 +104,23 @@ def test_what_is_planned_anew_is_held_against_what_really_runs() -> None:
     world.cancel(3)
     world.submit(request=WHOLE, time_limit_s=100)
     assert starts(world.cycle()) == {4: promised_us + LATE_US}
+
+
+@pytest.mark.parametrize("late_us", [0, LATE_US, 50 * SECOND])
+def test_a_job_that_just_fits_before_a_reservation_begins_late_and_is_no_breach(late_us: int) -> None:
+    world = Led(nodes=1)
+    closes_us = world.now_us + 150 * SECOND
+    validity = Validity(from_us=closes_us, until_us=closes_us + 100 * SECOND)
+    set_policy(world, Reservation("course", validity, ("cn0",), users=("eve",)))
+    world.submit(request=WHOLE, time_limit_s=100)
+    world.submit(request=WHOLE, time_limit_s=50)
+    world.settle()
+    world.pass_time(100)
+    world.end(1)
+    world.now_us += late_us
+    placed = [one.job_id for one in world.cycle().placements]
+    # At 150 s the node is the course's, however short the delay is that the planner makes up for.
+    assert placed == [2] * (world.now_us < closes_us)
+    if placed:
+        assert world.attempt(2).until_us == closes_us + late_us
+        assert not any(broken(world.state, world.job(2), world.attempt(2)))
