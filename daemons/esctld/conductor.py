@@ -73,6 +73,7 @@ class Conductor:
             state, satellites.roster, self._seal, DEFAULT_TUNING, cargo, _tell_bug, self._asleep_us
         )
         self._leads = False
+        self._told_ahead_us = 0
         self._enter(list(state.nodes.values()))
 
     def attach(self, dispatcher: Dispatcher, links: Links) -> RelayDriver:
@@ -142,6 +143,14 @@ class Conductor:
         return self._book.wanted(number)
 
     def _seal(self, command: Command) -> bytes:
+        ahead_us = self.herald.dating.ahead_us
+        if ahead_us != self._told_ahead_us:
+            self._told_ahead_us = ahead_us
+            log.error(
+                "the clocks of most nodes are more than %d s ahead of the cluster's time: commands are dated so much later; "
+                "check the time service of this host",
+                ahead_us // 1_000_000,
+            )
         return self._site.seal(Purpose.COMMAND, encode_command(command))
 
     def _deliver(self, news: Deliver) -> None:

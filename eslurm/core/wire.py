@@ -201,9 +201,13 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 class Unhealthy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Payload of an ok answer to a heartbeat from a node that is not well: short words, sorted. Healthy nodes send none."""
+    """Payload of an ok answer to a heartbeat from a node that is not well: short words, sorted. Healthy nodes send none.
+
+    `clock_us`: the node's time, when the heartbeat had expired by it (see `core.dating`); else 0.
+    """
 
     problems: tuple[str, ...]
+    clock_us: int = 0
 
 
 class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="step_ended", gc=False):

@@ -20,7 +20,7 @@ from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.security.site_keys import Ring
 
 TOLERANCE_US = 60_000_000
-"""Clocks of controllers and nodes may differ by so much, as for agents (`core.agent.machine`)."""
+"""Clocks of controllers and nodes may differ by so much, as for agents (`core.dating`)."""
 _OPENED_MAX = 64
 _LISTS_MAX = 16
 

@@ -27,8 +27,9 @@ from eslurm.core.agent.roster import Roster, Site
 from eslurm.core.agent.wants import Wants
 from eslurm.core.agent.words import alive_outcome
 from eslurm.core.contact import Heard
+from eslurm.core.dating import has_expired, told_clock_us
 from eslurm.core.job.model import StepEnd
-from eslurm.core.tree.results import FAILED, OK, failed
+from eslurm.core.tree.results import FAILED, failed
 from eslurm.core.wire import (
     Command,
     End,
@@ -44,7 +45,6 @@ from eslurm.core.wire import (
     Suspend,
 )
 
-EXPIRY_TOLERANCE_US = 60_000_000
 PARKED_MAX = 256
 
 
@@ -82,7 +82,7 @@ class Agent:
             self.roster.by_name[offer.name] = LocalNode(offer)
         self._reports = reports
         self._addressed: tuple[Command, Addressed] | None = None
-        self._alive = OK
+        self._problems: tuple[str, ...] = ()
         self._handlers: dict[type, Callable[[LocalNode, Any, Waiter], None]] = {
             Prepare: self.lifecycle.prepare,
             Start: self.lifecycle.start,
@@ -110,16 +110,16 @@ class Agent:
         `dated_us`: the present as compared with what the controller has dated, if that is another clock than `now_us`.
         `sealed`: the command as the controller has signed it, for a runner that verifies it itself.
         """
+        dated_us = now_us if dated_us is None else dated_us
         refusal = self._command_refusal(command)
         if refusal:
             self.desk.answer_alone(ref, nodes, failed(refusal))
         else:
             self.roster.see_epoch(command.owner, command.epoch)
             if type(command.body) is Heartbeat:
-                self._on_heartbeat(nodes, command, command.body, ref, now_us)
+                self._on_heartbeat(nodes, command, command.body, ref, now_us, dated_us)
             else:
-                dated_us = now_us if dated_us is None else dated_us
-                expired = bool(command.expires_us) and dated_us > command.expires_us + EXPIRY_TOLERANCE_US
+                expired = has_expired(command, dated_us)
                 self._on_effect(nodes, command, ref, answer_by_us, sealed, expired=expired)
         return self._done(now_us)
 
@@ -183,7 +183,7 @@ class Agent:
 
     def set_problems(self, problems: tuple[str, ...]) -> None:
         """What is wrong with this host, sorted: said with each answer to a heartbeat from now on."""
-        self._alive = alive_outcome(problems)
+        self._problems = problems
 
     def on_timer(self, now_us: int) -> list[Action]:
         """Time has passed."""
@@ -234,14 +234,14 @@ class Agent:
         return ""
 
     def _on_heartbeat(
-        self, nodes: Sequence[int], command: Command, body: Heartbeat, ref: Ref, now_us: int
+        self, nodes: Sequence[int], command: Command, body: Heartbeat, ref: Ref, now_us: int, dated_us: int
     ) -> None:
         fence = self.desk.fence(command.owner)
         if fence.raise_floor(body.floor):
             self.desk.write(FloorRaised(command.owner, body.floor))
         by_number = self.roster.by_number
         served = [number for number in nodes if number in by_number]
-        self.desk.answer_alone(ref, served, self._alive)
+        self.desk.answer_alone(ref, served, alive_outcome(self._problems, told_clock_us(command, dated_us)))
         self._offer_anew(command, served)
         if len(served) < len(nodes):
             strangers = [number for number in nodes if number not in by_number]

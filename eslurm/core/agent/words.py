@@ -22,6 +22,6 @@ def started_outcome(at_us: int) -> Outcome:
     return Outcome(Status.OK, payload=_encode(Started(at_us)))
 
 
-def alive_outcome(problems: tuple[str, ...]) -> Outcome:
+def alive_outcome(problems: tuple[str, ...], clock_us: int = 0) -> Outcome:
     """The answer to a heartbeat. Plain for a healthy node, and equal for equal problems, so that answers merge."""
-    return Outcome(Status.OK, payload=_encode(Unhealthy(problems))) if problems else OK
+    return Outcome(Status.OK, payload=_encode(Unhealthy(problems, clock_us))) if problems or clock_us else OK

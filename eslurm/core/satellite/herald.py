@@ -19,6 +19,7 @@ from eslurm.core import facts
 from eslurm.core.cluster import SECOND_US, State, attempts_of
 from eslurm.core.contact import HeardRounds
 from eslurm.core.courier import Courier, Send
+from eslurm.core.dating import Dating
 from eslurm.core.messages import EffectDone, HeartbeatDone, Message, NodeOutcome, SatelliteSilent
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import Batch
@@ -116,6 +117,7 @@ class Herald:
         self.relay = Relay(root=True, tuning=tuning, keeper=satellites)
         self.satellites = satellites
         self.counters = Counters()
+        self.dating = Dating()
         self._state = state
         self._seal = seal
         self._calls = NodeCalls(state)
@@ -297,7 +299,7 @@ class Herald:
             index=0,
             nodes=runs,
             incarnations=incarnations,
-            expires_us=now_us + deadline_us,
+            expires_us=self.dating.expires_us(now_us, deadline_us),
             body=body,
         )
         sealed = self._seal(command)
@@ -455,6 +457,7 @@ class Herald:
         if flight.send is not None:
             return [Deliver(effect_done(flight.send, results))]
         assert flight.call is not None
+        self.dating.on_answers(results, lambda: sum(map(self._is_up, self._state.nodes)), now_us)
         self._rounds.on_answers(flight.round, results.nodes(Status.OK), now_us + self._asleep_us())
         done = self._calls.on_results(flight.call, results, now_us)
         return [Deliver(done)] if done is not None else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eslurm.core.agent.machine import EXPIRY_TOLERANCE_US
+from eslurm.core.dating import EXPIRY_TOLERANCE_US
 from eslurm.core.wire import Prepare
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.clock import AgentClock

@@ -59,7 +59,7 @@ def test_what_a_node_says_is_bounded() -> None:
 
 
 def test_a_newer_agent_may_say_more() -> None:
-    payload = msgspec.msgpack.encode([["disk"], "sda"])
+    payload = msgspec.msgpack.encode([["disk"], 0, "sda"])
     seen = HealthReports().on_answers(from_mapping({1: Outcome(Status.OK, payload=payload)}), 1)
     assert seen == HealthSeen(1, {1: ("disk",)})
 
