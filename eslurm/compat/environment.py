@@ -71,7 +71,7 @@ class StepEnvironment:
     """The variables of one step's tasks. Built once per step and agent process, asked once per node.
 
     `shared` is the whole environment that all tasks have in common: what was submitted with the job's and
-    the step's variables over it. `of_tasks` gives what only one node's tasks have.
+    the step's variables over it. `of_task` gives what only one task has.
     """
 
     def __init__(
@@ -101,17 +101,12 @@ class StepEnvironment:
         place = self._places.get(node_number)
         return None if place is None else (place[3].tasks, place[2])
 
-    def of_tasks(self, node_number: int) -> tuple[dict[str, str], ...]:
-        """Each task's own variables on this node; empty when the node has no part in the step."""
-        place = self._places.get(node_number)
-        if place is None:
-            return ()
-        name, index, first_task, group = place
-        devices: dict[str, str] = {}
-        _put_devices(devices, self._launch, node_number, "STEP")
-        return tuple(
-            devices | _task_values(name, index, group, first_task, local) for local in range(group.tasks)
-        )
+    def of_task(self, node_number: int, local: int) -> dict[str, str]:
+        """A task's own variables, by its rank on this node, which has a part in the step."""
+        name, index, first_task, group = self._places[node_number]
+        own: dict[str, str] = {}
+        _put_devices(own, self._launch, node_number, "STEP")
+        return own | _task_values(name, index, group, first_task, local)
 
 
 def _step_values(step: LaunchStep, names: list[str]) -> dict[str, str]:

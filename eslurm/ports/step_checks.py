@@ -1,7 +1,7 @@
 """What a step runner accepts: one check of a `StepSpec`, and of the numbers of the other requests.
 
-The agent checks before it sends, the supervisor before it acts: the supervisor may be older than the agent, and runs as
-root. Each function returns what is wrong, naming the field and the value, or an empty text.
+The supervisor checks before it takes a step on, and the process that becomes a task before it acts. Each function returns
+what is wrong, naming the field and the value, or an empty text.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from eslurm.core.values import COOKIE_BYTES, id_problem, signal_problem, text_problem, umask_problem
-from eslurm.ports.step_runner import OutputEndpoint, ResourceLimit, StepSpec, StepWarning
+from eslurm.ports.step_runner import OutputEndpoint, StepSpec, StepWarning
 
 TASKS_MAX = 4_096
 GROUPS_MAX = 65_536
-LIMITS_MAX = 64
 DURATION_US_MAX = 2**53
 """285 years: sums of such durations and a present time fit into 64 bits."""
 _NUMBER_MAX = 2**53
-_LIMIT_MAX = 2**63 - 1
 
 
 def spec_problem(spec: StepSpec) -> str:
@@ -86,16 +84,11 @@ def _spec_problems(spec: StepSpec) -> Iterator[str]:
         yield f"tasks: {spec.tasks} is not within 1..{TASKS_MAX}"
     if not 0 <= spec.first_task <= _NUMBER_MAX:
         yield f"first_task: {spec.first_task} is not within 0..{_NUMBER_MAX}"
-    if spec.task_env and len(spec.task_env) != spec.tasks:
-        yield f"task_env: {len(spec.task_env)} task environments for {spec.tasks} tasks"
     yield from _ids_problems(spec)
     yield _named("umask", umask_problem(spec.umask))
     yield from _texts_problems(spec)
     for name in ("time_limit_us", "kill_grace_us", "orphan_timeout_us"):
         yield duration_problem(name, getattr(spec, name))
-    if len(spec.limits) > LIMITS_MAX:
-        yield f"limits: {len(spec.limits)} are more than {LIMITS_MAX}"
-    yield from map(_limit_problem, spec.limits)
     if spec.warning is not None:
         yield from _warning_problems(spec.warning)
     if spec.endpoint is not None:
@@ -128,29 +121,15 @@ def _texts_problems(spec: StepSpec) -> Iterator[str]:
         yield f"cwd: {spec.cwd[:64]!r} is not an absolute path"
     for name in ("cwd", "stdin", "stdout", "stderr"):
         yield _named(name, text_problem(getattr(spec, name)))
-    for variables in (spec.env, *spec.task_env):
-        yield _environment_problem(variables)
+    yield _environment_problem(spec.env)
 
 
 def _environment_problem(variables: dict[str, str]) -> str:
-    # All of them at once: an environment has a hundred, a step a thousand environments.
+    # All of them at once: an environment has a hundred.
     names, values = "".join(variables), "".join(variables.values())
     if "" in variables or "=" in names:
         return "env: a variable's name is empty or contains '='"
     return _named("env", text_problem(names) or text_problem(values))
-
-
-def _limit_problem(limit: ResourceLimit) -> str:
-    if not _is_word(limit.name):
-        return f"limits: {limit.name[:64]!r} is not the name of a resource"
-    for value in (limit.soft, limit.hard):
-        if not -1 <= value <= _LIMIT_MAX:
-            return f"limits: {value} of {limit.name} is not within -1..{_LIMIT_MAX}"
-    return ""
-
-
-def _is_word(name: str) -> bool:
-    return name.isascii() and name.isalpha() and name.islower() and len(name) <= 16
 
 
 def _warning_problems(warning: StepWarning) -> Iterable[str]:

@@ -48,14 +48,6 @@ class StepEndCause(StrEnum):
     """It could not be started; `text` says why."""
 
 
-class ResourceLimit(msgspec.Struct, frozen=True, array_like=True):
-    """One `setrlimit` value; `name` is the resource in lower case (`nofile`, `memlock`); -1 is unlimited."""
-
-    name: str
-    soft: int
-    hard: int
-
-
 class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
     """Where the output of an interactive step is streamed to.
 
@@ -107,13 +99,13 @@ class StepWarning(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepSpec(msgspec.Struct, frozen=True, array_like=True):
-    """All a runner needs to start a step. Fields are only ever appended.
+    """All a runner needs to start a step, with the environment of one of its tasks.
 
     `argv[0]` is the program: a path (a batch script is a file that the runner has written) or a
     name looked up in the environment's PATH. Output paths are already expanded and relative to
     `cwd`; an empty `stderr` follows `stdout`; `endpoint`, when set, replaces both. `time_limit_us`
     and `orphan_timeout_us` are durations on CLOCK_BOOTTIME, 0 means none; no `warning` is given without a time limit.
-    `first_task` is the global rank of the first task here; `task_env` is empty or holds one mapping per task.
+    `first_task` is the global rank of the first task here.
     """
 
     key: StepKey
@@ -130,13 +122,11 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     open_mode: Literal["append", "truncate"] = "truncate"
     endpoint: OutputEndpoint | None = None
     umask: int = 0o022
-    limits: tuple[ResourceLimit, ...] = ()
     time_limit_us: int = 0
     kill_grace_us: int = 30_000_000
     orphan_timeout_us: int = 0
     tasks: int = 1
     first_task: int = 0
-    task_env: tuple[dict[str, str], ...] = ()
     warning: StepWarning | None = None
 
 

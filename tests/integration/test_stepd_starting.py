@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from eslurm.ports.step_runner import ResourceLimit, StepEndCause
+from eslurm.core.job.model import Principal
+from eslurm.ports.step_runner import StepEndCause
 from esnoded.procd.spawn import spawn_task
-from esnoded.procd.task import SpawnError
 from esnoded.stepd.client import SupervisorClient
+from esnoded.task.program import Program, SpawnError
 from tests.integration.stepd_kit import USERS, as_root, outcome_of, play
 from tests.support.loops import both_loops
 from tests.unit.stepd.kit import NOBODY, Outcomes, Site, key, supervised
@@ -100,7 +101,6 @@ def test_output_goes_where_the_spec_says(site: Site, uid: int) -> None:
         ({"stderr": "absent/err"}, 1, "cannot open error output file absent/err"),
         ({"stdin": "absent"}, 1, "cannot open input file absent"),
         ({"argv": ("sh", "x" * 200_000)}, 126, "argument list too long"),
-        ({"limits": (ResourceLimit("nonsense", 1, 1),)}, 1, "unknown resource limit 'nonsense'"),
     ],
 )
 def test_a_users_mistake_is_an_outcome(
@@ -121,19 +121,20 @@ def test_a_users_mistake_is_an_outcome(
 def test_without_root_nobody_elses_step_is_started(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SpawnError, match="not as root"):
-        spawn_task(Site(state_dir).spec(key(), "true", uid=0, gid=0), {}, first=True, pipes=None)
+        spawn_task(
+            Principal("root", 0, 0), Program(lambda _local: Site(state_dir).spec(key(), "true"), "", 0)
+        )
 
 
 @as_root
-def test_a_step_runs_as_its_user_with_its_limits(site: Site) -> None:
-    script = site.script("id -u; id -g; id -G; ulimit -Sn; ulimit -Hn; pwd")
-    limits = (ResourceLimit("nofile", 200, 300), ResourceLimit("core", 0, -1))
-    spec = site.spec(key(), script, uid=NOBODY, gid=NOBODY, groups=(12345,), limits=limits, stdout="out")
+def test_a_step_runs_as_its_user(site: Site) -> None:
+    script = site.script("id -u; id -g; id -G; pwd")
+    spec = site.spec(key(), script, uid=NOBODY, gid=NOBODY, groups=(12345,), stdout="out")
     assert outcome_of(site, spec).exit_code == 0
     lines = (site.work / "out").read_text().splitlines()
     assert lines[:2] == [str(NOBODY)] * 2
     assert sorted(lines[2].split()) == sorted(["12345", str(NOBODY)])
-    assert lines[3:] == ["200", "300", str(site.work)]
+    assert lines[3:] == [str(site.work)]
 
 
 @as_root
@@ -182,13 +183,12 @@ def test_a_task_ignores_nothing_that_whoever_started_its_supervisor_ignored(
 
 @pytest.mark.parametrize("uid", USERS)
 def test_tasks_know_their_rank_and_the_worst_exit_code_counts(site: Site, uid: int) -> None:
-    script = site.script('echo "$ESLURM_PROCID $ESLURM_LOCALID $COLOUR"; exit $((ESLURM_LOCALID * 2))')
-    colours = tuple({"COLOUR": colour} for colour in ("red", "green", "blue"))
+    script = site.script('echo "$ESLURM_PROCID $ESLURM_LOCALID"; exit $((ESLURM_LOCALID * 2))')
     (site.work / "out").write_text("old\n")
     (site.work / "out").chmod(0o666)
-    spec = site.spec(key(), script, tasks=3, first_task=10, task_env=colours, stdout="out", uid=uid, gid=uid)
+    spec = site.spec(key(), script, tasks=3, first_task=10, stdout="out", uid=uid, gid=uid)
     assert outcome_of(site, spec).exit_code == 4
-    assert sorted((site.work / "out").read_text().splitlines()) == ["10 0 red", "11 1 green", "12 2 blue"]
+    assert sorted((site.work / "out").read_text().splitlines()) == ["10 0", "11 1", "12 2"]
 
 
 def test_an_outcome_says_what_the_step_used(site: Site) -> None:

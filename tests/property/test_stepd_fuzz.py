@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from eslurm.ports.step_runner import (
     OutputEndpoint,
-    ResourceLimit,
     StepEndCause,
     StepKey,
     StepSpec,
@@ -35,9 +34,6 @@ hosts = st.sampled_from(
 )
 endpoints = st.builds(
     OutputEndpoint, hosts | texts, numbers, st.sampled_from((b"", b"c", bytes(32), bytes(33)))
-)
-limits = st.builds(
-    ResourceLimit, st.sampled_from(("nofile", "core", "no", "A", "x\0")) | texts, numbers, numbers
 )
 warnings = st.builds(StepWarning, numbers, numbers, st.booleans(), texts)
 keys = st.builds(StepKey, numbers, numbers, numbers, numbers)
@@ -63,13 +59,11 @@ def changes(draw: st.DrawFn) -> dict[str, Any]:
                 "stderr": places,
                 "endpoint": st.none() | endpoints,
                 "umask": numbers,
-                "limits": st.lists(limits, max_size=2).map(tuple),
                 "time_limit_us": numbers,
                 "kill_grace_us": numbers,
                 "orphan_timeout_us": numbers,
                 "tasks": st.sampled_from((-1, 0, 1, 2, 4_097, 2**63)),
                 "first_task": numbers,
-                "task_env": st.lists(st.dictionaries(texts, texts, max_size=2), max_size=2).map(tuple),
                 "warning": st.none() | warnings,
                 "node_name": texts,
             },

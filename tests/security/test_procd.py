@@ -24,12 +24,15 @@ import pytest
 
 from eslurm.core.job.model import Principal
 from eslurm.core.wire import Prepare
-from eslurm.ports.step_runner import StepKey
+from eslurm.ports.step_runner import StepKey, StepSpec
 from eslurm.security.site_keys import new_site, write_ring
 from esnoded.procd import procfs, wire
 from esnoded.procd.options import Options
+from esnoded.procd.spawn import spawn_task
 from esnoded.stepd.launcher import ensure_supervisor
 from esnoded.stepd.place import Place
+from esnoded.stepd.processes import read_report
+from esnoded.task.program import STEP_MARKER, Program
 from tests.integration.conftest import running
 from tests.integration.daemons import AGENT_UID, PATIENCE_S
 from tests.security.conftest import STRANGER
@@ -160,7 +163,6 @@ def test_nothing_starts_that_no_controller_has_sealed(fallen: Fallen) -> None:
         admit(fallen.job(node_names="other[3-4]")),
         admit(good, script=b"#!/bin/sh\nid > /tmp/owned\n"),
         admit(good, environment=b"LD_PRELOAD=/tmp/x.so\0"),
-        admit(good, door="/door\0"),
         lambda: fallen.ask(wire.Trust(foreign.ring.sealed)),
         lambda: fallen.ask(wire.CheckLimit(KEY, good)),
     )
@@ -174,7 +176,7 @@ def test_nothing_starts_that_no_controller_has_sealed(fallen: Fallen) -> None:
             "not of this site",
         ),
         *("another step", "ended", "root are refused", "below 1000", "not of this host"),
-        *("script is not the one", "environment is not the one", "NUL", "not replaced", "does not set"),
+        *("script is not the one", "environment is not the one", "not replaced", "does not set"),
     )
     assert not list(fallen.work.iterdir())
 
@@ -205,7 +207,7 @@ def test_a_task_is_started_once_as_it_was_sealed(fallen: Fallen) -> None:
     )
     for fd in (read_fd, write_fd, passwd):
         os.close(fd)
-    assert (heard[0], heard[10], heard[13]) == ("Admitted", "Spawned", "Done")
+    assert (heard[0], heard[10], heard[13]) == ("Done", "Spawned", "Done")
     refused(
         [heard[at] for at in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14, 15)],
         *("no task 1", "cannot be read", "do not belong", "into the step's files", "do not belong"),
@@ -224,7 +226,7 @@ def _raw(key: StepKey) -> tuple[int, int, int, int]:
 
 def test_signals_reach_only_what_was_started_there(fallen: Fallen) -> None:
     mark = f"{Place(fallen.state).instance()}/{KEY}"
-    victim = subprocess.Popen(["sleep", "600"], env={procfs.STEP_MARKER: mark}, start_new_session=True)
+    victim = subprocess.Popen(["sleep", "600"], env={STEP_MARKER: mark}, start_new_session=True)
     try:
         pid = victim.pid
         everywhere = [
@@ -282,7 +284,7 @@ def test_messages_that_are_none_are_refused_one_by_one(fallen: Fallen) -> None:
 def test_with_the_supervisor_all_that_it_had_started_ends(fallen: Fallen) -> None:
     script = b"#!/bin/sh\nsetsid sleep 600 &\nexec sleep 600\n"
     good = fallen.job(script_hash=hashlib.sha256(script).digest())
-    assert fallen.ask(wire.Admit(order(good, script=script))) == "Admitted"
+    assert fallen.ask(wire.Admit(order(good, script=script))) == "Done"
     assert fallen.ask(wire.Spawn(KEY, 0)) == "Spawned"
     instance = Place(fallen.state).instance()
     poller = select.poll()
@@ -293,6 +295,35 @@ def test_with_the_supervisor_all_that_it_had_started_ends(fallen: Fallen) -> Non
     os.close(pidfd)
     marked = [one.pid for one in procfs.all_processes() if procfs.marker_of(one.pid).startswith(instance)]
     assert not [pid for pid in marked if (found := procfs.find_process(pid)) and found.state != "Z"]
+
+
+def test_what_a_task_runs_is_put_together_as_its_user(as_root: None) -> None:
+    told, teller = os.pipe()
+    ids: list[int] = []
+
+    def make(_local: int) -> StepSpec:
+        ids.append(os.geteuid())
+        os.write(teller, " ".join(map(str, (*os.getresuid(), *os.getresgid(), *os.getgroups()))).encode())
+        return StepSpec(KEY, "cn3", STRANGER, STRANGER, ("true",), {}, "/")
+
+    pid, report_fd = spawn_task(Principal("u", STRANGER, STRANGER), Program(make, "m/1.1.1.1", 0))
+    assert os.waitpid(pid, 0)[1] == 0 and read_report(report_fd) is None
+    assert os.read(told, 999).decode().split() == [str(STRANGER)] * 7
+    assert not ids, "nothing of it was done in the process that is root"
+    for fd in (told, teller):
+        os.close(fd)
+
+
+def test_an_order_that_no_task_can_be_made_of_is_an_outcome_of_that_task(fallen: Fallen) -> None:
+    """The fallen supervisor leaves out its own check; what is wrong is found in the child."""
+    bad = order(fallen.job(), door="/door\0")
+    assert fallen.ask(wire.Admit(bad)) == "Done"
+    fallen.send(b"\0" + _encode(wire.Spawn(KEY, 0)))
+    packet, fds, _, _ = socket.recv_fds(fallen.end, 65_536, 1)
+    assert isinstance(_told.decode(packet[1:]), wire.Spawned)
+    failure = read_report(fds[0])
+    assert failure is not None and failure.text.startswith("env: contains a NUL")
+    assert not list(fallen.work.iterdir())
 
 
 # ---- a node as it is started ----

@@ -14,10 +14,13 @@ import msgspec
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
+from eslurm.core.values import id_problem
 from eslurm.core.wire import BATCH_STEP, Command, JobLaunch, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.ports.step_checks import TASKS_MAX
 from eslurm.ports.step_runner import StepKey
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.security.site_keys import Ring
+from esnoded.procd.options import Options
 
 TOLERANCE_US = 60_000_000
 """Clocks of controllers and nodes may differ by so much, as for agents (`core.dating`)."""
@@ -35,60 +38,52 @@ class UserNotAllowed(NotAllowed):
     """This user's processes are never started here."""
 
 
-class Users(msgspec.Struct, frozen=True):
-    """Whose processes may be started here. `own_uid` is `procd`'s: one that is not root starts its own alone."""
-
-    own_uid: int
-    min_uid: int = 1000
-    allow_root: bool = False
-
-    def problem(self, uid: int) -> str:
-        """Why no process of this user may be started; empty when it may."""
-        if self.own_uid != 0:
-            # The step says so itself: it cannot be started.
-            return ""
-        if uid == 0:
-            return "" if self.allow_root else "jobs of root are refused here (esnoded --allow-root-jobs)"
-        if uid < self.min_uid:
-            return f"jobs of uid {uid} are refused here: it is below {self.min_uid} (esnoded --min-uid)"
-        return ""
-
-
 class Launchable(msgspec.Struct, frozen=True):
     """What may be started: the batch script, or with `request` a step's tasks. `until_us`: when the credential ends."""
 
     launch: JobLaunch
     request: LaunchStep | None
     node_name: str
+    tasks: int
     until_us: int
 
 
 class Warrants:
-    """Checks credentials for the nodes named `hosts`. Another ring or other users mean another `Warrants`."""
+    """Checks credentials for this host, as root describes it. Another ring or other options mean another `Warrants`."""
 
-    def __init__(self, ring: Ring, hosts: frozenset[str], users: Users) -> None:
+    def __init__(self, ring: Ring, options: Options, own_uid: int) -> None:
+        """`own_uid` is `procd`'s. Raises `OptionError` for a list of nodes that is none."""
         self.ring = ring
-        self._hosts = hosts
-        self._users = users
+        self._options = options
+        self._hosts = frozenset(expand(options.nodes, "--nodes"))
+        self._is_root = own_uid == 0
         # A step of many nodes of this host comes once for each of them.
         self._open: Callable[[bytes], Command] = lru_cache(_OPENED_MAX)(self._opened)
 
     def launch(self, key: StepKey, sealed: bytes, now_us: int) -> Launchable:
         """What the credential lets start as step `key`. `now_us` is UTC. Raises `NotAllowed`."""
         command = self._command(key, sealed)
-        until_us = command.expires_us + TOLERANCE_US
-        if now_us > until_us:
+        if now_us > command.expires_us + TOLERANCE_US:
             raise NotAllowed(
                 f"the launch credential ended {(now_us - command.expires_us) // 1_000_000} s ago: "
                 "is the clock of this host right?"
             )
-        launch, request = _launch_of(key, command)
-        name = _node_name(launch, key.node)
-        if name not in self._hosts:
-            raise NotAllowed(f"the launch credential is for node {name}, which is not of this host")
-        if problem := self._users.problem(launch.user.uid):
-            raise UserNotAllowed(problem)
-        return Launchable(launch, request, name, until_us)
+        found = find_launch(key, command)
+        if found.node_name not in self._hosts:
+            raise NotAllowed(
+                f"the launch credential is for node {found.node_name}, which is not of this host"
+            )
+        user = found.launch.user
+        if problem := next(filter(None, map(id_problem, (user.uid, user.gid, *user.groups))), ""):
+            raise NotAllowed(f"the launch credential names a user that cannot be: {problem}")
+        # Where `procd` is not root, a step of another user cannot be started, and says so itself.
+        if self._is_root and user.uid == 0 and not self._options.allow_root_jobs:
+            raise UserNotAllowed("jobs of root are refused here (esnoded --allow-root-jobs)")
+        if self._is_root and 0 < user.uid < (least := self._options.min_uid):
+            raise UserNotAllowed(
+                f"jobs of uid {user.uid} are refused here: it is below {least} (esnoded --min-uid)"
+            )
+        return found
 
     def limit(self, key: StepKey, sealed: bytes) -> tuple[int, int]:
         """(revision, seconds) of the time limit that the controller has set for the attempt of `key`. Raises `NotAllowed`.
@@ -122,8 +117,8 @@ class Warrants:
             raise BadSeal("not a command") from None
 
 
-def _launch_of(key: StepKey, command: Command) -> tuple[JobLaunch, LaunchStep | None]:
-    """The job that the command starts as this step, and the step's own request."""
+def find_launch(key: StepKey, command: Command) -> Launchable:
+    """What the command starts as step `key`: the job, the step's own request, and how many tasks. Raises `NotAllowed`."""
     body = command.body
     match body:
         case Prepare(launch=found, start=True):
@@ -141,28 +136,34 @@ def _launch_of(key: StepKey, command: Command) -> tuple[JobLaunch, LaunchStep | 
         raise NotAllowed(f"the credential is for another step than {key}")
     if request is None and launch.groups[0].runs[0][0] != key.node:
         raise NotAllowed(f"node number {key.node} is not the first of the job")
-    return launch, request
+    tasks = 1
+    if request is not None:
+        _, tasks = _place_of(request.groups, key.node)
+        if not 1 <= tasks <= TASKS_MAX:
+            raise NotAllowed(f"the credential has {tasks} tasks for node number {key.node}")
+    return Launchable(launch, request, _node_name(launch, key.node), tasks, command.expires_us + TOLERANCE_US)
 
 
 def _node_name(launch: JobLaunch, number: int) -> str:
-    place = _place_of(launch.groups, number)
+    place, _ = _place_of(launch.groups, number)
     try:
         names = _expand(launch.node_names)
     except OptionError as error:
         raise NotAllowed(f"the credential names no nodes: {error}") from None
-    if place is None or place >= len(names):
+    if place >= len(names):
         raise NotAllowed(f"node number {number} is none of the job's")
     return names[place]
 
 
-def _place_of(groups: tuple[NodeGroup, ...], number: int) -> int | None:
+def _place_of(groups: tuple[NodeGroup, ...], number: int) -> tuple[int, int]:
+    """The place of a node among those of the groups, and how many tasks it has. Raises `NotAllowed`."""
     before = 0
     for group in groups:
         for first, length in group.runs:
             if first <= number < first + length:
-                return before + number - first
+                return before + number - first, group.tasks
             before += length
-    return None
+    raise NotAllowed(f"node number {number} has no part in it")
 
 
 @lru_cache(_LISTS_MAX)

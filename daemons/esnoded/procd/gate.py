@@ -6,29 +6,41 @@ present ones vouch for.
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from eslurm.compat.hostlist import expand
+from eslurm.core.job.model import Principal
 from eslurm.ports.step_runner import StepKey, StepOrder, StepSpec
 from eslurm.security.sealing import BadSeal
 from eslurm.security.site_keys import Ring, SiteKeyError, read_ring, write_ring
 from eslurm.telemetry.clocks import wall_us
-from esnoded.procd.build import Builder, check_hash
-from esnoded.procd.credential import NotAllowed, Users, Warrants
+from esnoded.procd.credential import NotAllowed, Warrants
 from esnoded.procd.launches import Launches
 from esnoded.procd.options import read_options
 from esnoded.procd.scripts import Scripts
+from esnoded.task.build import Builder
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """A step that may be started; `until_us`: when its credential ends (UTC)."""
+    """A step that may be started: whose it is, and how many tasks; `until_us`: when its credential ends (UTC).
 
-    spec: StepSpec
+    `make` builds what a task runs. It is called as the user only. `streams`: output goes to a listener; `warns`: a script
+    may be run that warns of the time limit.
+    """
+
+    key: StepKey
+    user: Principal
     until_us: int
+    make: Callable[[int], StepSpec]
+    tasks: int = 1
+    streams: bool = False
+    warns: bool = False
 
 
 class Gate:
@@ -41,8 +53,19 @@ class Gate:
         self._scripts = scripts
         self._launches = launches
         self._builder = Builder()
-        self._options = read_options(options)
-        self._warrants = self._make_warrants(self._find_ring())
+        try:
+            kept = read_ring(self._ring)
+        except SiteKeyError:
+            kept = None
+        self._load(kept)
+
+    def _load(self, known: Ring | None) -> None:
+        """Take over what root says; its word on the site's keys counts until the site itself has replaced them."""
+        options = read_options(self._path)
+        given = read_ring(Path(options.ring))
+        ring = known if known is not None and _follows(given, known) else given
+        self._warrants = Warrants(ring, options, os.geteuid())
+        self._options = options
 
     @property
     def idle_exit_us(self) -> int:
@@ -53,24 +76,21 @@ class Gate:
         """The step that the order's credential allows. `release` follows. Raises `NotAllowed`, OSError, ValueError."""
         key, now_us = order.key, wall_us()
         self._check_unused(key, now_us)
-        allowed = self._warrants.launch(key, order.credential, now_us)
-        if allowed.request is not None:
-            spec = self._builder.tasks(key, allowed, order.environment, order.door)
-        else:
-            launch = allowed.launch
-            check_hash("script", order.script, launch.script_hash)
-            user = launch.user
-            path = self._scripts.hold(key, user.uid, user.gid, launch.script_hash, order.script)
-            try:
-                spec = self._builder.batch(key, allowed, path, order.environment, order.door)
-            except NotAllowed:
-                self._scripts.release(key)
-                raise
-        return Allowed(spec, allowed.until_us)
+        found = self._warrants.launch(key, order.credential, now_us)
+        launch, request, path = found.launch, found.request, ""
+        _check_hash("environment", order.environment, (request or launch).environment_hash)
+        if request is None:
+            _check_hash("script", order.script, launch.script_hash)
+            path = self._scripts.hold(key, launch.user, order.script)
+        sealed = (key, launch, request, found.node_name, path)
+        make = partial(self._builder.build, *sealed, order.environment, order.door)
+        is_batch = request is None
+        warns = is_batch and bool(launch.warn_script)
+        return Allowed(key, launch.user, found.until_us, make, found.tasks, not is_batch, warns)
 
     def begin(self, allowed: Allowed) -> None:
         """The first process of the step is about to be made. Raises `NotAllowed`, OSError."""
-        key, now_us = allowed.spec.key, wall_us()
+        key, now_us = allowed.key, wall_us()
         self._check_unused(key, now_us)
         if now_us > allowed.until_us:
             raise NotAllowed(f"the credential of step {key} has ended before it was started")
@@ -93,42 +113,27 @@ class Gate:
             raise NotAllowed(f"the site's keys are not replaced by these: {error}") from None
         if ring is not None:
             write_ring(self._ring, ring)
-            self._warrants = self._make_warrants(ring)
+            self._warrants = Warrants(ring, self._options, os.geteuid())
 
     def refresh(self) -> None:
         """Take over what root has changed meanwhile. Keeps what it has if that cannot be read."""
         with suppress(SiteKeyError, OSError, msgspec.MsgspecError):
-            options = read_options(self._path)
-            given = read_ring(Path(options.ring))
-            ring = self._warrants.ring
-            if given.sealed != ring.sealed and not _follows(given, ring):
-                ring = given
-            if options != self._options or ring is not self._warrants.ring:
-                self._options = options
-                self._warrants = self._make_warrants(ring)
+            self._load(self._warrants.ring)
 
     def _check_unused(self, key: StepKey, now_us: int) -> None:
         if self._launches.is_used(key, now_us):
             raise NotAllowed(f"step {key} was launched before: a credential starts it once")
 
-    def _make_warrants(self, ring: Ring) -> Warrants:
-        options = self._options
-        users = Users(os.geteuid(), options.min_uid, options.allow_root_jobs)
-        return Warrants(ring, frozenset(expand(options.nodes, "--nodes")), users)
 
-    def _find_ring(self) -> Ring:
-        """Root's word on the site's keys, or what the site has replaced them by since."""
-        given = read_ring(Path(self._options.ring))
-        try:
-            kept = read_ring(self._ring)
-        except SiteKeyError:
-            return given
-        return kept if _follows(given, kept) else given
+def _check_hash(what: str, data: bytes, digest: bytes) -> None:
+    """Raises `NotAllowed` unless `data` is what the credential names; without a name it is empty."""
+    if hashlib.sha256(data).digest() != digest and (data or digest):
+        raise NotAllowed(f"the {what} is not the one that the credential names")
 
 
 def _follows(ring: Ring, later: Ring) -> bool:
-    """Whether a key of `ring` vouches for `later`."""
+    """Whether a key of `ring` vouches for `later`, or they are the same."""
     try:
-        return ring.successor(later.sealed) is not None
+        return ring.sealed == later.sealed or ring.successor(later.sealed) is not None
     except BadSeal:
         return False

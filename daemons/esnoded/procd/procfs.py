@@ -1,26 +1,21 @@
 """What the kernel says about processes: identity, session, parentage, and the step they belong to.
 
-A bare pid identifies nothing for long; a (pid, start time) pair does until the next boot. Every
-process of a step inherits `STEP_MARKER` in its environment, which finds those that left its session.
+A bare pid identifies nothing for long; a (pid, start time) pair does until the next boot.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from eslurm.telemetry.clocks import boot_us
+from esnoded.task.program import STEP_MARKER
 
-STEP_MARKER = "ESLURM_STEP_KEY"
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_DUMPABLE = 4
-_WATCHED_MAX = 256
-"""Processes that are waited for at a time: what a step has left may be more than a process may have open files."""
 
 
 class Process(NamedTuple):
@@ -95,18 +90,14 @@ def hide() -> None:
 
 def kill_group(group: int, signum: int) -> None:
     """Signal a process group; a group that is gone, or holds only others' processes, is no error."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signum)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def kill_process(pid: int, signum: int) -> None:
     """Signal one process; one that is gone is no error."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signum)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def kill_exactly(process: Process, signum: int) -> None:
@@ -117,49 +108,4 @@ def kill_exactly(process: Process, signum: int) -> None:
             if start_ticks_of(process.pid) == process.start_ticks:
                 signal.pidfd_send_signal(fd, signum)
         finally:
-            os.close(fd)
-
-
-def kill_and_wait(processes: Iterable[Process], timeout_us: int) -> list[int]:
-    """SIGKILL processes and wait until they are gone; those that are children of ours are not reaped.
-
-    Who has got the number of one that is gone is spared.
-
-    Returns the pids that still run after `timeout_us`: stuck in the kernel, or not ours to kill.
-    """
-    deadline_us, wanted = boot_us() + timeout_us, list(processes)
-    left: list[int] = []
-    for start in range(0, len(wanted), _WATCHED_MAX):
-        left += _kill_some(wanted[start : start + _WATCHED_MAX], deadline_us)
-    return sorted(left)
-
-
-def _kill_some(processes: Iterable[Process], deadline_us: int) -> list[int]:
-    poller = select.poll()
-    watched: dict[int, int] = {}
-    try:
-        for process in processes:
-            try:
-                fd = os.pidfd_open(process.pid)
-            except ProcessLookupError:
-                continue
-            # Looked at again: from here on the number cannot pass to another process.
-            if start_ticks_of(process.pid) != process.start_ticks:
-                os.close(fd)
-                continue
-            watched[fd] = process.pid
-            poller.register(fd, select.POLLIN)
-            with suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
-        while watched:
-            ready = poller.poll(max(0, deadline_us - boot_us()) / 1000)
-            if not ready:
-                break
-            for fd, _ in ready:
-                poller.unregister(fd)
-                os.close(fd)
-                del watched[fd]
-        return list(watched.values())
-    finally:
-        for fd in watched:
             os.close(fd)

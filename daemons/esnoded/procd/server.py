@@ -16,38 +16,26 @@ import signal
 import stat
 from collections.abc import Callable, Sequence
 from resource import struct_rusage
-from typing import Protocol
 
 import msgspec
 
-from eslurm.ports.step_checks import spec_problem
-from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder, StepSpec
+from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, wire
-from esnoded.procd.connect import CONNECTOR_US, spawn_connector
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
 from esnoded.procd.families import Families
 from esnoded.procd.gate import Allowed, Gate
 from esnoded.procd.launches import Launches
 from esnoded.procd.log import complain_of, survive
-from esnoded.procd.spawn import HANDLED_SIGNALS, spawn_task
-from esnoded.procd.task import SpawnError
+from esnoded.procd.spawn import HANDLED_SIGNALS, spawn_connector, spawn_task
+from esnoded.task.connect import CONNECTOR_US
+from esnoded.task.program import Program, SpawnError
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LeftBehind = Callable[[bool], Sequence[StepEnded]]
+"""What a supervisor of a version before 0.2 owed, if it is gone; with True that is settled, and goes. Raises OSError."""
 _ASIDES_MAX = 16
 """Warnings of a step: one for each time that its limit is moved."""
-
-
-class Predecessor(Protocol):
-    """The supervisor of a version before 0.2 that was there as this one was started."""
-
-    def left_behind(self) -> Sequence[StepEnded]:
-        """What it owed, if it is gone. Raises OSError."""
-        ...
-
-    def forget(self) -> None:
-        """What it owed is in the journal."""
-        ...
 
 
 class Step(msgspec.Struct, eq=False):
@@ -71,14 +59,14 @@ class Procd:
         launches: Launches,
         instance: str,
         server: int = 0,
-        predecessor: Predecessor | None = None,
+        left_behind: LeftBehind = lambda _is_settled: (),
     ) -> None:
         self._channel = channel
         self._gate = gate
         self._launches = launches
         self._instance = instance
         self._server = server
-        self._predecessor = predecessor
+        self._left_behind = left_behind
         self._steps: dict[StepKey, Step] = {}
         self._tasks: dict[int, StepKey] = {}
         self._first: dict[StepKey, int] = {}
@@ -165,7 +153,7 @@ class Procd:
             raise NotAllowed("descriptors that do not belong to the request")
         match request:
             case wire.Admit(order):
-                answer = self._admit(order)
+                self._admit(order)
             case wire.Spawn(key, local):
                 answer, report_fd = self._spawn(self._step(key), local, fds)
             case wire.SpawnAside(key, seconds_left):
@@ -182,11 +170,9 @@ class Procd:
                 self._gate.trust(ring)
             case wire.Refresh():
                 self._gate.refresh()
-                owed = self._predecessor.left_behind() if self._predecessor is not None else ()
-                answer = wire.Refreshed(self._gate.idle_exit_us, tuple(owed))
+                answer = wire.Refreshed(self._gate.idle_exit_us, tuple(self._left_behind(False)))
             case wire.Settled():
-                if self._predecessor is not None:
-                    self._predecessor.forget()
+                self._left_behind(True)
         return answer, report_fd
 
     def _step(self, key: StepKey) -> Step:
@@ -194,7 +180,7 @@ class Procd:
             raise NotAllowed(f"step {key} was not admitted, or is over")
         return self._steps[key]
 
-    def _admit(self, order: StepOrder) -> wire.Admitted:
+    def _admit(self, order: StepOrder) -> None:
         known = self._steps.get(order.key)
         if known is not None and known.is_begun:
             raise NotAllowed(f"step {order.key} was launched before: a credential starts it once")
@@ -202,23 +188,12 @@ class Procd:
             self._end([order.key])
         if len(self._steps) >= wire.STEPS_MAX:
             raise NotAllowed(f"{len(self._steps)} steps are admitted")
-        allowed = self._gate.admit(order)
-        spec = allowed.spec
-        if problem := spec_problem(spec):
+        try:
+            self._steps[order.key] = Step(self._gate.admit(order))
+        except OSError:
+            # A script may be there in part.
             self._gate.release(order.key)
-            raise NotAllowed(problem)
-        self._steps[spec.key] = Step(allowed)
-        return wire.Admitted(
-            spec.key,
-            spec.node_name,
-            spec.tasks,
-            spec.first_task,
-            spec.time_limit_us,
-            spec.kill_grace_us,
-            spec.orphan_timeout_us,
-            spec.warning,
-            spec.endpoint,
-        )
+            raise
 
     def _begin(self, step: Step) -> None:
         if not step.is_begun:
@@ -226,62 +201,41 @@ class Procd:
             step.is_begun = True
 
     def _spawn(self, step: Step, local: int, fds: Sequence[int]) -> tuple[wire.Answer, int]:
-        spec = step.allowed.spec
-        if local >= spec.tasks or local in step.started:
-            raise NotAllowed(f"step {spec.key} has no task {local} that was not started")
-        if (spec.endpoint is not None) != bool(fds):
+        allowed = step.allowed
+        if local >= allowed.tasks or local in step.started:
+            raise NotAllowed(f"step {allowed.key} has no task {local} that was not started")
+        if allowed.streams != bool(fds):
             raise NotAllowed("output goes into the step's files, or with an endpoint into two pipes")
         self._begin(step)
         step.started.add(local)
-        pipes = (fds[0], fds[1]) if fds else None
-        pid, report_fd = self._start(spec, self._environment(spec, local), local == 0, pipes)
+        pid, answered = self._start(allowed, local, (fds[0], fds[1]) if fds else None)
         if local == 0:
-            self._first[spec.key] = pid
-        return wire.Spawned(pid), report_fd
+            self._first[allowed.key] = pid
+        return answered
 
     def _spawn_aside(self, step: Step, seconds_left: int) -> tuple[wire.Answer, int]:
-        spec = step.allowed.spec
-        if spec.warning is None or not spec.warning.script or not step.started or step.asides >= _ASIDES_MAX:
-            raise NotAllowed(f"step {spec.key} has no warning to be given")
+        if not step.allowed.warns or not step.started or step.asides >= _ASIDES_MAX:
+            raise NotAllowed(f"step {step.allowed.key} has no warning to be given")
         step.asides += 1
-        env = self._environment(spec, 0)
-        env["ESLURM_SECONDS_LEFT"] = str(seconds_left)
-        aside = msgspec.structs.replace(
-            spec,
-            argv=(spec.warning.script,),
-            stdin="/dev/null",
-            stdout=spec.stderr or spec.stdout,
-            stderr="",
-            open_mode="append",
-        )
-        pid, report_fd = self._start(aside, env, False, None)
-        return wire.Spawned(pid), report_fd
+        return self._start(step.allowed, 0, None, seconds_left)[1]
 
     def _start(
-        self, spec: StepSpec, env: dict[str, str], first: bool, pipes: tuple[int, int] | None
-    ) -> tuple[int, int]:
-        private = self._channel.fileno()
-        pid, report_fd = spawn_task(spec, env, first=first, pipes=pipes, private=private)
-        self._tasks[pid] = spec.key
+        self, allowed: Allowed, local: int, pipes: tuple[int, int] | None, seconds_left: int | None = None
+    ) -> tuple[int, tuple[wire.Answer, int]]:
+        program = Program(allowed.make, f"{self._instance}/{allowed.key}", local, pipes, seconds_left)
+        pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno())
+        self._tasks[pid] = allowed.key
         self._launches.began(pid, procfs.start_ticks_of(pid))
-        return pid, report_fd
-
-    def _environment(self, spec: StepSpec, local: int) -> dict[str, str]:
-        env = dict(spec.env)
-        env["ESLURM_PROCID"] = str(spec.first_task + local)
-        env["ESLURM_LOCALID"] = str(local)
-        if spec.task_env:
-            env |= spec.task_env[local]
-        env[procfs.STEP_MARKER] = f"{self._instance}/{spec.key}"
-        return env
+        return pid, (wire.Spawned(pid), report_fd)
 
     def _connect(self, step: Step, fd: int) -> None:
-        spec = step.allowed.spec
-        if spec.endpoint is None or step.is_connected:
-            raise NotAllowed(f"step {spec.key} has no listener to connect to")
+        allowed = step.allowed
+        if not allowed.streams or step.is_connected:
+            raise NotAllowed(f"step {allowed.key} has no listener to connect to")
         self._begin(step)
         step.is_connected = True
-        self._connecting[spawn_connector(spec, spec.endpoint, fd)] = boot_us() + CONNECTOR_US
+        pid = spawn_connector(allowed.user, allowed.make, fd)
+        self._connecting[pid] = boot_us() + CONNECTOR_US
 
     def _end(self, keys: Sequence[StepKey]) -> None:
         ended = {key for key in keys if self._steps.pop(key, None) is not None}

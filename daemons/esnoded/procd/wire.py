@@ -17,7 +17,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 
 from eslurm.ports.step_checks import TASKS_MAX
-from eslurm.ports.step_runner import OutputEndpoint, StepEnded, StepKey, StepOrder, StepWarning
+from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder
 
 BODY_BYTES_MAX = 20 * 1024 * 1024
 """More than a frame of an agent."""
@@ -32,7 +32,7 @@ Signum = Annotated[int, msgspec.Meta(ge=1, le=64)]
 
 
 class Admit(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """May the step be started? The answer is `Admitted`."""
+    """May the step be started?"""
 
     order: StepOrder
 
@@ -101,20 +101,6 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, tag=10):
     """What was left behind is in the journal."""
 
 
-class Admitted(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """What the supervisor has to know of a step (`StepSpec`); what decides what is run stays with `procd`."""
-
-    key: StepKey
-    node_name: str
-    tasks: int
-    first_task: int
-    time_limit_us: int
-    kill_grace_us: int
-    orphan_timeout_us: int
-    warning: StepWarning | None
-    endpoint: OutputEndpoint | None
-
-
 class Spawned(msgspec.Struct, frozen=True, array_like=True, tag=21):
     """The new process; with it comes the pipe in which it says why it could not run its program, if that can be."""
 
@@ -171,7 +157,7 @@ class Drained(msgspec.Struct, frozen=True, array_like=True, tag=31):
 
 Request = Admit | Spawn | SpawnAside | Connect | Deliver | Over | CheckLimit | Trust | Refresh | Settled
 Event = Exited | Drained
-Answer = Admitted | Spawned | Done | Limit | Refreshed | Refused
+Answer = Spawned | Done | Limit | Refreshed | Refused
 Told = Answer | Event
 
 _encode = msgspec.msgpack.Encoder().encode

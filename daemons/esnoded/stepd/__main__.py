@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
+from eslurm.ports.step_runner import StepOrder, StepSpec
 from eslurm.security.account import Account
 from eslurm.security.ownership import UnsafeFile
 from eslurm.security.site_keys import SiteKeyError
@@ -29,10 +30,10 @@ from esnoded.procd.log import complain, complain_of
 from esnoded.procd.options import read_options
 from esnoded.procd.scripts import Scripts
 from esnoded.procd.server import Procd
-from esnoded.procd.task import IGNORED_BY_PYTHON
 from esnoded.stepd.earlier import find_predecessor, take_over
 from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.wire import PROTOCOL_VERSION, Welcome
+from esnoded.task.program import IGNORED_BY_PYTHON
 
 _LOCK_PATIENCE_S = 15.0
 """A predecessor that is dying ends all that it has started first."""
@@ -47,7 +48,12 @@ def make_gate(place: Place, launches: Launches) -> Gate:
     return Gate(place.options, place.ring, scripts, launches)
 
 
-def start(place: Place, make_gate: Callable[[Place, Launches], Gate], ready_fd: int) -> None:
+def start(
+    place: Place,
+    ready_fd: int,
+    make_gate: Callable[[Place, Launches], Gate],
+    read_spec: Callable[[StepOrder], StepSpec] | None,
+) -> None:
     """Fork the supervisor, and be its `procd`: 1. end what an earlier one has left 2. listen 3. fork 4. serve 5. leave no
     process behind."""
     boot_id, started_us, pid = procfs.read_boot_id(), wall_us(), os.getpid()
@@ -63,7 +69,7 @@ def start(place: Place, make_gate: Callable[[Place, Launches], Gate], ready_fd: 
     launches.leaders.clear()
     launches.rewrite()
     place.prepare_served(account)
-    predecessor = find_predecessor(place, boot_id)
+    left_behind = find_predecessor(place, boot_id)
     gate = make_gate(place, launches)
     listener = place.listen()
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -74,7 +80,7 @@ def start(place: Place, make_gate: Callable[[Place, Launches], Gate], ready_fd: 
     server_pid = os.fork()
     if server_pid == 0:
         ours.close()
-        _serve(place, its, listener, welcome, survivors, account, ready_fd)
+        _serve(place, its, listener, welcome, survivors, account, ready_fd, read_spec)
     for end in (its, listener):
         end.close()
     os.close(ready_fd)
@@ -82,7 +88,7 @@ def start(place: Place, make_gate: Callable[[Place, Launches], Gate], ready_fd: 
     ticks = procfs.start_ticks_of(pid)
     place.write_status(SupervisorStatus(pid, ticks, boot_id, instance, started_us, server_pid))
     channel: wire.Channel[wire.Request] = wire.Channel(ours, msgspec.msgpack.Decoder(wire.Request))
-    Procd(channel, gate, launches, instance, server_pid, predecessor).run()
+    Procd(channel, gate, launches, instance, server_pid, left_behind).run()
     # A step is over when its tasks are: what they left running elsewhere would be nobody's once we are gone.
     left = roundup.end_all(instance, adopter=pid)
     with suppress(ChildProcessError):
@@ -101,6 +107,7 @@ def _serve(
     survivors: list[int],
     account: Account | None,
     ready_fd: int,
+    read_spec: Callable[[StepOrder], StepSpec] | None,
 ) -> NoReturn:
     """The child's whole life."""
     code = 1
@@ -108,7 +115,7 @@ def _serve(
         # Here and not at the top: `procd` does without.
         from esnoded.stepd.supervisor import serve
 
-        serve(place.journal, end, listener, welcome, survivors, account, ready_fd)
+        serve(place.journal, end, listener, welcome, survivors, account, ready_fd, read_spec)
         code = 0
     except (OSError, ValueError) as error:
         complain(str(error))
@@ -152,7 +159,11 @@ def _detach(place: Place) -> None:
     os.close(log_fd)
 
 
-def main(arguments: list[str], make_gate: Callable[[Place, Launches], Gate] = make_gate) -> int:
+def main(
+    arguments: list[str],
+    make_gate: Callable[[Place, Launches], Gate] = make_gate,
+    read_spec: Callable[[StepOrder], StepSpec] | None = None,
+) -> int:
     """Start a supervisor in the background. Returns 0 when one serves the directory, 1 when none could be started.
 
     The argument is the agent's state directory; all else is in the file that `launcher` has written there.
@@ -174,7 +185,7 @@ def main(arguments: list[str], make_gate: Callable[[Place, Launches], Gate] = ma
     _detach(place)
     if _lock_or_yield(place):
         try:
-            start(place, make_gate, write_fd)
+            start(place, write_fd, make_gate, read_spec)
         except (SiteKeyError, OSError, ValueError, msgspec.MsgspecError) as error:
             complain(str(error))
             return 1

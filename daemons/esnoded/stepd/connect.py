@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import socket
 
-_TEXT_BYTES_MAX = 512
+from esnoded.task.program import FAILED, SpawnError
+
+_TEXT_BYTES_MAX = 4096
+
+
+def parse_report(report: bytes) -> SpawnError:
+    """Why a child of `procd` could not do what it was forked for, in its own words."""
+    code, _, text = report.decode(errors="replace").partition(" ")
+    return SpawnError(int(code) if code.isdecimal() else FAILED, text)
 
 
 def receive_connection(channel: socket.socket, text_bytes_max: int) -> tuple[bytes, socket.socket | None]:
@@ -37,7 +45,7 @@ class Connector:
         """The connection. Raises OSError that says why there is none."""
         text, connection = receive_connection(self._channel, _TEXT_BYTES_MAX)
         if connection is None:
-            raise OSError(text.decode(errors="replace") or "the child that connects was killed")
+            raise OSError(parse_report(text).text or "the child that connects was killed")
         return connection
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ Their files are root's, so root reads them. Used only where such a supervisor, o
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 
 from eslurm.ports.step_runner import StepEnded
 from eslurm.telemetry.clocks import wall_us
@@ -23,25 +24,28 @@ class Predecessor:
         self._place = place
         self._boot_id = boot_id
 
-    def left_behind(self) -> list[StepEnded]:
-        """What it still owed, once it is gone; its processes are ended. Its files go with `forget`. Raises OSError."""
+    def left_behind(self, is_settled: bool) -> Sequence[StepEnded]:
+        """What it still owed, once it is gone; its processes are ended. Its files go when that `is_settled`.
+
+        Raises OSError.
+        """
         past = _read(self._place.journal)
         if past is None or self._place.find_supervisor() is not None:
-            return []
+            return ()
+        if is_settled:
+            self._place.remove()
+            return ()
         survivors = roundup.end_all(self._place.instance(), _leaders(past, self._boot_id))
         lost = lost_steps(past.unfinished.values(), survivors, self._boot_id, wall_us())
         return [*past.outcomes.values(), *lost]
 
-    def forget(self) -> None:
-        """Remove its files, if it is gone."""
-        if self._place.find_supervisor() is None:
-            self._place.remove()
 
-
-def find_predecessor(place: Place, boot_id: str) -> Predecessor | None:
-    """The one that has left its files; None when there is none."""
+def find_predecessor(place: Place, boot_id: str) -> Callable[[bool], Sequence[StepEnded]]:
+    """What asks the one that has left its files, see `Predecessor.left_behind`."""
     old = Place(place.state_dir, is_old=True)
-    return Predecessor(old, boot_id) if os.path.exists(old.journal) else None
+    if not os.path.exists(old.journal):
+        return lambda _is_settled: ()
+    return Predecessor(old, boot_id).left_behind
 
 
 def take_over(place: Place, launches: Launches, boot_id: str) -> None:

@@ -20,13 +20,13 @@ import msgspec
 from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamSealer
 from eslurm.telemetry.clocks import boot_us
-from esnoded.procd.connect import CONNECT_S
 from esnoded.procd.credential import NotAllowed
 from esnoded.stepd.connect import Connector
 from esnoded.stepd.guard import Guard
 from esnoded.stepd.processes import Processes
 from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
+from esnoded.task.connect import CONNECT_S
 
 _READ_BYTES = 64 * 1024
 _QUEUE_BYTES_MAX = 1024 * 1024

@@ -18,8 +18,9 @@ from eslurm.ports.step_runner import StepKey, StepOrder
 from esnoded.procd import wire
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
 from esnoded.procd.log import complain
-from esnoded.procd.task import FAILED, SpawnError
-from esnoded.stepd.connect import Connector
+from esnoded.stepd.connect import Connector, parse_report
+from esnoded.stepd.terms import SpecReader, Terms, terms_of
+from esnoded.task.program import SpawnError
 
 _REPORT_BYTES_MAX = 4096
 _A = TypeVar("_A", bound=wire.Answer)
@@ -28,8 +29,9 @@ _A = TypeVar("_A", bound=wire.Answer)
 class Processes:
     """Register `fileno` for reading, and `read` when it is ready."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, read_spec: SpecReader) -> None:
         self._channel: wire.Channel[wire.Told] = wire.Channel(end, msgspec.msgpack.Decoder(wire.Told))
+        self._read_spec = read_spec
         self._events: deque[wire.Event] = deque()
 
     def fileno(self) -> int:
@@ -57,9 +59,16 @@ class Processes:
         self._events.clear()
         return events
 
-    def admit(self, order: StepOrder) -> wire.Admitted:
+    def admit(self, order: StepOrder) -> Terms:
         """The step that the order's credential allows; `over` follows. Raises `NotAllowed`."""
-        return self._ask(wire.Admit(order), wire.Admitted)[0]
+        self._ask(wire.Admit(order), wire.Done)
+        try:
+            return terms_of(self._read_spec(order))
+        except Exception as error:
+            self.over([order.key])
+            if isinstance(error, ValueError):
+                raise NotAllowed(str(error)) from None
+            raise
 
     def spawn(self, key: StepKey, local: int, pipes: tuple[int, int] | None) -> tuple[int, int]:
         """Start a task: its pid, and the pipe for `read_report` (-1: none). Raises `SpawnError`."""
@@ -146,10 +155,7 @@ def read_report(report_fd: int) -> SpawnError | None:
     """
     with open(report_fd, "rb") as pipe:
         report = pipe.read(_REPORT_BYTES_MAX)
-    if not report:
-        return None
-    code, _, text = report.decode(errors="replace").partition(" ")
-    return SpawnError(int(code) if code.isdecimal() else FAILED, text)
+    return parse_report(report) if report else None
 
 
 def _end() -> None:

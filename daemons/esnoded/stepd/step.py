@@ -13,7 +13,8 @@ from typing import Protocol
 import msgspec
 
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepStarted, StepState
-from esnoded.procd.wire import Admitted, Usage
+from esnoded.procd.wire import Usage
+from esnoded.stepd.terms import Terms
 from esnoded.stepd.timers import Timer
 
 Waiter = Callable[[StepState], None]
@@ -51,7 +52,7 @@ class Step(msgspec.Struct, eq=False):
     `begun_us` is 0 while it is queued, `stopped_us` unless it stands still, `paused_us` how long it has stood still before.
     """
 
-    spec: Admitted
+    spec: Terms
     launched_us: int
     started_us: int
     tasks: list[Task] = msgspec.field(default_factory=list)

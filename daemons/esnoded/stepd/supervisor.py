@@ -20,6 +20,7 @@ from esnoded.stepd.processes import Processes
 from esnoded.stepd.recovery import lost_steps
 from esnoded.stepd.server import Server
 from esnoded.stepd.table import StepTable
+from esnoded.stepd.terms import SpecReader, spec_reader
 from esnoded.stepd.timers import Timers
 from esnoded.stepd.wire import Welcome
 
@@ -40,10 +41,12 @@ def serve(
     survivors: Sequence[int],
     account: Account | None,
     ready_fd: int,
+    read_spec: SpecReader | None = None,
 ) -> None:
     """Be the supervisor: 1. give root up 2. settle the past 3. say so 4. serve until stopped or long idle.
 
-    `path` is the journal's, `survivors` are processes of an earlier supervisor that `procd` could not end. Raises OSError.
+    `path` is the journal's, `survivors` are processes of an earlier supervisor that `procd` could not end. `read_spec`
+    says what an order starts: what is sealed in it, unless a test says otherwise. Raises OSError.
     """
     if account is not None:
         for name in _LATER:
@@ -58,7 +61,7 @@ def serve(
         journal.add(Finished(outcome))
     journal.commit()
     timers, selector = Timers(), selectors.DefaultSelector()
-    processes = Processes(end)
+    processes = Processes(end, read_spec or spec_reader())
     table = StepTable(processes, journal, timers, selector, [*past.outcomes.values(), *lost])
     server = Server(table, processes, timers, selector, listener, welcome)
     # What exists now lives as long as the process: keep the collector from touching it.

@@ -19,8 +19,7 @@ from typing import Literal
 from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.procd.log import survive
-from esnoded.procd.task import SpawnError
-from esnoded.procd.wire import STEPS_MAX, Admitted, Delivery, Drained, Exited
+from esnoded.procd.wire import STEPS_MAX, Delivery, Drained, Exited
 from esnoded.stepd.guard import Guard
 from esnoded.stepd.journal import Intent, Journal
 from esnoded.stepd.ledger import Ledger
@@ -28,7 +27,9 @@ from esnoded.stepd.limits import StepClock
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.processes import Processes, read_report
 from esnoded.stepd.step import Step, Task, Waiter
+from esnoded.stepd.terms import Terms
 from esnoded.stepd.timers import Timer, Timers
+from esnoded.task.program import SpawnError
 
 LIVE_STEPS_MAX = STEPS_MAX
 OUTCOMES_MAX = 262_144
@@ -106,7 +107,7 @@ class StepTable:
         if len(self._ledger) >= OUTCOMES_MAX:
             raise LaunchRefused(f"{len(self._ledger)} outcomes wait to be acknowledged")
 
-    def launch(self, spec: Admitted, waiter: Waiter) -> None:
+    def launch(self, spec: Terms, waiter: Waiter) -> None:
         """Take on a step that is not known; `waiter` hears its state once it runs or is over. Raises `LaunchRefused`."""
         if self._is_orphaned(spec):
             raise LaunchRefused(_no_contact(spec))
@@ -204,7 +205,7 @@ class StepTable:
         if not nodes:
             self._contact_us = max(at_us, self._contact_us or 0)
 
-    def _orphaned_us(self, spec: Admitted, launched_us: int) -> int:
+    def _orphaned_us(self, spec: Terms, launched_us: int) -> int:
         """When a step has been without contact for as long as it may be.
 
         A launch is no contact, for it may have been on its way for long; only an agent that says none has it count.
@@ -213,7 +214,7 @@ class StepTable:
         known = [at_us for at_us in both if at_us is not None]
         return max(known, default=launched_us) + spec.orphan_timeout_us
 
-    def _is_orphaned(self, spec: Admitted) -> bool:
+    def _is_orphaned(self, spec: Terms) -> bool:
         now_us = boot_us()
         return bool(spec.orphan_timeout_us) and self._orphaned_us(spec, now_us) <= now_us
 
@@ -487,5 +488,5 @@ class StepTable:
         return [outcome for _, outcome in committed]
 
 
-def _no_contact(spec: Admitted) -> str:
+def _no_contact(spec: Terms) -> str:
     return f"no contact with the controller for {spec.orphan_timeout_us / 1e6:g} s"

@@ -118,11 +118,11 @@ def test_a_steps_tasks_are_numbered_over_its_nodes() -> None:
     assert environment.shared["SLURM_JOB_NUM_NODES"] == "3"
     assert environment.shared["A"] == "b"
     assert "SLURM_PROCID" not in environment.shared
-    assert [task["SLURM_PROCID"] for task in environment.of_tasks(5)] == ["0", "1"]
-    (last,) = environment.of_tasks(9)
+    assert [environment.of_task(5, local)["SLURM_PROCID"] for local in range(2)] == ["0", "1"]
+    last = environment.of_task(9, 0)
     assert (last["SLURM_PROCID"], last["SLURM_LOCALID"], last["SLURM_NODEID"]) == ("2", "0", "1")
     assert (last["SLURMD_NODENAME"], last["SLURM_GTIDS"]) == ("gpu1", "2")
-    assert environment.of_tasks(4) == ()
+    assert environment.find_share(4) is None
 
 
 def test_environments_keep_every_byte() -> None:
@@ -187,8 +187,8 @@ def test_each_node_of_a_step_sees_its_own_devices() -> None:
     request = LaunchStep(17, 2, 3, groups, ("solve",), b"", "/", "host:1", b"c", 2)
     devices = ((4, "gpu", (1,)),)
     step = StepEnvironment(launch(devices=devices), request, {"CUDA_VISIBLE_DEVICES": "1"})
-    (first,) = step.of_tasks(4)
-    (second,) = step.of_tasks(5)
+    first = step.of_task(4, 0)
+    second = step.of_task(5, 0)
     assert (first["CUDA_VISIBLE_DEVICES"], first["SLURM_STEP_GPUS"]) == ("1", "1")
     assert second["CUDA_VISIBLE_DEVICES"] == "", "that node gives the job none"
 

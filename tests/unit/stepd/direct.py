@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec
+from eslurm.core.job.model import Principal
+from eslurm.ports.step_runner import StepOrder, StepSpec
 from esnoded.procd import wire
 from esnoded.procd.gate import Allowed
 from esnoded.procd.server import Procd
 from esnoded.stepd.processes import Processes
-from tests.unit.stepd.trusting import TrustingGate
+from esnoded.stepd.terms import Terms
+from tests.unit.stepd.trusting import TrustingGate, allow
 
 _encode = msgspec.msgpack.encode
 _CONNECT = """
@@ -28,11 +30,13 @@ socket.send_fds(socket.socket(fileno=100), [bytes(1)], [connection.fileno()])
 _requests = msgspec.msgpack.Decoder(wire.Request)
 
 
-def spawn_connector(_spec: StepSpec, endpoint: OutputEndpoint, fd: int, *, gate_fd: int = -1) -> int:
+def spawn_connector(_user: Principal, make: Callable[[int], StepSpec], fd: int, *, gate_fd: int = -1) -> int:
     """As `procd` does, but by a program: in a process that has used gRPC, what is forked and runs on may die of it.
 
     It waits for a byte from `gate_fd`, if there is one.
     """
+    endpoint = make(0).endpoint
+    assert endpoint is not None
     words = [sys.executable, "-I", "-S", "-c", _CONNECT, endpoint.host, str(endpoint.port)]
     gate = -1 if gate_fd < 0 else 101
     actions = [(os.POSIX_SPAWN_DUP2, fd, 100)]
@@ -47,7 +51,7 @@ class _Gate(TrustingGate):
 
     def admit(self, order: StepOrder) -> Allowed:
         assert self.spec is not None
-        return Allowed(self.spec, 0)
+        return allow(self.spec)
 
     @property
     def idle_exit_us(self) -> int:
@@ -83,8 +87,9 @@ class Direct(Processes):
         self.gate = _Gate()
         self.procd = Procd(_Told(self._events), self.gate, _NoRecord(), instance)  # type: ignore[arg-type]
 
-    def admit_spec(self, spec: StepSpec) -> wire.Admitted:
+    def admit_spec(self, spec: StepSpec) -> Terms:
         """Admit a step that no message could carry, too."""
+        self._read_spec = lambda _order: spec
         self.gate.spec = spec
         return self.admit(StepOrder(spec.key, b""))
 

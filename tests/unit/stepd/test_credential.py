@@ -16,7 +16,7 @@ from eslurm.ports.step_runner import StepKey
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import new_site, write_ring
 from eslurm.telemetry.clocks import wall_us
-from esnoded.procd.credential import TOLERANCE_US, NotAllowed, UserNotAllowed, Users, Warrants
+from esnoded.procd.credential import TOLERANCE_US, NotAllowed, UserNotAllowed, Warrants
 from esnoded.procd.gate import Gate
 from esnoded.procd.launches import Launches
 from esnoded.procd.options import Options, read_options
@@ -27,14 +27,13 @@ from esnoded.stepd.server import Server
 from tests.unit.stepd.credentials import KEY, SCRIPT, SITE, launch, order, sealed
 
 NOW_US = 1_000_000_000
-HOSTS = frozenset({"cn3", "cn4"})
 STEP = msgspec.structs.replace(KEY, step=0, node=4)
 FIRST = NodeGroup(((3, 1),), (1,), 1)
 SECOND = NodeGroup(((4, 1),), (1,), 2)
 
 
 def warrants(**users: Any) -> Warrants:
-    return Warrants(SITE.ring, HOSTS, Users(0, **users))
+    return Warrants(SITE.ring, Options("cn[3-4]", "", **users), 0)
 
 
 def tasks(**changes: Any) -> LaunchStep:
@@ -61,9 +60,10 @@ def as_user(uid: int) -> Prepare:
 def test_a_good_one_says_whose_process_it_is() -> None:
     allowed = warrants().launch(KEY, sealed(expires_us=NOW_US), NOW_US)
     assert (allowed.launch, allowed.node_name, allowed.until_us) == (launch(), "cn3", NOW_US + TOLERANCE_US)
+    assert allowed.tasks == 1
     assert warrants().launch(KEY, sealed(Start(7, 1, launch()), expires_us=NOW_US), NOW_US).request is None
     allowed = warrants().launch(STEP, sealed(tasks(), expires_us=NOW_US), NOW_US)
-    assert allowed.request == tasks() and allowed.node_name == "cn4"
+    assert allowed.request == tasks() and (allowed.node_name, allowed.tasks) == ("cn4", 2)
 
 
 CASES: list[tuple[str, dict[str, Any], StepKey, str]] = [
@@ -87,6 +87,14 @@ CASES: list[tuple[str, dict[str, Any], StepKey, str]] = [
     ("a step asked for as the script", {"body": tasks()}, StepKey(7, 1, -1, 3), "another step"),
     ("the script on a second node", {}, StepKey(7, 1, -1, 4), "not the first"),
     ("a node that is none of the job's", {"nodes": ((0, 99),)}, StepKey(7, 1, -1, 9), "not the first"),
+    ("a step on another node", {"body": tasks(groups=(FIRST,))}, STEP, "no part in it"),
+    (
+        "a step without tasks",
+        {"body": tasks(groups=(msgspec.structs.replace(SECOND, tasks=0),))},
+        STEP,
+        "has 0 tasks",
+    ),
+    ("a user that cannot be", {"body": as_user(2**32 - 1)}, KEY, "4294967295 is not an id"),
     ("root", {"body": as_user(0)}, KEY, "root are refused"),
     ("a service", {"body": as_user(999)}, KEY, "below 1000"),
 ]
@@ -124,7 +132,7 @@ def test_who_is_kept_out_is_told_apart_from_a_credential_that_does_not_fit(uid: 
 
 def test_root_is_let_in_by_root_alone() -> None:
     good = sealed(as_user(0), expires_us=NOW_US)
-    assert warrants(allow_root=True).launch(KEY, good, NOW_US).launch.user.uid == 0
+    assert warrants(allow_root_jobs=True).launch(KEY, good, NOW_US).launch.user.uid == 0
     assert warrants(min_uid=5).launch(KEY, sealed(as_user(5), expires_us=NOW_US), NOW_US)
 
 
@@ -167,7 +175,7 @@ def opened(place: Place) -> Iterator[Opened]:
 
 
 def test_the_step_is_what_the_credential_says(opened: Opened, place: Place) -> None:
-    spec = opened.gate.admit(order(sealed(mine(arguments=("a",), time_limit_s=60, umask=0o077)))).spec
+    spec = opened.gate.admit(order(sealed(mine(arguments=("a",), time_limit_s=60, umask=0o077)))).make(0)
     assert Path(spec.argv[0]).read_bytes() == SCRIPT and Path(spec.argv[0]).parent == Path(place.scripts)
     assert spec.argv[1:] == ("a",) and spec.uid == os.getuid() and spec.cwd == "/tmp" and spec.stdout == "out"
     assert (spec.time_limit_us, spec.umask, spec.env["ESLURM_SOCKET"]) == (60_000_000, 0o077, "/door")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -23,7 +22,9 @@ from esnoded.stepd.journal import Unfinished
 from esnoded.stepd.place import Place, SupervisorStatus
 from esnoded.stepd.recovery import lost_steps
 from esnoded.stepd.step import Step
+from esnoded.stepd.terms import terms_of
 from esnoded.stepd.timers import Timers
+from esnoded.task.program import STEP_MARKER
 from tests.unit.stepd.kit import key
 
 
@@ -123,7 +124,7 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with an awkward name, in a session of its own."""
     program = tmp_path / "a) R (b"
     program.symlink_to("/bin/sleep")
-    env = {procfs.STEP_MARKER: "abc/1.1.-1.0"}
+    env = {STEP_MARKER: "abc/1.1.-1.0"}
     with subprocess.Popen([program, "600"], env=env, start_new_session=True) as process:
         try:
             marked(process)
@@ -193,65 +194,31 @@ def test_who_cannot_be_killed_is_named_and_keeps_nobody_waiting(
     monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
     monkeypatch.setattr(roundup, "_KILL_WAIT_US", 1_000)
     assert roundup.end_all("abc") == [sleeper.pid]
-    assert tries == [signal.SIGKILL]
+    assert set(tries) == {signal.SIGKILL}
 
 
 def test_what_forks_while_it_is_looked_for_is_ended_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = [[7], [8, 9], [9], []]
-    killed: list[list[int]] = []
+    rounds = iter([[7], [8, 9], [9], []])
+    killed: list[int] = []
 
     def find(*_arguments: object) -> list[procfs.Process]:
-        return [procfs.Process(pid, "S", 1, pid, pid, 0) for pid in rounds[len(killed)]]
-
-    def kill(processes: list[procfs.Process], _timeout_us: int) -> list[int]:
-        killed.append([process.pid for process in processes])
-        return []
+        return [procfs.Process(pid, "S", 1, pid, pid, 0) for pid in next(rounds)]
 
     monkeypatch.setattr(roundup, "_find_all", find)
-    monkeypatch.setattr(procfs, "kill_and_wait", kill)
+    monkeypatch.setattr(procfs, "kill_exactly", lambda process, _signum: killed.append(process.pid))
     assert roundup.end_all("abc") == []
-    assert killed == [[7], [8, 9], [9]]
+    assert killed == [7, 8, 9, 9]
 
 
-def test_who_has_got_the_number_of_one_that_is_gone_is_spared(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_has_got_the_number_of_one_that_is_gone_is_spared(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
     found = procfs.find_process(sleeper.pid)
     assert found is not None
-    assert procfs.kill_and_wait([found._replace(start_ticks=found.start_ticks - 1)], 0) == []
+    procfs.kill_exactly(found._replace(start_ticks=found.start_ticks - 1), signal.SIGKILL)
     assert sleeper.poll() is None
-    assert procfs.kill_and_wait([found], 10_000_000) == []
+    procfs.kill_exactly(found, signal.SIGKILL)
     assert sleeper.wait(30) == -9
-
-
-def test_more_than_may_be_watched_at_a_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched: list[int] = []
-    open_pidfd, close = os.pidfd_open, os.close
-
-    def watch(pid: int) -> int:
-        if len(watched) == 2:
-            raise OSError(errno.EMFILE, "Too many open files")
-        watched.append(open_pidfd(pid))
-        return watched[-1]
-
-    def forget(fd: int) -> None:
-        if fd in watched:
-            watched.remove(fd)
-        close(fd)
-
-    sleepers = [subprocess.Popen(["sleep", "60"], env={procfs.STEP_MARKER: "abcd/1.1.0"}) for _ in range(5)]
-    try:
-        for sleeper in sleepers:
-            marked(sleeper)
-        with monkeypatch.context() as patch:
-            patch.setattr(procfs, "_WATCHED_MAX", 2)
-            patch.setattr(os, "pidfd_open", watch)
-            patch.setattr(os, "close", forget)
-            assert roundup.end_all("abcd") == []
-        assert not watched
-        assert [sleeper.wait(30) for sleeper in sleepers] == [-9] * 5
-    finally:
-        for sleeper in sleepers:
-            sleeper.kill()
-            sleeper.wait()
 
 
 def test_a_supervisor_is_found_only_while_it_lives(tmp_path: Path) -> None:
@@ -276,7 +243,7 @@ def test_an_instance_keeps_its_name(tmp_path: Path) -> None:
 
 def test_how_long_a_step_ran_is_not_told_by_the_wall_clock() -> None:
     spec = StepSpec(key(1), "cn1", os.getuid(), os.getgid(), ("true",), {}, "/")
-    ended = Step(spec, launched_us=5_000_000, started_us=1_750_000_000_000_000).end(7_500_000)
+    ended = Step(terms_of(spec), launched_us=5_000_000, started_us=1_750_000_000_000_000).end(7_500_000)
     assert (ended.started_us, ended.ended_us) == (1_750_000_000_000_000, 1_750_000_002_500_000)
 
 

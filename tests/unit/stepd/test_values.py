@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from eslurm.core.job.model import Principal
 from eslurm.core.values import ID_MAX, id_problem, signal_problem, text_problem, umask_problem
 from eslurm.ports.step_checks import parse_address, parse_endpoint, spec_problem
 from eslurm.ports.step_runner import (
     OutputEndpoint,
-    ResourceLimit,
     StepEndCause,
     StepEnded,
     StepKey,
@@ -25,10 +25,10 @@ from esnoded.procd import server as server_module
 from esnoded.procd.credential import NotAllowed
 from esnoded.procd.families import Families
 from esnoded.procd.spawn import spawn_task
-from esnoded.procd.task import SpawnError
 from esnoded.stepd import table as table_module
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.processes import read_report
+from esnoded.task.program import Program, SpawnError
 from tests.unit.stepd.direct import spawn_connector
 from tests.unit.stepd.kit import key
 from tests.unit.stepd.test_table import Rig, rig
@@ -44,8 +44,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"env": {"A\0": "x"}}, "env: contains a NUL"),
     ({"env": {"": "x"}}, "env: a variable's name"),
     ({"env": {"A=B": "x"}}, "env: a variable's name"),
-    ({"task_env": ({"A": "\0"},)}, "env: contains a NUL"),
-    ({"task_env": ({}, {})}, "2 task environments for 1 tasks"),
     ({"cwd": "/tmp\0"}, "cwd: contains a NUL"),
     ({"cwd": "tmp"}, "cwd: 'tmp' is not an absolute path"),
     ({"stdout": "o\0"}, "stdout: contains a NUL"),
@@ -66,10 +64,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"time_limit_us": 2**63}, "time_limit_us: "),
     ({"kill_grace_us": 2**63}, "kill_grace_us: "),
     ({"orphan_timeout_us": -7}, "orphan_timeout_us: -7"),
-    ({"limits": (ResourceLimit("nofile", -2, 5),)}, "limits: -2 of nofile"),
-    ({"limits": (ResourceLimit("nofile", 1, 2**64),)}, "of nofile is not within"),
-    ({"limits": (ResourceLimit("no\0file", 1, 2),)}, "limits: 'no\\x00file' is not the name"),
-    ({"limits": (ResourceLimit("core", 0, 0),) * 65}, "limits: 65 are more"),
     ({"warning": StepWarning(0, 999)}, "warning.signum: 999 is not a signal"),
     ({"warning": StepWarning(0, -9)}, "warning.signum: -9 is not a signal"),
     ({"warning": StepWarning(-1, 9)}, "warning.before_us: -1"),
@@ -117,7 +111,6 @@ def test_good_values_are_good(rig: Rig) -> None:
             "env": {"ÄÖ": "=x=", "BASH_FUNC_f%%": "() { :; }"},
             "uid": ID_MAX,
             "groups": (0, ID_MAX),
-            "limits": (ResourceLimit("memlock", -1, 2**63 - 1),),
             "warning": StepWarning(0, 64),
             "endpoint": OutputEndpoint("fd00::5", 65_535, COOKIE),
         },
@@ -300,8 +293,9 @@ def test_an_answer_that_cannot_be_given_is_given_up(rig: Rig) -> None:
 @pytest.mark.parametrize("fields", [{"uid": 2**32 - 1}, {"gid": 2**32 - 1}], ids=str)
 def test_an_id_that_means_no_change_never_leaves_a_task_root(rig: Rig, fields: dict[str, int]) -> None:
     """To the kernel it says: keep the ids that you have, which are root's."""
-    spec = rig.site.spec(key(1), "touch", "made", **({"uid": 1, "gid": 1} | fields))
-    pid, report_fd = spawn_task(spec, {"PATH": "/usr/bin:/bin"}, first=True, pipes=None)
+    spec = rig.site.spec(key(1), "touch", "made")
+    user = Principal("", **({"uid": 1, "gid": 1} | fields))
+    pid, report_fd = spawn_task(user, Program(lambda _local: spec, "", 0))
     os.waitpid(pid, 0)
     failure = read_report(report_fd)
     assert isinstance(failure, SpawnError) and "cannot become" in failure.text

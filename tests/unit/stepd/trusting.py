@@ -9,6 +9,7 @@ import sys
 
 import msgspec
 
+from eslurm.core.job.model import Principal
 from eslurm.ports.step_runner import StepKey, StepOrder, StepSpec
 from esnoded.procd.credential import NotAllowed
 from esnoded.procd.gate import Allowed, Gate
@@ -16,6 +17,20 @@ from esnoded.procd.launches import Launches
 from esnoded.procd.options import read_options
 from esnoded.stepd.__main__ import main
 from esnoded.stepd.place import Place
+
+
+def read_spec(order: StepOrder) -> StepSpec:
+    try:
+        return msgspec.msgpack.decode(order.credential, type=StepSpec)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotAllowed(f"no spec: {error}") from None
+
+
+def allow(spec: StepSpec) -> Allowed:
+    """What a credential for just this would."""
+    user = Principal("", spec.uid, spec.gid, spec.groups)
+    warns = spec.warning is not None and bool(spec.warning.script)
+    return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, spec.endpoint is not None, warns)
 
 
 class TrustingGate(Gate):
@@ -26,10 +41,7 @@ class TrustingGate(Gate):
         self._options = read_options(options)
 
     def admit(self, order: StepOrder) -> Allowed:
-        try:
-            return Allowed(msgspec.msgpack.decode(order.credential, type=StepSpec), 0)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise NotAllowed(f"no spec: {error}") from None
+        return allow(read_spec(order))
 
     def begin(self, allowed: Allowed) -> None:
         pass
@@ -49,4 +61,4 @@ def make_gate(place: Place, _launches: Launches) -> Gate:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], make_gate))
+    sys.exit(main(sys.argv[1:], make_gate, read_spec))

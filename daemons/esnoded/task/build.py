@@ -1,12 +1,11 @@
-"""From what a credential allows (`Launchable`) to the step that is run (`StepSpec`).
+"""From what a controller has sealed to the step that is run (`StepSpec`).
 
-Invariant: all that decides whose process it is and what it runs comes from the credential, and script and environment have
-the hashes that it names. Only the door of the job's commands is the agent's word: one variable of the job.
+Invariant: all that decides what is run comes from the sealed command. Only the door of the job's commands is the agent's
+word: one variable of the job.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
@@ -14,42 +13,55 @@ from eslurm.compat.filenames import FileNameFields, default_output, expand_patte
 from eslurm.core.wire import JobLaunch, LaunchStep
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepSpec, StepWarning
-from esnoded.procd.credential import Launchable, NotAllowed
 
 STEP_ENVIRONMENTS_MAX = 64
 
 
 class Builder:
-    """Builds specs, and keeps what many nodes of a step have in common."""
+    """Builds specs, and keeps what many tasks and nodes of a step have in common."""
 
     def __init__(self) -> None:
         self._step_environments: OrderedDict[tuple[int, int, int], StepEnvironment] = OrderedDict()
 
-    def batch(
-        self, key: StepKey, allowed: Launchable, script: str, environment: bytes, door: str
+    def build(
+        self,
+        key: StepKey,
+        launch: JobLaunch,
+        request: LaunchStep | None,
+        node_name: str,
+        script: str,
+        environment: bytes,
+        door: str,
+        local: int = 0,
     ) -> StepSpec:
-        """The batch script, which is the file `script`, as a step. Raises `NotAllowed`."""
-        launch = allowed.launch
-        check_hash("environment", environment, launch.environment_hash)
-        env = batch_environment(launch, _decode(environment))
-        env["ESLURM_SOCKET"] = door
+        """The step as its task with rank `local` on this node runs it: the file `script`, or what `request` names.
+
+        Raises ValueError for an endpoint that is none.
+        """
+        if request is None:
+            return self._batch(key, launch, node_name, script, environment, door)
+        return self._task(key, launch, request, node_name, environment, door, local)
+
+    def _batch(
+        self, key: StepKey, launch: JobLaunch, node_name: str, script: str, environment: bytes, door: str
+    ) -> StepSpec:
         fields = FileNameFields(
             launch.job_id,
             job_name=launch.name,
             user=launch.user.name,
-            node_name=allowed.node_name,
+            node_name=node_name,
             array_job_id=launch.array_job_id,
             array_task=launch.array_task,
         )
         output = launch.output or default_output(launch.array_task >= 0)
         return StepSpec(
             key=key,
-            node_name=allowed.node_name,
+            node_name=node_name,
             uid=launch.user.uid,
             gid=launch.user.gid,
             groups=launch.user.groups,
             argv=(script, *launch.arguments),
-            env=env,
+            env=batch_environment(launch, _decode(environment)) | {"ESLURM_SOCKET": door},
             cwd=launch.work_dir,
             stdin=expand_pattern(launch.input, fields) if launch.input else "/dev/null",
             stdout=expand_pattern(output, fields),
@@ -62,25 +74,30 @@ class Builder:
             warning=_warning(launch),
         )
 
-    def tasks(self, key: StepKey, allowed: Launchable, environment: bytes, door: str) -> StepSpec:
-        """A step's tasks on one node. Raises `NotAllowed`, ValueError for an endpoint that is none."""
-        launch, request = allowed.launch, allowed.request
-        assert request is not None
-        check_hash("environment", environment, request.environment_hash)
+    def _task(
+        self,
+        key: StepKey,
+        launch: JobLaunch,
+        request: LaunchStep,
+        node_name: str,
+        environment: bytes,
+        door: str,
+        local: int,
+    ) -> StepSpec:
         shared = self._step_environment(launch, request, environment)
         share = shared.find_share(key.node)
         if share is None:
-            raise NotAllowed(f"the credential has no tasks for node number {key.node}")
+            raise ValueError(f"the step has no tasks on node number {key.node}")
         tasks, first_task = share
         address, port = parse_endpoint(request.endpoint)
         return StepSpec(
             key=key,
-            node_name=allowed.node_name,
+            node_name=node_name,
             uid=launch.user.uid,
             gid=launch.user.gid,
             groups=launch.user.groups,
             argv=request.argv,
-            env=shared.shared | {"ESLURM_SOCKET": door},
+            env=shared.shared | shared.of_task(key.node, local) | {"ESLURM_SOCKET": door},
             cwd=request.work_dir,
             endpoint=OutputEndpoint(address, port, request.cookie),
             umask=launch.umask,
@@ -88,7 +105,6 @@ class Builder:
             orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
             tasks=tasks,
             first_task=first_task,
-            task_env=shared.of_tasks(key.node),
         )
 
     def _step_environment(
@@ -101,12 +117,6 @@ class Builder:
             if len(self._step_environments) > STEP_ENVIRONMENTS_MAX:
                 self._step_environments.popitem(last=False)
         return known
-
-
-def check_hash(what: str, data: bytes, digest: bytes) -> None:
-    """Raises `NotAllowed` unless `data` is what the credential names; without a name it is empty."""
-    if hashlib.sha256(data).digest() != digest and (data or digest):
-        raise NotAllowed(f"the {what} is not the one that the credential names")
 
 
 def _warning(launch: JobLaunch) -> StepWarning | None:

@@ -1,4 +1,4 @@
-"""What is done as the step's user: directory, output files, the program.
+"""One process of a step, as the step's user: what it is to run, directory, output files, the program.
 
 In a child that has become the user, or in this process for its own user; nothing here needs a right of root's. A user's
 mistake is a `SpawnError` with the exit code a shell would give, never a crash.
@@ -9,11 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
+import msgspec
+
+from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
 
+STEP_MARKER = "ESLURM_STEP_KEY"
+"""Every process of a step inherits this variable: it finds those that left the step's session."""
 _NOT_FOUND = 127
 _CANNOT_RUN = 126
 FAILED = 1
@@ -31,53 +36,91 @@ class SpawnError(Exception):
         self.text = text
 
 
-def run_program(
-    spec: StepSpec, env: Mapping[str, str], first: bool, pipes: tuple[int, int] | None
-) -> NoReturn:
-    """Become the step's program, in a child that is the step's user already. Raises `SpawnError`."""
-    os.umask(spec.umask)
-    _enter_directory(spec.cwd)
-    streams = _open_streams(spec, first, pipes, [])
-    program = _find_program(spec.argv[0], env)
-    for target, fd in enumerate(streams):
-        os.dup2(fd, target)
-    try:
-        os.execve(program, spec.argv, env)  # nosec B606 # the task itself, as its user
-    except OSError as error:
-        raise _exec_error(program, error) from None
+class Program(msgspec.Struct, frozen=True):
+    """A task of rank `local` on its node; `make` builds its step. Or with `seconds_left` the script that warns of the end.
 
-
-def spawn_own(spec: StepSpec, env: Mapping[str, str], first: bool, pipes: tuple[int, int] | None) -> int:
-    """The same for a task of this process's own user, without copying it: a fork costs 2 ms more. Raises `SpawnError`.
-
-    Working directory and umask, which `posix_spawn` cannot set, are this process's for that moment: it has one thread and
-    never depends on them.
+    `mark` is the value of `STEP_MARKER`, `pipes` are the write ends that replace the output files. The first task opens the
+    output files in the step's mode; later ones always append, lest they erase what the first wrote.
     """
-    opened: list[int] = []
-    mask = os.umask(spec.umask)
-    try:
+
+    make: Callable[[int], StepSpec]
+    mark: str
+    local: int
+    pipes: tuple[int, int] | None = None
+    seconds_left: int | None = None
+
+    def run(self) -> NoReturn:
+        """Become the program, in a child that is the step's user already. Raises `SpawnError`, OSError, ValueError."""
+        spec = self._spec()
+        os.umask(spec.umask)
         _enter_directory(spec.cwd)
-        streams = _open_streams(spec, first, pipes, opened)
-        program = _find_program(spec.argv[0], env)
+        streams = _open_streams(spec, self._is_first, self.pipes, [])
+        program = _find_program(spec.argv[0], spec.env)
+        for target, fd in enumerate(streams):
+            os.dup2(fd, target)
         try:
-            return os.posix_spawn(
-                program,
-                spec.argv,
-                env,
-                file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
-                setsid=True,
-                setsigmask=(),
-                setsigdef=IGNORED_BY_PYTHON,
-            )
+            os.execve(program, spec.argv, spec.env)  # nosec B606 # the task itself, as its user
         except OSError as error:
             raise _exec_error(program, error) from None
-        except ValueError as error:
-            raise SpawnError(_CANNOT_RUN, f"cannot run {program}: {error}") from None
-    finally:
-        for fd in opened:
-            os.close(fd)
-        os.umask(mask)
-        os.chdir("/")
+
+    def spawn(self) -> int:
+        """The pid of a task of this process's own user, which is not copied for it: a fork costs 2 ms more.
+
+        Working directory and umask, which `posix_spawn` cannot set, are this process's for that moment: it has one thread
+        and never depends on them. Raises `SpawnError`, OSError, ValueError.
+        """
+        spec = self._spec()
+        opened: list[int] = []
+        mask = os.umask(spec.umask)
+        try:
+            _enter_directory(spec.cwd)
+            streams = _open_streams(spec, self._is_first, self.pipes, opened)
+            program = _find_program(spec.argv[0], spec.env)
+            try:
+                return os.posix_spawn(
+                    program,
+                    spec.argv,
+                    spec.env,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=IGNORED_BY_PYTHON,
+                )
+            except OSError as error:
+                raise _exec_error(program, error) from None
+            except ValueError as error:
+                raise SpawnError(_CANNOT_RUN, f"cannot run {program}: {error}") from None
+        finally:
+            for fd in opened:
+                os.close(fd)
+            os.umask(mask)
+            os.chdir("/")
+
+    @property
+    def _is_first(self) -> bool:
+        return self.local == 0 and self.seconds_left is None
+
+    def _spec(self) -> StepSpec:
+        spec = self.make(self.local)
+        if problem := spec_problem(spec):
+            raise SpawnError(FAILED, problem)
+        env = spec.env | {
+            "ESLURM_PROCID": str(spec.first_task + self.local),
+            "ESLURM_LOCALID": str(self.local),
+            STEP_MARKER: self.mark,
+        }
+        if self.seconds_left is None:
+            return msgspec.structs.replace(spec, env=env)
+        assert spec.warning is not None
+        return msgspec.structs.replace(
+            spec,
+            argv=(spec.warning.script,),
+            env=env | {"ESLURM_SECONDS_LEFT": str(self.seconds_left)},
+            stdin="/dev/null",
+            stdout=spec.stderr or spec.stdout,
+            stderr="",
+            open_mode="append",
+        )
 
 
 def _enter_directory(path: str) -> None:

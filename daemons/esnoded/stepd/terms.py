@@ -1,0 +1,64 @@
+"""What the supervisor has to know of a step that `procd` has admitted: how long, how many tasks, where output goes.
+
+It reads the same sealed command, as the agent's user; that the command is the site's is `procd`'s to say. Invariant: a step
+whose values no task could be started with is refused before it is taken on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from eslurm.core.wire import Command
+from eslurm.ports.step_checks import spec_problem
+from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepOrder, StepSpec, StepWarning
+from eslurm.security.sealing import unverified_body
+from esnoded.procd.credential import NotAllowed, find_launch
+from esnoded.task.build import Builder
+
+SpecReader = Callable[[StepOrder], StepSpec]
+_decoder = msgspec.msgpack.Decoder(Command)
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Of a step that may be started (`StepSpec`); what it runs and as which user is `procd`'s to know."""
+
+    key: StepKey
+    node_name: str
+    tasks: int
+    first_task: int
+    time_limit_us: int
+    kill_grace_us: int
+    orphan_timeout_us: int
+    warning: StepWarning | None
+    endpoint: OutputEndpoint | None
+
+
+def spec_reader() -> SpecReader:
+    """Reads the step that an admitted order starts. Raises `NotAllowed`, ValueError."""
+    builder = Builder()
+
+    def read(order: StepOrder) -> StepSpec:
+        found = find_launch(order.key, _decoder.decode(unverified_body(order.credential)))
+        sealed = (order.key, found.launch, found.request, found.node_name, "the script")
+        return builder.build(*sealed, order.environment, order.door)
+
+    return read
+
+
+def terms_of(spec: StepSpec) -> Terms:
+    """Raises `NotAllowed` for a step that cannot be started."""
+    if problem := spec_problem(spec):
+        raise NotAllowed(problem)
+    return Terms(
+        spec.key,
+        spec.node_name,
+        spec.tasks,
+        spec.first_task,
+        spec.time_limit_us,
+        spec.kill_grace_us,
+        spec.orphan_timeout_us,
+        spec.warning,
+        spec.endpoint,
+    )
