@@ -142,7 +142,7 @@ class Conductor:
             return Wanted("satellite")
         return self._book.wanted(number)
 
-    def _seal(self, command: Command) -> bytes:
+    def _seal(self, commands: Sequence[Command]) -> list[bytes]:
         ahead_us = self.herald.dating.ahead_us
         if ahead_us != self._told_ahead_us:
             self._told_ahead_us = ahead_us
@@ -151,14 +151,14 @@ class Conductor:
                 "check the time service of this host",
                 ahead_us // 1_000_000,
             )
-        return self._site.seal(Purpose.COMMAND, encode_command(command))
+        return self._site.seal_together(Purpose.COMMAND, [encode_command(command) for command in commands])
 
     def _deliver(self, news: Deliver) -> None:
         self._dispatcher.post(news.message)
 
     def _send_all(self, sends: Sequence[Send]) -> None:
         now_us = self.driver.now_us()
-        self.driver.perform([action for send in sends for action in self.herald.send(send, now_us)])
+        self.driver.perform(self.herald.send(sends, now_us))
 
     # ---- around the clock ----
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from esctld.key_files import KeyFiles
@@ -47,6 +48,10 @@ class SiteSigner:
     def seal(self, purpose: Purpose, body: bytes) -> bytes:
         """A statement under the key that signs now."""
         return self.keys.seal(purpose, body)
+
+    def seal_together(self, purpose: Purpose, bodies: Sequence[bytes]) -> list[bytes]:
+        """Statements that share a signature of the key that signs now."""
+        return self.keys.seal_together(purpose, bodies)
 
     def look(self) -> bool:
         """Read the file again if it has changed; whether there are other keys now."""

@@ -499,7 +499,7 @@ class NodeDaemon:
         # Other bytes under the same number: a relay may have been first with some of its own.
         try:
             keys = self._options.credentials.members.ring.keys
-            known = decode_command(keys.open(Purpose.COMMAND, sealed))
+            known = decode_command(keys.open_shared(Purpose.COMMAND, sealed))
         except (BadSeal, CodecError) as error:
             log.warning("broadcast %d was refused: %s", broadcast_id, error)
             known = f"the command cannot be trusted: {error}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -107,6 +108,10 @@ class SiteKeys:
     def seal(self, purpose: Purpose, body: bytes) -> bytes:
         """A statement under the key that signs."""
         return self.signing.seal(purpose, body)
+
+    def seal_together(self, purpose: Purpose, bodies: Sequence[bytes]) -> list[bytes]:
+        """Statements that share a signature of the key that signs."""
+        return self.signing.seal_together(purpose, bodies)
 
     def seal_by_each(self, purpose: Purpose, body: bytes) -> list[bytes]:
         """The same statement under each of the keys: its reader knows one of them, perhaps not the one that signs."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -211,9 +211,9 @@ class World:
 
     # ---- commands, scripts, blobs ----
 
-    def seal(self, command: Command) -> bytes:
-        """A command as its bytes."""
-        return _encode(command)
+    def seal(self, commands: Sequence[Command]) -> list[bytes]:
+        """Commands as their bytes."""
+        return [_encode(command) for command in commands]
 
     def unseal(self, sealed: bytes) -> Command:
         """The command in these bytes; one object per command, as a process would keep it."""

@@ -145,13 +145,13 @@ def test_reports_and_acknowledgements_can_be_read_again() -> None:
 
 # ---- signatures, tokens, handshakes ----
 
-SEALED = SITE.keys.seal(Purpose.COMMAND, codec.encode_command(COMMANDS[0]))
+SEALED, *_ = SITE.keys.seal_together(Purpose.COMMAND, [codec.encode_command(one) for one in COMMANDS])
 TOKEN = tokens_kit.Office().token(2_000)
 
 
 @given(damaged([SEALED, SEALED + SEALED]) | st.binary(max_size=80))
 def test_nothing_but_the_sealed_bytes_is_taken_for_sealed(sealed: bytes) -> None:
-    body = readable(lambda: SITE.keys.ring.keys.open(Purpose.COMMAND, sealed), BadSeal)
+    body = readable(lambda: SITE.keys.ring.keys.open_shared(Purpose.COMMAND, sealed), BadSeal)
     assert body in (None, codec.encode_command(COMMANDS[0]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +32,11 @@ SECOND = 1_000_000
 _commands = msgspec.msgpack.Decoder(Command)
 
 
+def seal(commands: Sequence[Command]) -> list[bytes]:
+    """Commands as their bytes, without a signature."""
+    return [msgspec.msgpack.encode(command) for command in commands]
+
+
 class Lead:
     """A controller's core and herald without a network: what it sends is kept, what comes is given by hand."""
 
@@ -41,7 +46,6 @@ class Lead:
         self.reactor = Reactor(self.state)
         self.pings: list[tuple[int, int]] = []
         self.satellites = Roster(self.state, satellites, lambda *ping: self.pings.append(ping))
-        seal = msgspec.msgpack.Encoder().encode
         self.herald = Herald(self.state, self.satellites, seal, tree.Tuning())
         self.sent: list[tree.SendBroadcast] = []
         self.on_post: Callable[[tuple[Message, ...]], None] = lambda messages: None

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
 import pytest
 
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.job.request import Request
 from eslurm.core.messages import EffectDone, SubmitJobs
-from eslurm.core.wire import Prepare
-from tests.sim.lead import lead_with_nodes
+from eslurm.core.wire import Command, Prepare
+from tests.sim.lead import lead_with_nodes, seal
 
-_encode = msgspec.msgpack.Encoder().encode
 ONE = JobSpec("job", Principal("alice", 1000, 1000), "", (Request(),), b"", b"", "/tmp")
 
 
-def seal(command: Any) -> bytes:
-    if isinstance(command.body, Prepare) and command.body.launch.job_id == 1:
-        raise ValueError("an item of 4000000 bytes")
-    return _encode(command)
+def seal_but_job_1(commands: Sequence[Command]) -> list[bytes]:
+    for command in commands:
+        if isinstance(command.body, Prepare) and command.body.launch.job_id == 1:
+            raise ValueError("an item of 4000000 bytes")
+    return seal(commands)
 
 
 def test_an_effect_that_cannot_be_sealed_fails_alone() -> None:
     lead, bugs, failed = lead_with_nodes(), list[Exception](), list[EffectDone]()
-    lead.herald._seal, lead.herald._on_bug = seal, bugs.append
+    lead.herald._seal, lead.herald._on_bug = seal_but_job_1, bugs.append
     lead.on_post = lambda messages: failed.extend(one for one in messages if isinstance(one, EffectDone))
     lead.post(SubmitJobs((ONE,)))
     assert lead.launch() == 2
@@ -38,6 +37,21 @@ def test_an_effect_that_cannot_be_sealed_fails_alone() -> None:
 
 def test_without_anybody_to_tell_it_is_raised() -> None:
     lead = lead_with_nodes()
-    lead.herald._seal = seal
+    lead.herald._seal = seal_but_job_1
     with pytest.raises(ValueError, match="4000000"):
         lead.launch()
+
+
+def test_effects_that_go_out_together_are_sealed_together() -> None:
+    lead, sealed = lead_with_nodes(), list[int]()
+
+    def counted(commands: Sequence[Command]) -> list[bytes]:
+        sealed.append(len(commands))
+        return seal(commands)
+
+    lead.herald._seal = counted
+    lead.post(SubmitJobs((ONE, ONE)))
+    lead.launch()
+    bodies = [command.body for _, command in lead.take()]
+    assert {body.launch.job_id for body in bodies if isinstance(body, Prepare)} == {1, 2, 3}
+    assert sealed == [3]

@@ -21,7 +21,7 @@ from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.tree import messages as tree
 from eslurm.core.tree.results import FAILED, OK, USER_REFUSED, Outcome, collect, failed, unreached
 from eslurm.core.wire import Command, Heartbeat, NodeGone, Prepare, Report, ReportAck
-from tests.sim.lead import Lead, call, lead_with_nodes, lead_with_satellites
+from tests.sim.lead import Lead, call, lead_with_nodes, lead_with_satellites, seal
 
 ROOT = Principal("root", 0, 0)
 
@@ -219,7 +219,7 @@ def test_a_restarted_controller_says_again_what_it_owes_once_nodes_are_there() -
     lead = lead_with_nodes()
     lead.launch()
     lead.take()
-    successor = Herald(lead.state, lead.satellites, msgspec.msgpack.Encoder().encode, tree.Tuning())
+    successor = Herald(lead.state, lead.satellites, seal, tree.Tuning())
     lead.herald = successor
     lead.post(EpochStarted(6))
     lead.do(successor.lead(lead.now_us))

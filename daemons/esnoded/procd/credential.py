@@ -110,7 +110,7 @@ class Warrants:
         return command
 
     def _opened(self, sealed: bytes) -> Command:
-        body = self.ring.keys.open(Purpose.COMMAND, sealed)
+        body = self.ring.keys.open_shared(Purpose.COMMAND, sealed)
         try:
             return _decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -54,8 +54,8 @@ WAIT_SHARE = 0.25
 """Part of its deadline that a broadcast may wait."""
 WAIT_MAX_US = 2 * SECOND_US
 
-Seal: TypeAlias = Callable[[Command], bytes]
-"""Encodes and signs a command."""
+Seal: TypeAlias = Callable[[Sequence[Command]], Sequence[bytes]]
+"""Encodes commands that go out together and signs them, with one signature for all; in the same order."""
 
 
 class Cargo(Protocol):
@@ -207,17 +207,21 @@ class Herald:
         self.satellites.on_unlinked(number, why, now_us)
         return self._send_waiting(now_us)
 
-    def send(self, send: Send, now_us: int) -> list[Action]:
-        """Say one effect (a deferred one: it has its cargo). An exception fails this effect and no other one."""
-        kind = str(type(send.body).__struct_config__.tag)
+    def send(self, sends: Sequence[Send], now_us: int) -> list[Action]:
+        """Say effects together (deferred ones: they have their cargo). An exception fails its effect and no other one."""
         try:
-            return self._broadcast(send.nodes, send.body, DEADLINE_US[kind], now_us, send=send)
+            sealed = self._seal([self._command(send, now_us) for send in sends])
         except Exception as bug:
-            if self._on_bug is None:
-                raise
-            self._on_bug(bug)
-            text = f"the controller could not send this ({bug}): see its log"
-            return [Deliver(EffectDone(send.revision, 0, (NodeOutcome(send.nodes, "failed", text),)))]
+            if len(sends) == 1:
+                return self._not_sent(sends[0], bug)
+            return [action for send in sends for action in self.send((send,), now_us)]
+        actions: list[Action] = []
+        for send, command in zip(sends, sealed, strict=True):
+            try:
+                actions += self._send_one(send, command, now_us)
+            except Exception as bug:
+                actions += self._not_sent(send, bug)
+        return actions
 
     def on_ack(self, peer: tree.Peer, ack: tree.Ack, now_us: int) -> list[Action]:
         """See `Relay.on_ack`."""
@@ -262,20 +266,52 @@ class Herald:
             return []
         number = self._rounds.next_number()
         heartbeat = Heartbeat(self._floor, number, *self._rounds.told(call.nodes, self._is_up))
-        return self._broadcast(call.nodes, heartbeat, call.deadline_us, now_us, call=call)
+        (sealed,) = self._seal([self._addressed(call.nodes, heartbeat, call.deadline_us, now_us)])
+        return self._broadcast(call.nodes, heartbeat, call.deadline_us, now_us, sealed, call=call)
 
     def _is_up(self, number: int) -> bool:
         node = self._state.nodes.get(number)
         return node is not None and node.state is NodeState.UP
 
     def _send_due(self, now_us: int) -> list[Action]:
-        actions: list[Action] = []
-        for send in self.courier.take_due(now_us):
-            if not self._cargo.defers(send):
-                actions += self.send(send, now_us)
-        return actions
+        due = [send for send in self.courier.take_due(now_us) if not self._cargo.defers(send)]
+        return self.send(due, now_us) if due else []
 
     # ---- out ----
+
+    def _command(self, send: Send, now_us: int) -> Command:
+        return self._addressed(send.nodes, send.body, _deadline_us(send.body), now_us, send.revision)
+
+    def _addressed(
+        self, nodes: tuple[int, ...], body: Body, deadline_us: int, now_us: int, revision: int = 0
+    ) -> Command:
+        state = self._state
+        runs, incarnations = addressed(state, nodes)
+        return Command(
+            cluster=state.config.cluster,
+            owner=state.owner,
+            epoch=state.epoch,
+            revision=revision,
+            index=0,
+            nodes=runs,
+            incarnations=incarnations,
+            expires_us=self.dating.expires_us(now_us, deadline_us),
+            body=body,
+        )
+
+    def _send_one(self, send: Send, sealed: bytes, now_us: int) -> list[Action]:
+        if len(sealed) > COMMAND_BYTES_MAX:
+            # No link would take it. What is answered here ends as any other launch that fails everywhere.
+            self.counters.too_large += 1
+            why = f"the command has {len(sealed)} bytes, at most {COMMAND_BYTES_MAX} can be sent"
+            return [Deliver(_failed(send, why))]
+        return self._broadcast(send.nodes, send.body, _deadline_us(send.body), now_us, sealed, send=send)
+
+    def _not_sent(self, send: Send, bug: Exception) -> list[Action]:
+        if self._on_bug is None:
+            raise bug
+        self._on_bug(bug)
+        return [Deliver(_failed(send, f"the controller could not send this ({bug}): see its log"))]
 
     def _broadcast(
         self,
@@ -283,36 +319,14 @@ class Herald:
         body: Body,
         deadline_us: int,
         now_us: int,
+        sealed: bytes,
         *,
         send: Send | None = None,
         call: Call | None = None,
     ) -> list[Action]:
         state = self._state
         config = state.config
-        kind = str(type(body).__struct_config__.tag)
-        runs, incarnations = addressed(state, nodes)
-        command = Command(
-            cluster=config.cluster,
-            owner=state.owner,
-            epoch=state.epoch,
-            revision=send.revision if send is not None else 0,
-            index=0,
-            nodes=runs,
-            incarnations=incarnations,
-            expires_us=self.dating.expires_us(now_us, deadline_us),
-            body=body,
-        )
-        sealed = self._seal(command)
-        if send is not None and len(sealed) > COMMAND_BYTES_MAX:
-            # No link would take it. What is answered here ends as any other launch that fails everywhere.
-            self.counters.too_large += 1
-            return [
-                Deliver(
-                    _failed(
-                        send, f"the command has {len(sealed)} bytes, at most {COMMAND_BYTES_MAX} can be sent"
-                    )
-                )
-            ]
+        kind = _kind(body)
         self._broadcasts += 1
         broadcast_id = state.epoch << EPOCH_SHIFT | self._broadcasts
         predicted = self._predicted.intersection(nodes) if self._predicted else self._predicted
@@ -461,6 +475,15 @@ class Herald:
         self._rounds.on_answers(flight.round, results.nodes(Status.OK), now_us + self._asleep_us())
         done = self._calls.on_results(flight.call, results, now_us)
         return [Deliver(done)] if done is not None else []
+
+
+def _kind(body: Body) -> str:
+    return str(type(body).__struct_config__.tag)
+
+
+def _deadline_us(body: Body) -> int:
+    """How long the answers to an effect may take."""
+    return DEADLINE_US[_kind(body)]
 
 
 def _patience_ends_us(flight: Flight) -> int:

@@ -283,7 +283,8 @@ class FakeController:
             expires_us=time.time_ns() // 1000 + 60_000_000,
             body=body,
         )
-        return self._site_keys.seal(Purpose.COMMAND, encode_command(command))
+        (sealed,) = self._site_keys.seal_together(Purpose.COMMAND, [encode_command(command)])
+        return sealed
 
     async def _load(self, digest: bytes, _source: Link | None) -> bytes:
         if digest not in self.blobs:

@@ -22,11 +22,11 @@ from eslurm.core.wire import Body, Command, JobLaunch, LaunchStep, Prepare
 from eslurm.relay.envelopes import broadcast_item
 from eslurm.rpc.codec import encode_command
 from eslurm.rpc.options import CONTROL_ITEM_BYTES_MAX
+from eslurm.security.sealing import SHARED_SEAL_BYTES_MAX
 from eslurm.v1 import link_pb2
 from tests.sim.lead import Lead, lead_with_nodes
 
 NODES = 20_000
-SEAL_BYTES = 256
 WIDE = "\N{PILE OF POO}"
 """Four bytes in one character."""
 
@@ -101,7 +101,7 @@ def test_the_largest_legal_command_fits_a_control_frame(body: Body) -> None:
     command = Command(
         "c" * 63, "main", 2**40, 2**62, 0, runs, tuple(range(10**6, 10**6 + NODES)), 2**61, body
     )
-    sealed = encode_command(command) + bytes(SEAL_BYTES)
+    sealed = encode_command(command) + bytes(SHARED_SEAL_BYTES_MAX)
     assert len(sealed) <= limits.COMMAND_BYTES_MAX, len(sealed)
     sent = Broadcast(
         2**62,

@@ -43,20 +43,20 @@ def test_a_sealed_body_comes_back(body: bytes, purpose: Purpose) -> None:
 
 @given(st.data())
 def test_any_flipped_bit_is_noticed(data: st.DataObject) -> None:
-    sealed = bytearray(KEY.seal(Purpose.COMMAND, b"launch job 7"))
+    sealed = bytearray(KEY.seal(Purpose.TOKEN, b"ada may read"))
     position = data.draw(st.integers(0, len(sealed) - 1))
     sealed[position] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(BadSeal):
-        RING.open(Purpose.COMMAND, bytes(sealed))
+        RING.open(Purpose.TOKEN, bytes(sealed))
 
 
 def test_a_seal_of_another_key_or_purpose_is_refused() -> None:
     with pytest.raises(BadSeal, match=f"unknown key {OTHER.id.hex()}"):
-        RING.open(Purpose.COMMAND, OTHER.seal(Purpose.COMMAND, b"x"))
+        RING.open(Purpose.MEMBER, OTHER.seal(Purpose.MEMBER, b"x"))
     with pytest.raises(BadSeal, match="does not match"):
-        RING.open(Purpose.COMMAND, KEY.seal(Purpose.TOKEN, b"x"))
+        RING.open(Purpose.MEMBER, KEY.seal(Purpose.TOKEN, b"x"))
     with pytest.raises(BadSeal, match="not a sealed"):
-        RING.open(Purpose.COMMAND, b"short")
+        RING.open(Purpose.MEMBER, b"short")
 
 
 def test_a_site_s_keys_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ def test_keys_are_rotated_with_both_valid_in_between() -> None:
     assert finished.signing.id != first.signing.id
     # What either key has sealed is valid at a host that follows.
     for keys in (first, finished):
-        assert after.keys.open(Purpose.COMMAND, keys.seal(Purpose.COMMAND, b"go")) == b"go"
+        assert after.keys.open_shared(Purpose.COMMAND, *keys.seal_together(Purpose.COMMAND, [b"go"])) == b"go"
     with pytest.raises(BadSeal, match="unknown key"):
-        held.keys.open(Purpose.COMMAND, finished.seal(Purpose.COMMAND, b"go"))
+        held.keys.open_shared(Purpose.COMMAND, *finished.seal_together(Purpose.COMMAND, [b"go"]))
     retired = finished.without(first.signing.id)
     last = after.successor(retired.ring.sealed)
     assert last is not None
     with pytest.raises(BadSeal, match="unknown key"):
-        last.keys.open(Purpose.COMMAND, first.seal(Purpose.COMMAND, b"go"))
+        last.keys.open_shared(Purpose.COMMAND, *first.seal_together(Purpose.COMMAND, [b"go"]))
 
 
 def test_a_ring_is_replaced_only_by_a_newer_one_that_it_vouches_for() -> None:

@@ -58,7 +58,7 @@ def sealed(
     body = body if body is not None else Prepare(launch(), start=True)
     expires_us = wall_us() + 30_000_000 if expires_us is None else expires_us
     command = Command(cluster, "main", 1, revision, 0, nodes, (1,) * len(nodes), expires_us, body)
-    return site.seal(purpose, msgspec.msgpack.encode(command))
+    return site.seal_together(purpose, [msgspec.msgpack.encode(command)])[0]
 
 
 def order(credential: bytes, **changes: Any) -> StepOrder:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from eslurm.core.job.model import Principal
-from eslurm.core.wire import Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.core.wire import Command, Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime, Start
 from eslurm.ports.step_runner import StepKey
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import new_site, write_ring
@@ -109,6 +109,21 @@ def test_what_does_not_fit_is_refused(fields: dict[str, Any], key: StepKey, said
         warrants().launch(key, sealed(**given), NOW_US)
 
 
+def test_a_credential_of_another_node_under_the_same_signature_is_of_no_use() -> None:
+    runs = (((3, 1),), ((4, 1),))
+    commands = [
+        Command("c", "main", 1, 5, 0, run, (1,), NOW_US, Prepare(launch(), start=True)) for run in runs
+    ]
+    ours, theirs = SITE.seal_together(Purpose.COMMAND, [msgspec.msgpack.encode(one) for one in commands])
+    checks = warrants()
+    assert checks.launch(KEY, ours, NOW_US).node_name == "cn3"
+    with pytest.raises(NotAllowed, match="not for node number 3"):
+        checks.launch(KEY, theirs, NOW_US)
+    body = msgspec.msgpack.encode(commands[0])
+    with pytest.raises(NotAllowed, match="not of this site"):
+        checks.launch(KEY, theirs[: -len(body)] + body, NOW_US)
+
+
 def test_every_bit_counts() -> None:
     good = sealed(expires_us=NOW_US)
     for at in range(len(good)):
@@ -116,7 +131,7 @@ def test_every_bit_counts() -> None:
         bad[at] ^= 1
         with pytest.raises(NotAllowed):
             warrants().launch(KEY, bytes(bad), NOW_US)
-    for text in (b"", b"x", good[:40], SITE.seal(Purpose.COMMAND, b"nonsense")):
+    for text in (b"", b"x", good[:40], *SITE.seal_together(Purpose.COMMAND, [b"nonsense"])):
         with pytest.raises(NotAllowed):
             warrants().launch(KEY, text, NOW_US)
 
