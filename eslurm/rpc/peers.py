@@ -127,6 +127,7 @@ class StrangerWatch:
         self._peers = peers
         self._port = port
         self._since: dict[Address, float] = {}
+        self._connections = Connections(port)
         self.closed = 0
 
     async def run(self) -> None:
@@ -139,7 +140,7 @@ class StrangerWatch:
 
     def look(self, now_s: float) -> bool:
         """Close what must be closed; whether there was any."""
-        here = connections_at(self._port)
+        here = self._connections.look()
         self._peers.keep_only(set(here))
         strangers = [one for one in here if not self._peers.is_proven(one)]
         self._since = {one: self._since.get(one, now_s) for one in strangers}
@@ -157,14 +158,34 @@ class StrangerWatch:
         return bool(closing)
 
 
-def connections_at(port: int) -> dict[Address, int]:
-    """Accepted TCP connections of this process at a port of its own: peer -> descriptor."""
-    found: dict[Address, int] = {}
-    for name in os.listdir(_SOCKETS):
-        address = _peer_at(int(name), port)
-        if address is not None:
-            found[address] = int(name)
-    return found
+class Connections:
+    """Accepted TCP connections of this process at a port of its own.
+
+    A descriptor that was there at the last look is not asked again: the peer of an accepted connection stays, and device
+    and inode tell when the descriptor has become another's. With thousands of links asking all of them held the loop.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._known: dict[int, tuple[tuple[int, int], Address | None]] = {}
+
+    def look(self) -> dict[Address, int]:
+        """Those that are there now: peer -> descriptor."""
+        known: dict[int, tuple[tuple[int, int], Address | None]] = {}
+        for name in os.listdir(_SOCKETS):
+            descriptor = int(name)
+            try:
+                found = os.fstat(descriptor)
+            except OSError:
+                continue
+            identity = found.st_dev, found.st_ino
+            before = self._known.get(descriptor)
+            if before is not None and before[0] == identity:
+                known[descriptor] = before
+            else:
+                known[descriptor] = identity, _peer_at(descriptor, self._port)
+        self._known = known
+        return {address: descriptor for descriptor, (_, address) in known.items() if address is not None}
 
 
 def _peer_at(descriptor: int, port: int) -> Address | None:

@@ -7,6 +7,7 @@ are served beside them.
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -19,16 +20,17 @@ import pytest
 
 from eslurm.ports.door import DoorError, Status
 from eslurm.rpc import methods
+from eslurm.rpc import peers as peers_module
 from eslurm.rpc.bodies import READING_MAX, USER_BYTES_MAX, Bodies
 from eslurm.rpc.dial import CONTROL_METHOD
 from eslurm.rpc.peers import (
     HANDSHAKE_FRAME_BYTES_MAX,
+    Connections,
     Peers,
     PeerSettings,
     StrangerWatch,
     TooMany,
     address_of,
-    connections_at,
     connections_room,
 )
 from eslurm.telemetry.process import raise_open_files
@@ -68,7 +70,7 @@ def test_idle_connections_of_one_address_keep_nobody_away(uvloop: bool) -> None:
             with idle(a.endpoint, 300):
                 await works()
                 # A quarter of what is left of 224, and the link's own.
-                await until(lambda: len(connections_at(port_of(a.endpoint))) <= 46)
+                await until(lambda: len(Connections(port_of(a.endpoint)).look()) <= 46)
                 await works()
 
     run(scenario(), uvloop=uvloop)
@@ -80,21 +82,46 @@ def test_whoever_proves_nothing_is_closed_in_time_and_whoever_has_is_not() -> No
             await works()
             port = port_of(a.endpoint)
             peers = Peers()
-            watch = StrangerWatch(peers, port)
+            watch, connections = StrangerWatch(peers, port), Connections(port)
             with idle(a.endpoint, 3) as strangers:
-                await until(lambda: len(connections_at(port)) == 4)
+                await until(lambda: len(connections.look()) == 4)
                 own = {one.getsockname()[:2] for one in strangers}
-                (link,) = set(connections_at(port)) - own
+                (link,) = set(connections.look()) - own
                 peers.prove(f"ipv4:{link[0]}:{link[1]}")
                 assert not watch.look(0.0) and not watch.look(peers.settings.stranger_s - 0.1)
                 assert watch.look(peers.settings.stranger_s) and watch.closed == 3
-                await until(lambda: set(connections_at(port)) == {link})
+                await until(lambda: set(connections.look()) == {link})
                 for one in strangers:
                     while one.recv(4096):
                         """What gRPC said first; then the end."""
             await works()
 
     run(scenario())
+
+
+def test_a_connection_is_asked_once_and_a_descriptor_that_became_another_s_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def counted(descriptor: int, port: int) -> peers_module.Address | None:
+        asked.append(descriptor)
+        return peer_at(descriptor, port)
+
+    peer_at = peers_module._peer_at
+    monkeypatch.setattr(peers_module, "_peer_at", counted)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as first, server.accept()[0] as here:
+            connections = Connections(port)
+            assert connections.look() == {first.getsockname(): here.fileno()}
+            asked.clear()
+            assert connections.look() == {first.getsockname(): here.fileno()}
+            assert not asked, "each look asked all descriptors"
+            with socket.create_connection(("127.0.0.1", port)) as second, server.accept()[0] as there:
+                os.dup2(there.fileno(), here.fileno())
+                assert set(connections.look()) == {second.getsockname()}
+        assert connections.look() == {}
 
 
 def test_a_port_is_not_proven_for_who_comes_after() -> None:
