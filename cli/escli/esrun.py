@@ -60,6 +60,14 @@ class _Interrupted(Exception):
 def _run(given: Words) -> int:
     if not given.rest:
         raise OptionError("COMMAND", None, "is missing", "use e.g. esrun hostname")
+    if ":" in given.rest:
+        raise OptionError(
+            "COMMAND",
+            ":",
+            "begins another component with options of its own, which a step cannot have",
+            "start each by an esrun of its own (esrun A & esrun B & wait); if it is an argument of the program, have a "
+            "shell give it (esrun sh -c 'expr A : B')",
+        )
     shape = step_shape(given, os.environ)
     label_width = len(str(shape["tasks"] - 1)) if given.has("label") else 0
     cookie = os.urandom(COOKIE_BYTES)

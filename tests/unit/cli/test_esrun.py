@@ -237,6 +237,11 @@ def test_a_refused_step(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> 
     [
         ("", "COMMAND is missing"),
         ("-n 0 x", "-n: '0' is not a number from 1 on"),
+        (
+            "a : -n2 b",
+            "COMMAND: ':' begins another component with options of its own, which a step cannot have",
+        ),
+        (": -n2 b", "COMMAND: ':' begins another component"),
         ("-n 1 -N 2 x", "-n: '1' tasks cannot fill 2 nodes"),
     ],
 )

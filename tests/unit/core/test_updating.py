@@ -183,6 +183,17 @@ def test_an_array_is_changed_as_a_whole_and_what_runs_of_it_is_not() -> None:
     assert len(world.start()) == 2, "two of them fit now"
 
 
+def test_whether_a_job_may_be_requeued_is_settled_when_it_is_submitted() -> None:
+    """A node ends on its own, before it is given up, what was launched as requeueable, and nothing else: were a running job
+    made requeueable, a silent node would keep its first attempt beside the second (`core.contact`).
+    """
+    assert "requeue" not in UpdateJob.__struct_fields__
+    world = World(nodes=1)
+    job = world.submit(requeue=False)
+    with pytest.raises(OptionError, match="Requeue"):
+        update(world, job, "Requeue=1")
+
+
 def test_a_running_job_names_what_cannot_be_changed_and_why() -> None:
     world = World()
     job = world.submit(time_limit_s=600)
