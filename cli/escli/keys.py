@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -143,12 +143,17 @@ def retire(directory: Path, identifier: str, force: bool) -> int:
 @keys.command(
     help="Make a host a member: its identity, membership and the site's public keys, for its state directory."
 )
-@click.option("--role", required=True, type=click.Choice(ROLES), help="What its daemon is.")
-@click.option("--names", required=True, metavar="LIST", help="The nodes it serves, or its own name: cn[1-4].")
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the files go."
-)
+@click.option("--role", type=click.Choice(ROLES), help="What its daemon is.")
+@click.option("--names", metavar="LIST", help="The nodes it serves, or its own name: cn[1-4].")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Where the files go.")
 @click.option("--each", is_flag=True, help="A membership for each of the names, in DIR/NAME.")
+@click.option(
+    "--from",
+    "lines",
+    type=click.File(),
+    metavar="FILE",
+    help="Many of them, in place of --role, --names and --out: ROLE LIST DIR in each line (-: of the standard input).",
+)
 @click.option(
     "--days",
     type=click.IntRange(1, 36_500),
@@ -156,23 +161,63 @@ def retire(directory: Path, identifier: str, force: bool) -> int:
     help="How long it is valid (default: until revoked).",
 )
 @_of_site
-def issue(directory: Path, role: Any, names: str, out: Path, each: bool, days: int | None) -> int:
+def issue(
+    directory: Path,
+    role: Any,
+    names: str | None,
+    out: Path | None,
+    each: bool,
+    lines: TextIO | None,
+    days: int | None,
+) -> int:
     site = read_site_keys(directory)
-    found = expand(names, "--names")
-    strange = [name for name in found if "/" in name or name.startswith(".")] if each else []
-    if strange:
-        raise OptionError("--each", strange[0], "is no name for a directory", "issue that one without --each")
-    homes = {out / name: name for name in found} if each else {out: fold(found)}
+    if lines is not None:
+        if role or names or out or each:
+            raise OptionError(
+                "--from", None, "names all of them", "leave out --role, --names, --out and --each"
+            )
+        hosts = [_host(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    elif role and names and out:
+        hosts = [(role, names, out)]
+    else:
+        raise OptionError(
+            "keys issue", None, "needs --role, --names and --out", "or give a line for each host by --from"
+        )
     now_us = _now_us()
     until_us = now_us + days * DAY_US if days else 0
-    for home, of in homes.items():
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        enrol(site, home, role, of, now_us, until_us, ledger=directory)
-    place = f"{out}/NAME" if each else out
-    click.echo(
-        f"{place}: {role} {fold(found)}; copy the files to the state directory of that daemon, identity.key in secret"
-    )
+    for what, text, place in hosts:
+        found = expand(text, "--names")
+        for home, of in _homes(place, found, each=each).items():
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            enrol(site, home, what, of, now_us, until_us, ledger=directory)
+        click.echo(
+            f"{place}{'/NAME' if each else ''}: {what} {fold(found)}; copy the files to the state directory of that daemon, "
+            "identity.key in secret"
+        )
     return exits.OK
+
+
+def _host(number: int, line: str) -> tuple[Any, str, Path]:
+    words = line.split()
+    if len(words) != 3 or words[0] not in ROLES:
+        shown = f"--from (line {number})"
+        raise OptionError(
+            shown,
+            line.strip(),
+            "is not ROLE LIST DIR",
+            f"give one of {', '.join(ROLES)}, names and a directory",
+        )
+    return words[0], words[1], Path(words[2])
+
+
+def _homes(place: Path, found: tuple[str, ...], *, each: bool) -> dict[Path, str]:
+    """Who a membership is for, by where it goes."""
+    if not each:
+        return {place: fold(found)}
+    for name in found:
+        if "/" in name or name.startswith("."):
+            raise OptionError("--each", name, "is no name for a directory", "issue that one without --each")
+    return {place / name: name for name in found}
 
 
 @keys.command(help="The memberships that were issued.")

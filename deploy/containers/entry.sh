@@ -63,18 +63,22 @@ configuration() {
 members() {
     own "$DOORS"
     [ -s "$DOORS/site.key" ] || (as_eslurm eslurm keys init --state-dir "$DOORS" --cluster "$ESLURM_CLUSTER")
-    echo "$ESLURM_MEMBERS" | while read -r role names directory owner; do
+    # All by one process: each start of it takes as long as a short job.
+    missing=$(echo "$ESLURM_MEMBERS" | while read -r role names directory owner; do
         [ -n "$role" ] && [ ! -s "$directory/membership" ] || continue
         own "$directory"
-        (as_eslurm eslurm keys issue --state-dir "$DOORS" --role "$role" --names "$names" --out "$directory")
-        chown -R "$owner" "$directory"
+        echo "$role $names $directory"
+    done)
+    [ -z "$missing" ] || echo "$missing" | as_eslurm eslurm keys issue --state-dir "$DOORS" --from -
+    echo "$ESLURM_MEMBERS" | while read -r role names directory owner; do
+        [ -z "$role" ] || [ "$(stat -c %U "$directory/membership")" = "$owner" ] || chown -R "$owner" "$directory"
     done
 }
 
-# await FILE: until the controller that makes members has made this one.
+# await FILE OWNER: until the controller that makes members has made this one, and given it to its owner.
 await() {
     [ -s "$1" ] || echo "eslurm-container: $1 is missing: waiting for the controller that has ESLURM_MEMBERS" >&2
-    while [ ! -s "$1" ]; do sleep 1; done
+    while [ ! -s "$1" ] || [ "$(stat -c %U "$1")" != "$2" ]; do sleep 0.5; done
 }
 
 # own DIRECTORY: a fresh volume belongs to root.
@@ -89,7 +93,7 @@ controller() {
     configuration
     own "$DOORS"
     if [ -n "${ESLURM_MEMBERS:-}" ]; then members; fi
-    await "$DOORS/site.key"
+    await "$DOORS/site.key" eslurm
     child=
     trap '[ -z "$child" ] || kill -TERM "$child"' TERM INT
     while :; do
@@ -143,7 +147,7 @@ agent() {
         ;;
     esac
     homes
-    await "$home/membership"
+    await "$home/membership" root
     exec esnoded --cluster "$ESLURM_CLUSTER" --nodes "$nodes" --listen "$LINKS" --state-dir "$home" \
         --satellites "$ESLURM_SATELLITES" --controller "$ESLURM_CONTROLLERS" \
         --cores "${ESLURM_NODE_SIZE% *}" --memory-mib "${ESLURM_NODE_SIZE#* }" --metrics-listen "$METRICS" "$@"
@@ -167,7 +171,7 @@ esctld)
     ;;
 essatd)
     own "$STATE"
-    await "$STATE/membership"
+    await "$STATE/membership" eslurm
     as_eslurm essatd --cluster "$ESLURM_CLUSTER" --name "$(hostname)" --listen "$LINKS" \
         --controllers "$ESLURM_CONTROLLERS" --state-dir "$STATE" --metrics-listen "$METRICS" "$@"
     ;;

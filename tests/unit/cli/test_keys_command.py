@@ -66,3 +66,31 @@ def test_keys_are_replaced_one_after_the_other(keys: object, state_dir: Path) ->
     site = read_site_keys(state_dir)
     assert len(site.records) == 1 and len(ledger.read_revoked(state_dir, site).serials) == 2
     assert old not in keys("list")[1]  # type: ignore[operator]
+
+
+def test_many_hosts_are_made_members_at_once(keys: object, state_dir: Path) -> None:
+    wanted = state_dir / "wanted"
+    wanted.write_text(f"satellite s1 {state_dir}/a\n\nagent cn[1-2] {state_dir}/b/c\n")
+    code, said = keys("issue", "--from", str(wanted))  # type: ignore[operator]
+    assert code == 0 and "satellite s1" in said and "agent cn[1-2]" in said
+    assert check_own(read_credentials(state_dir / "a"), "satellite", ["s1"], 10**18)
+    assert check_own(read_credentials(state_dir / "b" / "c"), "agent", ["cn2"], 10**18)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "says"),
+    [
+        ("agent cn1 a\nagent cn2\n", (), "--from (line 2): 'agent cn2' is not ROLE LIST DIR"),
+        ("king cn1 a\n", (), "--from (line 1): 'king cn1 a' is not ROLE LIST DIR"),
+        ("agent cn1 a\n", ("--role", "agent"), "leave out --role"),
+        (None, ("--role", "agent"), "needs --role, --names and --out"),
+    ],
+)
+def test_what_names_no_host_issues_nothing(
+    keys: object, state_dir: Path, text: str | None, words: tuple[str, ...], says: str
+) -> None:
+    wanted = state_dir / "wanted"
+    wanted.write_text(text or "")
+    code, said = keys("issue", *(("--from", str(wanted)) if text else ()), *words)  # type: ignore[operator]
+    assert code != 0 and says in said
+    assert not ledger.read(state_dir)
