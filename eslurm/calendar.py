@@ -22,7 +22,6 @@ from eslurm.core.account.model import Validity
 from eslurm.core.account.validity import (
     DAY_US,
     LENGTH_MAX_S,
-    SECOND_US,
     STRETCH_US,
     Window,
     clipped,
@@ -31,6 +30,7 @@ from eslurm.core.account.validity import (
     without,
 )
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
+from eslurm.core.units import SECOND_US
 from eslurm.core.words import quoted
 
 MINUTE_US = 60 * SECOND_US

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from benchmarks.figures import Figures
-from benchmarks.plan.workload import CORES, PARTITION, SECOND_US, backlog
+from benchmarks.plan.workload import CORES, PARTITION, backlog
 from benchmarks.processes import module, rss_mb
 from eslurm.core.cluster import State
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition
@@ -28,6 +28,7 @@ from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.planning import plan_slices
 from eslurm.core.reactor import Reactor
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Registration, Report
 
 JOBS: Final = 15_000

@@ -17,11 +17,11 @@ from eslurm.core.config import PriorityWeights
 from eslurm.core.job.request import Request
 from eslurm.core.plan.priority import PRIORITY_DEFAULT, Ranking, Standing, sorted_entries
 from eslurm.core.plan.queue import Entry, Pending, PendingQueue
+from eslurm.core.units import SECOND_US
 
 JOBS: Final = 60_000
 CHANGED: Final = 100
 USERS: Final = 300
-SECOND_US: Final = 1_000_000
 WEIGHTS: Final = PriorityWeights(age=1_000, fairshare=10_000, size=500, partition=1_000, qos=2_000)
 
 

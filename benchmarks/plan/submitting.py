@@ -16,7 +16,8 @@ from benchmarks.cluster import Cluster, Shape, running
 from benchmarks.figures import Figures, percentile
 from benchmarks.jobs import environment, script
 from benchmarks.occupy import occupied
-from benchmarks.plan.workload import SECOND_US, large
+from benchmarks.plan.workload import large
+from eslurm.core.units import SECOND_US
 from eslurm.rpc.methods import CHANGE_POLICIES, PLAN, SUBMIT
 from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb

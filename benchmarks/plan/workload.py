@@ -15,8 +15,8 @@ from eslurm.core.account.model import Access, Amount, FreePool, Limit, Policy
 from eslurm.core.job.request import Request
 from eslurm.core.plan.queue import Pending
 from eslurm.core.resources.nodes import NodeView
+from eslurm.core.units import SECOND_US
 
-SECOND_US: Final = 1_000_000
 HOUR_US: Final = 3_600 * SECOND_US
 CORES: Final = 16
 MEMORIES_MIB: Final = (1000, 2000, 3500)

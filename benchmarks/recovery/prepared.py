@@ -17,7 +17,7 @@ from eslurm.config import cluster_config, read_config
 from eslurm.core import records
 from eslurm.core.cluster import State
 from eslurm.core.courier import Courier, Send
-from eslurm.core.job.model import Job, JobSpec, Principal, StepEnd
+from eslurm.core.job.model import Job, JobSpec, Principal, Span, StepEnd
 from eslurm.core.job.request import Request
 from eslurm.core.messages import (
     ConfigLoaded,
@@ -31,7 +31,7 @@ from eslurm.core.messages import (
     SubmitJobs,
     Submitted,
 )
-from eslurm.core.placement import Placement, Span
+from eslurm.core.placement import Placement
 from eslurm.core.reactor import BatchAnswer, Reactor
 from eslurm.core.wire import Registration, Report, Started, StepEnded
 from eslurm.ports.store import AttemptRow, BlobRow, JobRow, content_hash

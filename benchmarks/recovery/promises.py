@@ -39,12 +39,12 @@ from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.planning import messages_of, plan_slices
 from eslurm.core.reactor import BatchAnswer, Reactor
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import HeldAttempt, Registration, Report, ReportBody, Started, StepEnded
 from eslurm.store.image import StoreImage
 from eslurm.store.rows import Restoring, to_store
 
 OWNER: Final = "main"
-SECOND_US: Final = 1_000_000
 ROOT: Final = Principal("root", 0, 0)
 CORES: Final = (16, 16, 32)
 LATE_MAX_US: Final = 20_000

@@ -108,7 +108,7 @@ def _cut(names: str) -> str:
 
 def _tree(one: Any) -> str:
     """The tree as the core draws it, over names that this command numbers for itself."""
-    from eslurm.core.tree.trace import ROOT, LevelCost, Span, Trace
+    from eslurm.core.tree.trace import ROOT, LevelCost, Trace, TraceSpan
     from eslurm.core.tree.trace_text import render as draw
 
     names: list[str] = []
@@ -121,7 +121,7 @@ def _tree(one: Any) -> str:
         return numbers[name]
 
     spans = tuple(
-        Span(number(s.parent), number(s.child), s.hop, s.nodes, s.acked_us, s.done_us, s.how)
+        TraceSpan(number(s.parent), number(s.child), s.hop, s.nodes, s.acked_us, s.done_us, s.how)
         for s in one.spans
     )
     levels = tuple(

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from eslurm.core.job.holding import paused_us
 from eslurm.core.job.model import Attempt, JobSpec
 from eslurm.core.job.request import Request
+from eslurm.core.units import SECOND_US
 from eslurm.rpc.codec import varint
 from eslurm.v1 import controller_pb2 as pb
 
 EVENT_FIELD: Final = b"\x0a"
 """Tag of the repeated field `events` (number 1, length-delimited) in JobFeedReply."""
-SECOND_US: Final = 1_000_000
 
 
 class Happening(NamedTuple):

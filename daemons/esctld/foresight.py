@@ -18,7 +18,7 @@ from prometheus_client import Counter
 from eslurm.alerts.feeds import AlertFeeds
 from eslurm.alerts.plugins import ThreadedPredictor, plugin
 from eslurm.config import ConfigError, FailureSection
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.failure.alerts import AlertBook
 from eslurm.core.failure.builtin import BUILT_IN, make_built_in
 from eslurm.core.failure.health import HealthReports
@@ -29,6 +29,7 @@ from eslurm.core.satellite.flights import Answered
 from eslurm.core.tree.construct import TreeShape
 from eslurm.core.tree.grouping import find_grouping
 from eslurm.core.tree.results import Status
+from eslurm.core.units import SECOND_US
 from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger("esctld.foresight")

@@ -10,7 +10,8 @@ import logging
 
 from esctld.dispatcher import NotNow
 from esctld.logbook import LogKeeper
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
+from eslurm.core.units import SECOND_US
 from eslurm.ports.store import Prune, Pruned, Store, StoreUnavailable
 from eslurm.telemetry.memory import give_back
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from esctld.dispatcher import Dispatcher
-from eslurm.core.cluster import SECOND_US
+from eslurm.core.units import SECOND_US
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import (
     BlobMissing,

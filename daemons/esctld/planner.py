@@ -12,7 +12,6 @@ import time
 
 from esctld.dispatcher import Dispatcher
 from eslurm.config_policies import PolicyError, load_policy
-from eslurm.core.cluster import SECOND_US
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan, PlanLimits
@@ -20,6 +19,7 @@ from eslurm.core.plan.priority import Ranking
 from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.planning import messages_of, plan_slices
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger(__name__)

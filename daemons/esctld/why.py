@@ -21,12 +21,10 @@ from eslurm.core.cluster import State
 from eslurm.core.inquiry import Answer, why_waiting, would_wait
 from eslurm.core.inquiry_heads import head_starts
 from eslurm.core.job.access import get_seen
-from eslurm.core.job.model import Job, JobSpec, Principal
-from eslurm.core.job.model import Span as Held
+from eslurm.core.job.model import Job, JobSpec, Principal, Span
 from eslurm.core.job.states import JobState
 from eslurm.core.messages import RefusalCode, Refused
 from eslurm.core.node.hostlist import fold
-from eslurm.core.placement import Span
 from eslurm.core.plan.schedule import Booking
 from eslurm.core.plan.why import Holder, Reason, known_us
 from eslurm.core.privacy import Sight
@@ -311,9 +309,7 @@ def _booked(state: State, job: Job, booking: Booking) -> pb.PlannedJob:
     return one
 
 
-def _planned_job(
-    state: State, job: Job, start_us: int, stop_us: int, spans: Sequence[Span] | Sequence[Held]
-) -> pb.PlannedJob:
+def _planned_job(state: State, job: Job, start_us: int, stop_us: int, spans: Sequence[Span]) -> pb.PlannedJob:
     numbers = [span.node for span in spans]
     one = pb.PlannedJob(
         job_id=job.job_id,

@@ -32,7 +32,8 @@ from eslurm.core.tree.results import Outcome, failed
 from eslurm.core.wire import Command, Heartbeat, Report
 from eslurm.ports.door import Answerer
 from eslurm.ports.link import Link
-from eslurm.ports.step_runner import StepEnded, StepEndedSink, StepStarted
+from eslurm.ports.step_ends import step_end
+from eslurm.ports.step_runner import StepOutcome, StepOutcomeSink, StepStarted
 from eslurm.relay.blobs import BlobExchange, LinkLoader
 from eslurm.relay.book import AddressBook, BadBook
 from eslurm.relay.chaos_door import NAME as CHAOS
@@ -65,13 +66,12 @@ from esnoded.health import watch
 from esnoded.predecessor import PairedRunner
 from esnoded.procd.options import Options
 from esnoded.procd.procfs import read_boot_id
-from esnoded.shell import Shell, internal_error, step_end
+from esnoded.shell import Shell, internal_error
 from esnoded.spool import Spool
 from esnoded.standby import StandbyRunner
 from esnoded.status import AgentStatus
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.launcher import Connect, connect_supervisor
-from esnoded.steps import step_id
 from esnoded.uplink import OnDemand, Uplink
 
 log = logging.getLogger("esnoded")
@@ -194,7 +194,7 @@ class NodeDaemon:
         """Serve until stopped; `ready` is told the endpoint. Raises OSError or SpoolError when it cannot start."""
         options = self._options
         spool = Spool(options.state_dir / "agent.spool")
-        early: list[StepEnded] = []
+        early: list[StepOutcome] = []
         runner = self._make_runner(lambda ended: self._on_step_ended(ended, early))
         learnt = options.credentials.on_learnt
         options.credentials.on_learnt = lambda: (learnt(), runner.tell_ring())[0]
@@ -238,7 +238,7 @@ class NodeDaemon:
             principals.close()
             spool.close()
 
-    def _make_runner(self, on_ended: StepEndedSink) -> Runner:
+    def _make_runner(self, on_ended: StepOutcomeSink) -> Runner:
         options = self._options
         connect = options.connect or partial(connect_supervisor, options.state_dir, options.supervisor)
         if options.is_one_of_many or options.is_login:
@@ -319,8 +319,8 @@ class NodeDaemon:
         )
         shell = Shell(agent, spool, runner, str(door), self._blobs, self, self._clock)
         steps = await runner.list_steps()
-        live = [(step_id(step.key), step.at_us) for step in steps if isinstance(step, StepStarted)]
-        ended = [(step_id(step.key), step_end(step)) for step in steps if isinstance(step, StepEnded)]
+        live = [(step.key, step.at_us) for step in steps if isinstance(step, StepStarted)]
+        ended = [(step.key, step_end(step)) for step in steps if isinstance(step, StepOutcome)]
         self._shell = shell
         self._driver.relay.add_local(state.numbers[name] for name in options.nodes if name in state.numbers)
         shell.perform(restore(agent, state, live, ended, self._clock.now_us()))
@@ -338,7 +338,7 @@ class NodeDaemon:
         (name,) = options.nodes
         return [NodeOffer(name, uids[name], options.total, (("gpu", gpus.count),), gpus.model)]
 
-    def _on_step_ended(self, ended: StepEnded, early: list[StepEnded]) -> None:
+    def _on_step_ended(self, ended: StepOutcome, early: list[StepOutcome]) -> None:
         if self._shell is None:
             early.append(ended)
         else:

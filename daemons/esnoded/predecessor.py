@@ -11,11 +11,11 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Sequence
 
+from eslurm.core.step.key import StepKey
 from eslurm.ports.step_runner import (
     StepEndCause,
-    StepEndedSink,
-    StepKey,
     StepOrder,
+    StepOutcomeSink,
     StepRunnerError,
     StepState,
 )
@@ -32,7 +32,7 @@ class PairedRunner:
     """
 
     def __init__(
-        self, connect: Connect, predecessor: Connect, on_ended: StepEndedSink, ring: Callable[[], bytes]
+        self, connect: Connect, predecessor: Connect, on_ended: StepOutcomeSink, ring: Callable[[], bytes]
     ) -> None:
         self._new = SupervisorClient(connect, on_ended, ring=ring)
         self._old = SupervisorClient(self._connect_old, on_ended)

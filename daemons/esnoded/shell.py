@@ -33,14 +33,14 @@ from eslurm.core.agent.actions import (
     Spool as SpoolAction,
 )
 from eslurm.core.agent.machine import Agent
-from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import FAILED, USER_REFUSED, Outcome
 from eslurm.core.wire import JobLaunch, Report
+from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import (
     StepEndCause,
-    StepEnded,
-    StepKey,
     StepOrder,
+    StepOutcome,
     StepRunner,
     StepRunnerError,
     UserRefused,
@@ -49,7 +49,6 @@ from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from esnoded.clock import AgentClock
 from esnoded.spool import Spool
 from esnoded.spool_lane import SpoolLane
-from esnoded.steps import step_id, step_key
 
 log = logging.getLogger(__name__)
 TIMER_AGAIN_US = 1_000_000
@@ -135,11 +134,11 @@ class Shell:
             if isinstance(action, RunBatch | RunTasks):
                 self._refuse(action, internal_error(error))
 
-    def on_runner_ended(self, ended: StepEnded) -> None:
+    def on_runner_ended(self, ended: StepOutcome) -> None:
         """The runner says how a step ended."""
         key = ended.key
         self._tell("job %d, attempt %d, step %d: ended on node %d", key)
-        self.perform(self.agent.on_step_ended(step_id(key), step_end(ended), self._now_us()))
+        self.perform(self.agent.on_step_ended(key, step_end(ended), self._now_us()))
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -173,9 +172,7 @@ class Shell:
             self._refuse(action, "the script is no longer in the cache")
             return
         contact_us = self._to_boot_us(action.contact_us)
-        order = StepOrder(
-            step_key(action.step), action.credential, script, environment, self._door, contact_us
-        )
+        order = StepOrder(action.step, action.credential, script, environment, self._door, contact_us)
         self._spawn(self._launch(order))
 
     def _run_tasks(self, action: RunTasks) -> None:
@@ -184,7 +181,7 @@ class Shell:
             self._refuse(action, "the environment is no longer in the cache")
             return
         order = StepOrder(
-            step_key(action.step),
+            action.step,
             action.credential,
             environment=environment,
             door=self._door,
@@ -193,7 +190,7 @@ class Shell:
         self._spawn(self._launch(order))
 
     async def _launch(self, order: StepOrder) -> None:
-        step = step_id(order.key)
+        step = order.key
         try:
             state = await self._runner.launch(order)
         except StepRunnerError as error:
@@ -206,7 +203,7 @@ class Shell:
             )
             self.perform(self.agent.on_step_refused(step, internal_error(error), self._now_us()))
             return
-        if isinstance(state, StepEnded):
+        if isinstance(state, StepOutcome):
             self.on_runner_ended(state)
         else:
             self._tell("job %d, attempt %d, step %d: began on node %d", order.key)
@@ -230,23 +227,23 @@ class Shell:
 
     def _terminate(self, action: TerminateStep) -> None:
         grace_us = int(action.grace_s * 1_000_000)
-        key = step_key(action.step)
+        key = action.step
         self._spawn(_ignoring(self._runner.terminate, key, StepEndCause.SIGNALLED, grace_us))
 
     def _signal(self, action: SignalStep) -> None:
-        self._spawn(_ignoring(self._runner.signal, step_key(action.step), action.signal))
+        self._spawn(_ignoring(self._runner.signal, action.step, action.signal))
 
     def _suspend(self, action: SuspendStep) -> None:
-        self._spawn(_ignoring(self._runner.suspend, step_key(action.step), action.resume))
+        self._spawn(_ignoring(self._runner.suspend, action.step, action.resume))
 
     def _limit(self, action: LimitStep) -> None:
         limit_us = action.time_limit_s * 1_000_000
-        self._spawn(_ignoring(self._runner.set_limit, step_key(action.step), limit_us, action.credential))
+        self._spawn(_ignoring(self._runner.set_limit, action.step, limit_us, action.credential))
 
     def _acknowledge(self, action: AcknowledgeSteps) -> None:
         if not self._acknowledged:
             self._loop.call_soon(self._flush_acknowledged)
-        self._acknowledged.extend(map(step_key, action.steps))
+        self._acknowledged.extend(action.steps)
 
     def _flush_acknowledged(self) -> None:
         keys, self._acknowledged = self._acknowledged, []
@@ -335,18 +332,3 @@ async def _ignoring(ask: Callable[P, Awaitable[object]], *about: P.args, **more:
 def internal_error(error: Exception) -> str:
     """What is said of a fault of the agent's own; its log says where it is."""
     return f"internal error: {type(error).__name__}: {error}"[:INTERNAL_ERROR_CHARS_MAX]
-
-
-def step_end(ended: StepEnded) -> StepEnd:
-    """The runner's outcome as the controller hears it."""
-    return StepEnd(
-        ended.exit_code,
-        ended.signal,
-        ended.cause.value,
-        ended.text,
-        ended.started_us,
-        ended.ended_us,
-        ended.user_cpu_us,
-        ended.system_cpu_us,
-        ended.max_rss_kib,
-    )

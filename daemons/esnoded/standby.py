@@ -10,7 +10,8 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from eslurm.ports.step_runner import StepEndCause, StepEndedSink, StepKey, StepOrder, StepState
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcomeSink, StepState
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.launcher import Connect
 from esnoded.stepd.place import Place
@@ -20,7 +21,7 @@ class StandbyRunner:
     """Implements `eslurm.ports.step_runner.StepRunner` around a `SupervisorClient`; `start` and `close` as there."""
 
     def __init__(
-        self, state_dir: Path, connect: Connect, on_ended: StepEndedSink, ring: Callable[[], bytes] = bytes
+        self, state_dir: Path, connect: Connect, on_ended: StepOutcomeSink, ring: Callable[[], bytes] = bytes
     ) -> None:
         self._client = SupervisorClient(connect, on_ended, ring=ring)
         self._place = Place(state_dir)

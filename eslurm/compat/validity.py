@@ -16,12 +16,12 @@ from eslurm.compat.lengths import length_text, parse_length
 from eslurm.compat.moments import DAY_S, civil_from_days, format_moment, parse_moment
 from eslurm.core.account.model import Validity
 from eslurm.core.account.validity import LENGTH_MAX_S
+from eslurm.core.units import SECOND_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from eslurm.compat.moments import Offset
 
-_SECOND_US = 1_000_000
 LENGTH_MIN_S = 60
 _DAY = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 _MOMENT = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(T\d{1,2}:\d{2}(:\d{2})?)?", re.IGNORECASE)
@@ -107,7 +107,7 @@ def _moment(word: str, at: int, text: str, option: str, offset_s: Offset) -> int
 
 
 def _next_day_us(midnight_us: int, offset_s: Offset) -> int:
-    utc_s = midnight_us // _SECOND_US
+    utc_s = midnight_us // SECOND_US
     # A day may have 23 or 25 hours: the next local midnight is found from the local date.
     days = (utc_s + offset_s(utc_s)) // DAY_S + 1
     year, month, day = civil_from_days(days)
@@ -118,7 +118,7 @@ def _moment_text(at_us: int, offset_s: Offset, days_back: int) -> str:
     shown = format_moment(at_us, offset_s)
     if not shown.endswith("T00:00:00"):
         return shown
-    utc_s = at_us // _SECOND_US
+    utc_s = at_us // SECOND_US
     year, month, day = civil_from_days((utc_s + offset_s(utc_s)) // DAY_S - days_back)
     return f"{year:04d}-{month:02d}-{day:02d}"
 

@@ -41,6 +41,7 @@ from eslurm.core.satellite.model import SatelliteDown
 from eslurm.core.step.model import Step, StepState
 from eslurm.core.timekeeping import lost_after_s
 from eslurm.core.token.model import TOKEN, IssuedToken
+from eslurm.core.units import SECOND_US
 
 __all__ = [
     "SECOND_US",
@@ -55,7 +56,6 @@ __all__ = [
     "waits",
 ]
 
-SECOND_US = 1_000_000
 
 Timer = tuple[int, str, int]
 

@@ -12,11 +12,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US, State, attempts_of, owed_revisions
+from eslurm.core.cluster import State, attempts_of, owed_revisions
 from eslurm.core.effects import Effect, find_owed, owed, owed_nodes
 from eslurm.core.messages import EffectDone
 from eslurm.core.node.states import NodeState
 from eslurm.core.step.model import StepState
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Body, JobLaunch, Prepare, Start
 
 RETRY_FIRST_US = 250_000

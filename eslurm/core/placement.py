@@ -5,14 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from eslurm.core.amounts import Vector
-
-
-class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a job gets on one node. Fields are only ever appended."""
-
-    node: int
-    amounts: Vector
-    tasks: int
+from eslurm.core.job.model import Span
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.job.states import JobState
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.explain import Why, WhyKind
@@ -23,6 +23,7 @@ from eslurm.core.plan.policy import Broken, Plan
 from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 
 EVERY_US: Final = 2_000_000
 """How often promises are written at most where everybody has one and nothing starts."""

@@ -15,7 +15,7 @@ from heapq import nsmallest
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.model import Job
 from eslurm.core.plan.schedule import Booking, Schedule
@@ -23,6 +23,7 @@ from eslurm.core.plan.search import RESOURCES
 from eslurm.core.plan.slices import parts
 from eslurm.core.plan.snapshot import RunningKey
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 
 BOOKINGS_MAX: Final = 5_000
 """Planned starts that are looked through, the next ones first: of those behind nothing is said."""

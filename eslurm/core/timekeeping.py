@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from eslurm.core.config import ClusterConfig
+from eslurm.core.units import SECOND_US
 
-SECOND_US = 1_000_000
 BOUND_US = 60 * SECOND_US
 SLEW = 10
 """One part in so many of the monotonic time that passes may be made up or held back."""

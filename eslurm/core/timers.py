@@ -9,7 +9,7 @@ import heapq
 
 from eslurm.core import facts
 from eslurm.core.account import boundaries
-from eslurm.core.cluster import SECOND_US, State, Timer
+from eslurm.core.cluster import State, Timer
 from eslurm.core.job.states import FINAL
 from eslurm.core.member.decide import token_expired
 from eslurm.core.member.model import JOIN_TOKEN
@@ -18,6 +18,7 @@ from eslurm.core.node.states import NodeState
 from eslurm.core.timekeeping import lost_after_s
 from eslurm.core.token.decide import expired
 from eslurm.core.token.model import ID_BYTES, TOKEN
+from eslurm.core.units import SECOND_US
 
 
 def next_timer_us(state: State) -> int | None:

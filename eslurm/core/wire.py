@@ -15,8 +15,7 @@ import msgspec
 
 from eslurm.core.amounts import Vector
 from eslurm.core.job.model import Principal, StepEnd
-
-BATCH_STEP = -1
+from eslurm.core.step.key import BATCH_STEP
 
 
 class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -2,9 +2,9 @@
 
 A runner owns the processes of a step: it starts them, keeps their time limit and kill grace, and
 remembers how they ended. Invariant: for one `StepKey` at most one set of processes is ever started,
-and a `StepEnded` is durable before anybody hears of it and kept until it is acknowledged.
+and a `StepOutcome` is durable before anybody hears of it and kept until it is acknowledged.
 
-Outcomes are delivered at least once, through the `StepEndedSink` an adapter is built with; after a
+Outcomes are delivered at least once, through the `StepOutcomeSink` an adapter is built with; after a
 reconnect every unacknowledged outcome is delivered again. Consumers recognise repeats by key.
 """
 
@@ -16,20 +16,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-BATCH_STEP = -1
-"""The step number of the batch script."""
-
-
-class StepKey(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """Identity of one step of one attempt of a job on one node. `node` is the node's number."""
-
-    job_id: int
-    attempt: int
-    step: int
-    node: int
-
-    def __str__(self) -> str:
-        return f"{self.job_id}.{self.attempt}.{self.step}.{self.node}"
+from eslurm.core.step.key import StepKey
 
 
 class StepEndCause(StrEnum):
@@ -155,7 +142,7 @@ class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):
     pid: int
 
 
-class StepEnded(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class StepOutcome(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """How a step ended: a fact, kept until acknowledged. Fields are only ever appended.
 
     `exit_code` is the highest of its tasks, `signal` the first that killed one of them (0: none).
@@ -176,8 +163,8 @@ class StepEnded(msgspec.Struct, frozen=True, array_like=True, tag=2):
     max_rss_kib: int = 0
 
 
-StepState = StepStarted | StepEnded
-StepEndedSink = Callable[[StepEnded], None]
+StepState = StepStarted | StepOutcome
+StepOutcomeSink = Callable[[StepOutcome], None]
 
 
 class StepRunnerError(Exception):

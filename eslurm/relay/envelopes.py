@@ -12,7 +12,7 @@ from eslurm.core.tree import nodelist
 from eslurm.core.tree.grouping import POSITIONAL
 from eslurm.core.tree.messages import Ack, Broadcast, Reply
 from eslurm.core.tree.results import Outcome, Results, Row, Status
-from eslurm.core.tree.trace import SPANS_MAX, LevelCost, Span, Trace
+from eslurm.core.tree.trace import SPANS_MAX, LevelCost, Trace, TraceSpan
 from eslurm.v1 import link_pb2
 
 _NAMES: Final = {Status.OK: "ok", Status.FAILED: "failed", Status.UNREACHED: "unreached"}
@@ -174,7 +174,7 @@ def _trace(trace: Trace) -> link_pb2.Trace:
 
 def _read_trace(message: link_pb2.Trace) -> Trace:
     spans = tuple(
-        Span(span.parent, span.child, span.hop, span.nodes, span.acked_us, span.done_us, span.how)
+        TraceSpan(span.parent, span.child, span.hop, span.nodes, span.acked_us, span.done_us, span.how)
         for span in message.spans[:SPANS_MAX]
     )
     levels = tuple(

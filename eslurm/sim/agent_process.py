@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from eslurm.core.agent import actions as act
 from eslurm.core.agent import invariants
 from eslurm.core.agent.backlog import RETRY_S, Backlog
@@ -20,13 +18,14 @@ from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted, fold
 from eslurm.core.agent.restore import restore
 from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree import messages as tree
 from eslurm.core.tree.relay import Relay
 from eslurm.core.wire import Report
+from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import (
     StepEndCause,
-    StepEnded,
-    StepKey,
+    StepOutcome,
     StepRunnerError,
     StepSpec,
     StepStarted,
@@ -100,8 +99,8 @@ class AgentProcess(Process):
     def start(self) -> None:
         """Become what the spool and the runner remember, and look for a way up."""
         known = self.host.runner.do_list()
-        live = [(_step_id(step.key), step.at_us) for step in known if isinstance(step, StepStarted)]
-        ended = [(_step_id(step.key), _step_end(step)) for step in known if isinstance(step, StepEnded)]
+        live = [(step.key, step.at_us) for step in known if isinstance(step, StepStarted)]
+        ended = [(step.key, step_end(step)) for step in known if isinstance(step, StepOutcome)]
         self._do(restore(self.agent, self._folded, live, ended, self.now_us))
         if self.alive:
             self.later(RUNNER_US, self.host.runner.reconnect, self.host.on_step_ended)
@@ -299,7 +298,7 @@ class AgentProcess(Process):
             return
         self.world.checks.on_launch(launch)
         spec = StepSpec(
-            key=_step_key(action.step),
+            key=action.step,
             node_name=self.world.node_name(action.step.node),
             uid=launch.user.uid,
             gid=launch.user.gid,
@@ -318,7 +317,7 @@ class AgentProcess(Process):
     def _run_tasks(self, action: act.RunTasks) -> None:
         launch = action.launch
         spec = StepSpec(
-            key=_step_key(action.step),
+            key=action.step,
             node_name=self.world.node_name(action.step.node),
             uid=launch.user.uid,
             gid=launch.user.gid,
@@ -336,7 +335,7 @@ class AgentProcess(Process):
         """A time of this process by the host's clock, which the runner shares; 0 stays 0."""
         return max(0, at_us - self.now_us + self.world.scheduler.at_us) if at_us else 0
 
-    def _launch(self, step: act.StepId, spec: StepSpec, contact_us: int) -> None:
+    def _launch(self, step: StepKey, spec: StepSpec, contact_us: int) -> None:
         delay_us = int(self.world.random.random() * RUNNER_US)
         try:
             known = self.host.runner.do_launch(spec, contact_us)
@@ -347,34 +346,34 @@ class AgentProcess(Process):
         if isinstance(known, StepStarted):
             self.later(delay_us, self._on_started, step, known.at_us)
         else:
-            self.later(delay_us, self._on_ended, step, _step_end(known))
+            self.later(delay_us, self._on_ended, step, step_end(known))
 
-    def _on_started(self, step: act.StepId, at_us: int) -> None:
+    def _on_started(self, step: StepKey, at_us: int) -> None:
         self._do(self.agent.on_step_started(step, at_us, self.now_us))
 
-    def _on_refused_step(self, step: act.StepId, why: str) -> None:
+    def _on_refused_step(self, step: StepKey, why: str) -> None:
         self._do(self.agent.on_step_refused(step, why, self.now_us))
 
-    def _on_ended(self, step: act.StepId, end: StepEnd) -> None:
+    def _on_ended(self, step: StepKey, end: StepEnd) -> None:
         self._do(self.agent.on_step_ended(step, end, self.now_us))
 
-    def hear_of_end(self, outcome: StepEnded) -> None:
+    def hear_of_end(self, outcome: StepOutcome) -> None:
         """The runner says how a step ended."""
         self._if_alive(self._on_step_ended, (outcome,))
 
-    def _on_step_ended(self, outcome: StepEnded) -> None:
-        self._on_ended(_step_id(outcome.key), _step_end(outcome))
+    def _on_step_ended(self, outcome: StepOutcome) -> None:
+        self._on_ended(outcome.key, step_end(outcome))
 
     def _signal_step(self, action: act.SignalStep) -> None:
-        self._ask_runner(self.host.runner.do_signal, _step_key(action.step), action.signal)
+        self._ask_runner(self.host.runner.do_signal, action.step, action.signal)
 
     def _terminate_step(self, action: act.TerminateStep) -> None:
         cause = _TERMINATION_CAUSES.get(action.cause, StepEndCause.SIGNALLED)
         grace_us = int(action.grace_s * 1e6)
-        self._ask_runner(self.host.runner.do_terminate, _step_key(action.step), cause, grace_us)
+        self._ask_runner(self.host.runner.do_terminate, action.step, cause, grace_us)
 
     def _suspend_step(self, action: act.SuspendStep) -> None:
-        self._ask_runner(self._on_suspend, _step_key(action.step), action.resume)
+        self._ask_runner(self._on_suspend, action.step, action.resume)
 
     def _on_suspend(self, key: StepKey, resume: bool) -> None:
         if self.host.runner.do_suspend(key, resume):
@@ -382,15 +381,14 @@ class AgentProcess(Process):
 
     def _limit_step(self, action: act.LimitStep) -> None:
         limit_us = action.time_limit_s * 1_000_000
-        self._ask_runner(self._on_limit, _step_key(action.step), limit_us)
+        self._ask_runner(self._on_limit, action.step, limit_us)
 
     def _on_limit(self, key: StepKey, limit_us: int) -> None:
         if self.host.runner.do_set_limit(key, limit_us):
             self.world.checks.on_limit(key, limit_us)
 
     def _acknowledge_steps(self, action: act.AcknowledgeSteps) -> None:
-        keys = [_step_key(step) for step in action.steps]
-        self._ask_runner(self.host.runner.do_acknowledge, keys)
+        self._ask_runner(self.host.runner.do_acknowledge, action.steps)
 
     def _contact(self, action: act.Contact) -> None:
         self.host.runner.do_contact(action.nodes, self._to_boot_us(action.at_us))
@@ -409,18 +407,3 @@ class AgentProcess(Process):
             self.world.disk.get_blob(self.world.owner, key)
             self.host.blobs[key] = None
         self._do(self.agent.on_blobs(hashes, self.now_us))
-
-
-def _step_key(step: act.StepId) -> StepKey:
-    return StepKey(step.job_id, step.attempt, step.step, step.node)
-
-
-def _step_id(key: StepKey) -> act.StepId:
-    return act.StepId(key.job_id, key.attempt, key.step, key.node)
-
-
-def _step_end(outcome: StepEnded) -> StepEnd:
-    fields = msgspec.structs.asdict(outcome)
-    del fields["key"]
-    fields["cause"] = outcome.cause.value
-    return StepEnd(**fields)

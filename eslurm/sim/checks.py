@@ -19,10 +19,11 @@ from eslurm.core.job.states import FINAL
 from eslurm.core.node.states import NodeState
 from eslurm.core.reactor import Batch
 from eslurm.core.satellite.states import SatelliteState
+from eslurm.core.step.key import BATCH_STEP, StepKey
 from eslurm.core.tree.results import Status
 from eslurm.core.wire import JobLaunch
 from eslurm.ports import store
-from eslurm.ports.step_runner import BATCH_STEP, StepEndCause, StepEnded, StepKey, StepSpec
+from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepSpec
 from eslurm.ports.store import AttemptRow, Head, JobRow, NodeRow, RecordRow, SettingRow, StepRow
 from eslurm.replay.base import unpack_base
 from eslurm.sim.breach import require
@@ -244,7 +245,7 @@ class Checks:
         problem = self._occupancy.take(run, self._world.totals)
         require(not problem, problem)
 
-    def on_step_ended(self, outcome: StepEnded) -> None:
+    def on_step_ended(self, outcome: StepOutcome) -> None:
         """Processes are gone; said any number of times."""
         key = outcome.key
         self._world.note(f"ended {key} {outcome.exit_code} {outcome.cause.value}")

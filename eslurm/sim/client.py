@@ -35,6 +35,7 @@ from eslurm.core.messages import (
     UpdateNodes,
 )
 from eslurm.core.reactor import BatchAnswer
+from eslurm.core.units import SECOND_US
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.sim import wire
 from eslurm.sim.breach import require
@@ -45,7 +46,6 @@ from eslurm.sim.process import Process
 if TYPE_CHECKING:
     from eslurm.sim.world import World
 
-SECOND_US = 1_000_000
 RETRY_US = 2 * SECOND_US
 ASKED_AGAIN = 0.2
 LATE_US = 60 * SECOND_US

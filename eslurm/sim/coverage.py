@@ -11,9 +11,9 @@ from typing import Final
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.node.states import NodeState
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import Report, StepEnded
-from eslurm.ports.step_runner import StepEndCause, StepKey
-from eslurm.ports.step_runner import StepEnded as Outcome
+from eslurm.ports.step_runner import StepEndCause, StepOutcome
 
 SILENT: Final = "silent"
 PATHS: Final = (
@@ -95,7 +95,7 @@ class Coverage:
             if before != key.node and before in self._lost:
                 self.count("job requeued elsewhere before its node came back")
 
-    def on_ended(self, outcome: Outcome) -> None:
+    def on_ended(self, outcome: StepOutcome) -> None:
         """A step is over."""
         if outcome.cause is StepEndCause.ORPHANED:
             self.count("script orphaned")

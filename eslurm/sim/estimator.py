@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.messages import SetForecasts
+from eslurm.core.units import SECOND_US
 from eslurm.sim.client import Client
 from eslurm.sim.people import USERS
 
 if TYPE_CHECKING:
     from eslurm.sim.world import World
 
-SECOND_US: Final = 1_000_000
 FIRST_REQUEST: Final = 1 << 64
 """Its requests are told apart from those of people."""
 JOBS_MAX: Final = 8

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Registration, Report
 from eslurm.sim.network import CALM, Weather
 from eslurm.sim.ordeals import Ordeal, Ordeals, draw_ordeals
@@ -22,7 +23,6 @@ from eslurm.sim.strokes import STROKES, Strokes
 if TYPE_CHECKING:
     from eslurm.sim.world import World
 
-SECOND_US = 1_000_000
 COMMIT_FAULTS_MAX = 8
 OVERHEARD_MAX = 200
 SKEW_MAX_S = 30.0

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from eslurm.core.agent.records import Folded, Record, unfold
-from eslurm.ports.step_runner import StepEnded, StepSpec
+from eslurm.ports.step_runner import StepOutcome, StepSpec
 from eslurm.sim.agent_process import AgentProcess
 from eslurm.sim.step_runner import MemoryStepRunner, StepScript
 
@@ -134,7 +134,7 @@ class Host:
             self.is_down = False
             self.start_agent()
 
-    def on_step_ended(self, outcome: StepEnded) -> None:
+    def on_step_ended(self, outcome: StepOutcome) -> None:
         """A step of this host is over: its agent hears of it, if there is one."""
         self.world.checks.on_step_ended(outcome)
         if self.agent is not None:

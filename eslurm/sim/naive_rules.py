@@ -15,8 +15,8 @@ from eslurm.core.job.model import Attempt, Job
 from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 
-SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 NODES = "nodes"
 EVERY = "*"

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from eslurm.core.units import SECOND_US
 from eslurm.sim.scheduler import Scheduler
 
-SECOND_US = 1_000_000
 LATENCY_MIN_US = 150
 LATENCY_SPREAD_US = 1_500
 KEEPALIVE_MIN_US = 4 * SECOND_US

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from eslurm.core.units import SECOND_US
 from eslurm.sim.network import Trouble
 
 if TYPE_CHECKING:
     from eslurm.sim.world import World
 
-SECOND_US = 1_000_000
 SHARE = 0.35
 """Of the seeds, so many have ordeals."""
 LONG_LIMIT_S = 3_600

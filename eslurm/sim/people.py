@@ -29,9 +29,9 @@ from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import ArraySpec, Dependency, JobSpec, Principal
 from eslurm.core.job.request import Chunk, Request
 from eslurm.core.messages import PolicyChange, ReservedNodes, ReservedTime
+from eslurm.core.units import SECOND_US
 from eslurm.sim.site import FAST, GPU, LICENCE, MAIN, RUSH
 
-SECOND_US = 1_000_000
 PHYSICISTS: Final = 100
 USERS: Final = (
     Principal("alice", 1000, 1000, (PHYSICISTS,)),

@@ -12,10 +12,10 @@ import traceback
 
 import msgspec
 
+from eslurm.core.units import SECOND_US
 from eslurm.sim.faults import FaultPlan
 from eslurm.sim.world import START_US, Trace, World
 
-SECOND_US = 1_000_000
 RECOVERY_MAX_US = 300 * SECOND_US
 LOOK_EVERY_US = SECOND_US
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eslurm.core.resources.vector import CORES
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import JobLaunch
-from eslurm.ports.step_runner import StepEnded, StepKey
+from eslurm.ports.step_runner import StepOutcome
 
 if TYPE_CHECKING:
     from eslurm.sim.host import Host
@@ -64,7 +65,7 @@ class Run:
         }
         self.devices = launch.devices
         self.lent: dict[int, int] = {}
-        self.outcome: StepEnded | None = None
+        self.outcome: StepOutcome | None = None
         self.disturbed = False
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eslurm.core.cluster import State
+from eslurm.core.units import SECOND_US
 from eslurm.sim.controller import Controller
 from eslurm.sim.standby import Standby
 
 if TYPE_CHECKING:
     from eslurm.sim.world import World
 
-SECOND_US = 1_000_000
 PAUSE_MAX_S = 20.0
 
 

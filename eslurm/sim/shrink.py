@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from eslurm.core.units import SECOND_US
 from eslurm.sim.faults import FaultPlan
 from eslurm.sim.run import Failure, Scenario, explicit, judge
 
-SECOND_US = 1_000_000
 CALM_MIN_US = 3 * SECOND_US
 TRIALS_MAX = 500
 

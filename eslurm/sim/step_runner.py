@@ -12,11 +12,11 @@ from typing import Protocol
 
 import msgspec
 
+from eslurm.core.step.key import StepKey
 from eslurm.ports.step_runner import (
     StepEndCause,
-    StepEnded,
-    StepEndedSink,
-    StepKey,
+    StepOutcome,
+    StepOutcomeSink,
     StepRunnerError,
     StepSpec,
     StepStarted,
@@ -82,7 +82,7 @@ class MemoryStepRunner:
     def __init__(
         self,
         clock: VirtualClock,
-        on_ended: StepEndedSink,
+        on_ended: StepOutcomeSink,
         script_of: Callable[[StepSpec], StepScript],
         wall_us: Callable[[], int] | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class MemoryStepRunner:
         self._on_ended = on_ended
         self._script_of = script_of
         self._running: dict[StepKey, _Running] = {}
-        self._outcomes: dict[StepKey, StepEnded] = {}
+        self._outcomes: dict[StepKey, StepOutcome] = {}
         self._next_pid = _FIRST_PID
         self._contact_us: int | None = None
         self._node_contact_us: dict[int, int] = {}
@@ -149,7 +149,7 @@ class MemoryStepRunner:
         script, now_us, at_us = self._script_of(spec), self._clock.now_us(), self._wall_us()
         if script.spawn_error:
             cause = StepEndCause.SPAWN_FAILED
-            outcome = StepEnded(spec.key, script.exit_code, 0, cause, script.spawn_error, at_us, at_us)
+            outcome = StepOutcome(spec.key, script.exit_code, 0, cause, script.spawn_error, at_us, at_us)
             self._outcomes[spec.key] = outcome
             self._clock.call_at(now_us, lambda: self._report(outcome))
             return outcome
@@ -280,7 +280,7 @@ class MemoryStepRunner:
         known = [at_us for at_us in both if at_us is not None]
         return max(known, default=launched_us) + spec.orphan_timeout_us
 
-    def reconnect(self, on_ended: StepEndedSink) -> None:
+    def reconnect(self, on_ended: StepOutcomeSink) -> None:
         """The agent was restarted: deliver every unacknowledged outcome to the new listener."""
         self._on_ended = on_ended
         for outcome in tuple(self._outcomes.values()):
@@ -326,13 +326,13 @@ class MemoryStepRunner:
         cause = step.cause or (StepEndCause.SIGNALLED if signum else StepEndCause.EXITED)
         text = step.text or (f"ended by signal {signal.Signals(signum).name}" if signum else "")
         ended_us = step.started_us + now_us - step.launched_us
-        outcome = StepEnded(key, exit_code, signum, cause, text, step.started_us, ended_us)
+        outcome = StepOutcome(key, exit_code, signum, cause, text, step.started_us, ended_us)
         self._outcomes[key] = outcome
         if report:
             # Not from within the call that caused it: the real one is heard of later, too.
             self._clock.call_at(now_us, lambda: self._report(outcome))
 
-    def _report(self, outcome: StepEnded) -> None:
+    def _report(self, outcome: StepOutcome) -> None:
         if self._outcomes.get(outcome.key) is outcome:
             self._on_ended(outcome)
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from eslurm.core.messages import UpdateNodes, UpdateSatellites
+from eslurm.core.units import SECOND_US
 from eslurm.sim import wire
 from eslurm.sim.network import CALM, Cut, Weather
 
 if TYPE_CHECKING:
     from eslurm.sim.world import World
 
-SECOND_US = 1_000_000
 LATE_MAX = 6
 
 

@@ -14,9 +14,11 @@ import msgspec
 
 from eslurm.calendar import SiteCalendar
 from eslurm.core.cluster import State
+from eslurm.core.step.key import BATCH_STEP
 from eslurm.core.tree.messages import Tuning
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Command
-from eslurm.ports.step_runner import BATCH_STEP, StepSpec
+from eslurm.ports.step_runner import StepSpec
 from eslurm.sim.breach import require
 from eslurm.sim.checks import Checks
 from eslurm.sim.client import Client
@@ -38,7 +40,6 @@ from eslurm.sim.story import describe
 from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
 
-SECOND_US = 1_000_000
 START_US = 1_750_000_000 * SECOND_US
 SLOW_COMMIT_US = 3 * SECOND_US
 NODES_ADDED_MAX = 3

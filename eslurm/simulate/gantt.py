@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US
+from eslurm.core.units import SECOND_US
 from eslurm.simulate.lanes import Bar, Lanes
 from eslurm.simulate.loop import Result
 

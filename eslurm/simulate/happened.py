@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US
+from eslurm.core.units import SECOND_US
 from eslurm.core.words import counted
 
 _DIGITS = re.compile(r"\d+")

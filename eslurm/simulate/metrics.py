@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US
+from eslurm.core.units import SECOND_US
 from eslurm.simulate.loop import Ran, Result
 
 TAU_S: Final = 10

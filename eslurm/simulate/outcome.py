@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US
+from eslurm.core.units import SECOND_US
 from eslurm.simulate.loop import Result
 from eslurm.swf import Header, Record, write_swf
 

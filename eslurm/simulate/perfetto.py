@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US
 from eslurm.core.resources.vector import CORES
+from eslurm.core.units import SECOND_US
 from eslurm.simulate.lanes import Lanes
 from eslurm.simulate.loop import Result
 

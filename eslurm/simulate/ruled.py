@@ -17,7 +17,7 @@ import msgspec
 from eslurm.core import facts
 from eslurm.core.account.boundaries import set_calendar
 from eslurm.core.account.model import Policy, Qos
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.effects import Effect
 from eslurm.core.job.model import JobSpec, Principal, StepEnd
 from eslurm.core.job.preemption import ROOM_KEPT_US, is_possible
@@ -45,6 +45,7 @@ from eslurm.core.plan.slices import exhaust
 from eslurm.core.planning import message_of, plan_slices
 from eslurm.core.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import (
     End,
     Gone,

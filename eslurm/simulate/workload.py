@@ -15,12 +15,12 @@ from typing import Final
 import msgspec
 
 from eslurm.compat.errors import quoted
-from eslurm.core.cluster import SECOND_US
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.job.request import Request
 from eslurm.core.plan.expected import running_us, waiting_us
 from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.queue import Pending
+from eslurm.core.units import SECOND_US
 from eslurm.simulate.machine import Machine
 from eslurm.swf import Header, Record
 

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import pytest
 
+from eslurm.core.step.key import StepKey
 from eslurm.ports.step_runner import (
     StepEndCause,
-    StepEnded,
-    StepKey,
+    StepOutcome,
     StepRunner,
     StepRunnerError,
     StepSpec,
@@ -42,7 +42,7 @@ class Bench(Protocol):
     async def begun(self, key: StepKey) -> None:
         """Wait until the step is ready for signals."""
 
-    async def ended(self, key: StepKey) -> StepEnded: ...
+    async def ended(self, key: StepKey) -> StepOutcome: ...
 
     def times_run(self, key: StepKey) -> int: ...
 
@@ -78,10 +78,10 @@ class VirtualBench:
     def __init__(self) -> None:
         self._time = VirtualTime()
         self._scripts: dict[StepKey, StepScript] = {}
-        self._heard: dict[StepKey, StepEnded] = {}
+        self._heard: dict[StepKey, StepOutcome] = {}
         self.runner = MemoryStepRunner(self._time, self._hear, lambda spec: self._scripts[spec.key])
 
-    def _hear(self, outcome: StepEnded) -> None:
+    def _hear(self, outcome: StepOutcome) -> None:
         self._heard[outcome.key] = outcome
 
     def spec(self, key: StepKey, script: StepScript, **fields: Any) -> StepSpec:
@@ -92,7 +92,7 @@ class VirtualBench:
     async def begun(self, key: StepKey) -> None:
         assert self.times_run(key)
 
-    async def ended(self, key: StepKey) -> StepEnded:
+    async def ended(self, key: StepKey) -> StepOutcome:
         while key not in self._heard:
             self._time.step()
         return self._heard[key]
@@ -129,7 +129,7 @@ class RealBench:
     async def begun(self, key: StepKey) -> None:
         await eventually(lambda: self.times_run(key))
 
-    async def ended(self, key: StepKey) -> StepEnded:
+    async def ended(self, key: StepKey) -> StepOutcome:
         return await self._outcomes.of(key)
 
     def times_run(self, key: StepKey) -> int:
@@ -207,7 +207,7 @@ def test_what_cannot_be_started_is_an_outcome(on_bench: Callable[..., None]) -> 
     async def scenario(bench: Bench) -> None:
         spec = bench.spec(key(), StepScript(exit_code=127, spawn_error="no such file"))
         ended = await bench.runner.launch(spec)
-        assert isinstance(ended, StepEnded)
+        assert isinstance(ended, StepOutcome)
         assert (ended.cause, ended.exit_code) == (StepEndCause.SPAWN_FAILED, 127)
         assert "no such file" in ended.text
         assert await bench.ended(key()) == ended

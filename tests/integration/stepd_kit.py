@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from eslurm.ports.step_runner import StepEnded, StepSpec
+from eslurm.ports.step_runner import StepOutcome, StepSpec
 from esnoded.stepd.client import SupervisorClient
 from tests.support.loops import run
 from tests.unit.stepd.kit import NOBODY, Outcomes, Site
@@ -29,9 +29,9 @@ def play(
     run(main(), uvloop=uvloop)
 
 
-def outcome_of(site: Site, spec: StepSpec) -> StepEnded:
+def outcome_of(site: Site, spec: StepSpec) -> StepOutcome:
     """Run one step to its end."""
-    found: list[StepEnded] = []
+    found: list[StepOutcome] = []
 
     async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
         await client.launch(spec)

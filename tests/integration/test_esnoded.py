@@ -17,7 +17,6 @@ import pytest
 from eslurm.core.job.model import Principal
 from eslurm.core.tree.results import Status
 from eslurm.core.wire import (
-    BATCH_STEP,
     End,
     Gone,
     Heartbeat,
@@ -425,12 +424,6 @@ def test_a_second_agent_on_the_same_state_directory_is_turned_away(site: Site) -
         assert "another agent serves this state directory" in site.logs()
 
     play(site, scenario)
-
-
-def test_the_step_number_of_the_batch_script_is_the_same_everywhere() -> None:
-    from eslurm.ports import step_runner
-
-    assert BATCH_STEP == step_runner.BATCH_STEP
 
 
 def test_both_are_processes_that_end_on_sigterm(site: Site) -> None:

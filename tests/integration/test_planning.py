@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from eslurm.core.units import SECOND_US
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
 
-SECOND_US = 1_000_000
 JOBS_MAX = 10_000
 HOUR_US = 3_600 * SECOND_US
 WHOLE = ("-N", "1", "--exclusive")

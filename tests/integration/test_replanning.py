@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from eslurm.core.units import SECOND_US
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
 from tests.integration.daemons import PATIENCE_S
 from tests.integration.submitters import Submitters
-from tests.integration.test_planning import JOBS_MAX, SECOND_US, WHOLE, at, moved, plan, planned_start
+from tests.integration.test_planning import JOBS_MAX, WHOLE, at, moved, plan, planned_start
 
 ALL = ("-N", "4", "--exclusive")
 TASKS = 10_000

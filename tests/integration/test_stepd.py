@@ -19,7 +19,7 @@ from eslurm.ports.step_runner import (
     OutputFrame,
     OutputHello,
     StepEndCause,
-    StepEnded,
+    StepOutcome,
     StepRunnerError,
     StepStarted,
 )
@@ -147,7 +147,7 @@ def test_what_a_supervisor_left_that_was_root_as_a_whole_is_taken_over(state_dir
     with supervised(state_dir) as site:
         place = Place(site.state)
         place.prepare()
-        before = StepEnded(key(1), 3, 0, StepEndCause.EXITED)
+        before = StepOutcome(key(1), 3, 0, StepEndCause.EXITED)
         journal = Journal(place.root_journal, procfs.read_boot_id())
         for record in (
             Used(key(1), 1 << 60),
@@ -463,7 +463,7 @@ def test_contact_by_node_keeps_that_nodes_orphans_alive(site: Site) -> None:
             await client.contact([2])
             await asyncio.wait([ended], timeout=0.05)
         assert ended.result().cause is StepEndCause.ORPHANED
-        assert [type(state) for state in await client.list_steps()] == [StepEnded, StepStarted]
+        assert [type(state) for state in await client.list_steps()] == [StepOutcome, StepStarted]
         await outcomes.of(key(node=2))
 
     play(site, scenario)

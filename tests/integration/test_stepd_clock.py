@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepWarning
+from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepWarning
 from esnoded.procd import procfs
 from esnoded.stepd.client import SupervisorClient
 from tests.integration import stepd_kit
@@ -34,7 +34,7 @@ def site(state_dir: Path) -> Iterator[Site]:
 play = partial(stepd_kit.play, uvloop=True)
 
 
-async def ended_by(client: SupervisorClient, outcomes: Outcomes) -> StepEnded:
+async def ended_by(client: SupervisorClient, outcomes: Outcomes) -> StepOutcome:
     await client.terminate(key(), StepEndCause.SIGNALLED, GRACE_US)
     return await outcomes.of(key())
 

@@ -22,8 +22,9 @@ from escli.step_output import LineWriter, StepOutput
 from eslurm.config import Config, ConfigError, cluster_config, parse_config
 from eslurm.core.agent.records import Booted, Buried, EpochSeen, Identity, NumberGiven
 from eslurm.core.failure.health import HealthReports
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import Outcome, Results, Row, Status
-from eslurm.ports.step_runner import OutputHello, StepEndCause, StepEnded, StepKey
+from eslurm.ports.step_runner import OutputHello, StepEndCause, StepOutcome
 from eslurm.security.step_stream import StreamSealer
 from esnoded.spool import Spool, SpoolError
 from esnoded.stepd import wire
@@ -153,7 +154,7 @@ def test_a_torn_spool_holds_what_was_whole(size: int) -> None:
 # ---- the supervisor: its journal and its frames ----
 
 KEY = StepKey(7, 1, -1, 3)
-OUTCOME = StepEnded(KEY, 0, 0, StepEndCause.EXITED, "ü", 1, 2)
+OUTCOME = StepOutcome(KEY, 0, 0, StepEndCause.EXITED, "ü", 1, 2)
 
 
 def journal() -> bytes:

@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
+from eslurm.core.job.model import Span
 from eslurm.core.job.request import Request
-from eslurm.core.placement import Span
 from eslurm.core.plan.book import Book
 from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan, PlanLimits

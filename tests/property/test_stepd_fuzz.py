@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from eslurm.core.step.key import StepKey
 from eslurm.ports.step_runner import (
     OutputEndpoint,
     StepEndCause,
-    StepKey,
     StepSpec,
     StepWarning,
 )

@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from eslurm.core.job.model import Principal
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import Prepare
-from eslurm.ports.step_runner import StepEndCause, StepKey
+from eslurm.ports.step_runner import StepEndCause
 from eslurm.security.site_keys import new_site, write_ring
 from esnoded.procd.options import Options
 from esnoded.stepd import wire

@@ -23,8 +23,9 @@ import msgspec
 import pytest
 
 from eslurm.core.job.model import Principal
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import Prepare
-from eslurm.ports.step_runner import StepKey, StepSpec
+from eslurm.ports.step_runner import StepSpec
 from eslurm.security.site_keys import new_site, write_ring
 from esnoded.procd import procfs, wire
 from esnoded.procd.options import Options

@@ -47,7 +47,7 @@ def test_he_gets_his_own_and_nobody_elses(cluster: LiveCluster) -> None:
         (("daemon",), "nobody is no administrator: only they have tokens made for others"),
         (("--scope", "estimator"), "only they make tokens for estimators"),
         (("--for", "8d"), "is not within 1..604800 s (tokens.life_user_max_s)"),
-        ((NOBODY, "--scope", "root"), "scope 'root' does not exist"),
+        ((NOBODY, "--scope", "root"), "scope: 'root' does not exist"),
     ):
         ran = cluster.run_as_user("esctl", "token", "create", *words)
         assert ran.code == 1 and told in ran.err and ran.out == "", ran

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from eslurm.core import courier
 from eslurm.core.agent import restore
-from eslurm.core.agent.actions import AcknowledgeSteps, Contact, StepId
+from eslurm.core.agent.actions import AcknowledgeSteps, Contact
 from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
@@ -20,7 +20,8 @@ from eslurm.core.cluster import State
 from eslurm.core.job import outcomes, requests, stopping
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
 from eslurm.core.resources.ledger import Ledger
-from eslurm.core.wire import BATCH_STEP, StepEnded
+from eslurm.core.step.key import BATCH_STEP, StepKey
+from eslurm.core.wire import StepEnded
 from eslurm.sim.checks import Checks
 from eslurm.sim.controller import Controller
 from eslurm.sim.host import Spool
@@ -117,7 +118,7 @@ def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
 
     def forget(self: Lifecycle, attempt: Any, end: Any) -> None:
         on_batch_ended(self, attempt, end)
-        self._desk.emit(AcknowledgeSteps((StepId(*attempt.key, BATCH_STEP, attempt.node),)))
+        self._desk.emit(AcknowledgeSteps((StepKey(*attempt.key, BATCH_STEP, attempt.node),)))
 
     patch.setattr(Lifecycle, "_on_batch_ended", forget)
 
@@ -143,7 +144,7 @@ def adopt_any_attempt(patch: pytest.MonkeyPatch) -> None:
     """A restarted agent takes a running process for that of the first attempt it remembers."""
     attempt_of = restore._attempt_of
 
-    def first(agent: Agent, node: Any, step: StepId) -> Any:
+    def first(agent: Agent, node: Any, step: StepKey) -> Any:
         return next(iter(node.attempts.values()), None) or attempt_of(agent, node, step)
 
     patch.setattr(restore, "_attempt_of", first)
@@ -153,7 +154,7 @@ def credit_another_attempt(patch: pytest.MonkeyPatch) -> None:
     """A restarted agent credits how an adopted script ended to another one that still runs, on any of its nodes."""
     restore_end = restore._restore_end
 
-    def elsewhere(agent: Agent, step: StepId, end: Any) -> None:
+    def elsewhere(agent: Agent, step: StepKey, end: Any) -> None:
         running = (
             attempt
             for node in agent.roster.by_number.values()
@@ -162,7 +163,7 @@ def credit_another_attempt(patch: pytest.MonkeyPatch) -> None:
         )
         other = next(running, None)
         if other is not None:
-            step = StepId(*other.key, BATCH_STEP, other.node)
+            step = StepKey(*other.key, BATCH_STEP, other.node)
             other.live.discard(BATCH_STEP)
         restore_end(agent, step, end)
 

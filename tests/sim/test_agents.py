@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import pytest
 
 from eslurm.core.agent.records import Booted, FloorRaised, Record, fold, unfold
-from eslurm.ports.step_runner import BATCH_STEP, StepStarted, StepState
+from eslurm.core.step.key import BATCH_STEP
+from eslurm.core.units import SECOND_US
+from eslurm.ports.step_runner import StepStarted, StepState
 from eslurm.sim.faults import FaultPlan
 from eslurm.sim.host import COMPACT_ABOVE_MIN, Host, Spool, SpoolFull
 from eslurm.sim.network import CALM
 from eslurm.sim.world import START_US, World
 
-SECOND_US = 1_000_000
 HOUR_US = 3_600 * SECOND_US
 CALM_US = 60 * SECOND_US
 

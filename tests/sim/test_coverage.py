@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from eslurm.core.units import SECOND_US
 from eslurm.sim.command import main
 from eslurm.sim.coverage import PATHS, merged, missing
 from eslurm.sim.faults import FaultPlan, draw_plan
@@ -14,8 +15,6 @@ from eslurm.sim.network import CALM
 from eslurm.sim.ordeals import KINDS, LONG_LIMIT_S, Ordeal
 from eslurm.sim.run import Report, Scenario, run_scenario
 from eslurm.sim.world import World
-
-SECOND_US = 1_000_000
 
 
 def ordeal(seed: int, kind: str, *more: Ordeal) -> Report:

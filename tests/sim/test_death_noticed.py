@@ -10,11 +10,11 @@ import pytest
 from eslurm.core import facts
 from eslurm.core.cluster import State
 from eslurm.core.node.states import NodeState
+from eslurm.core.units import SECOND_US
 from eslurm.sim.faults import FaultPlan
 from eslurm.sim.network import CALM
 from eslurm.sim.world import START_US, World
 
-SECOND_US = 1_000_000
 PERIOD_US = 5 * SECOND_US
 SEED = 4
 

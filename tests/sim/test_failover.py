@@ -8,6 +8,7 @@ import pytest
 
 from eslurm.core.job.model import StepEnd
 from eslurm.core.reactor import BatchAnswer
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Report, StepEnded
 from eslurm.ports.store import Prune
 from eslurm.sim.breach import Breach
@@ -19,7 +20,6 @@ from eslurm.sim.standby import LEASE_US, Standby
 from eslurm.sim.wire import Reports
 from eslurm.sim.world import START_US, World
 
-SECOND_US = 1_000_000
 HOUR_US = 3_600 * SECOND_US
 
 

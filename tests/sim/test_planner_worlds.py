@@ -20,8 +20,8 @@ from eslurm.core.plan.partition import CANCEL
 from eslurm.core.plan.policy import Cycle
 from eslurm.core.plan.preempt import Claim, Preemptable
 from eslurm.core.plan.rules import Rules
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import JobLaunch, NodeGroup
-from eslurm.ports.step_runner import StepKey
 from eslurm.sim.run import Failure, Scenario, draw_nodes, judge, make_world
 from eslurm.sim.runs import Clock, Occupancy, Run
 from eslurm.sim.site import POLICIES

@@ -11,11 +11,11 @@ import random
 import msgspec
 import pytest
 
+from eslurm.core.units import SECOND_US
 from eslurm.sim.faults import draw_plan
 from eslurm.sim.run import Failure, Scenario, draw_nodes, judge, run_scenario
 from tests.sim import planted
 
-SECOND_US = 1_000_000
 FOCUSED_EVENTS = 30
 FOCUSED_COMMIT_CRASHES = 0.03
 NODES = (4, 8)

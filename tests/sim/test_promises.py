@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from eslurm.core.units import SECOND_US
 from eslurm.sim.faults import FaultPlan
 from eslurm.sim.network import CALM
 from eslurm.sim.world import START_US, World
 from tests.support.seeds import Seeds
 
-SECOND_US = 1_000_000
 HOUR_US = 3_600 * SECOND_US
 
 

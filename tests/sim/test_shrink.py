@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eslurm.core.units import SECOND_US
 from eslurm.sim.command import main
 from eslurm.sim.faults import FaultPlan, draw_plan
 from eslurm.sim.run import Failure, Report, Scenario, SeedFailed, judge, kind_of, run_scenario
 from eslurm.sim.shrink import CALM_MIN_US, minimise, shrink
 from tests.sim import planted
-
-SECOND_US = 1_000_000
 
 
 def plan_of(scenario: Scenario) -> FaultPlan:

@@ -14,10 +14,10 @@ import msgspec
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
+from eslurm.core.step.key import BATCH_STEP, StepKey
 from eslurm.core.values import id_problem
-from eslurm.core.wire import BATCH_STEP, Command, JobLaunch, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.core.wire import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, SetTime, Start
 from eslurm.ports.step_checks import TASKS_MAX
-from eslurm.ports.step_runner import StepKey
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.security.site_keys import Ring
 from esnoded.procd.options import Options

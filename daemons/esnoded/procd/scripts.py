@@ -12,7 +12,7 @@ import shutil
 from contextlib import suppress
 
 from eslurm.core.job.model import Principal
-from eslurm.ports.step_runner import StepKey
+from eslurm.core.step.key import StepKey
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 

@@ -19,7 +19,8 @@ from resource import struct_rusage
 
 import msgspec
 
-from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepOrder, StepOutcome
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, wire
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
@@ -32,7 +33,7 @@ from esnoded.task.connect import CONNECTOR_US
 from esnoded.task.program import Program, SpawnError
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-LeftBehind = Callable[[bool], Sequence[StepEnded]]
+LeftBehind = Callable[[bool], Sequence[StepOutcome]]
 """What a supervisor of a version before 0.2 owed, if it is gone; with True that is settled, and goes. Raises OSError."""
 _ASIDES_MAX = 16
 """Warnings of a step: one for each time that its limit is moved."""

@@ -16,8 +16,9 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
+from eslurm.core.step.key import StepKey
 from eslurm.ports.step_checks import TASKS_MAX
-from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder
+from eslurm.ports.step_runner import StepOrder, StepOutcome
 
 BODY_BYTES_MAX = 20 * 1024 * 1024
 """More than a frame of an agent."""
@@ -120,7 +121,7 @@ class Refreshed(msgspec.Struct, frozen=True, array_like=True, tag=24):
     """`left_behind`: outcomes that a supervisor of a version before 0.2 still owed."""
 
     idle_exit_us: int
-    left_behind: tuple[StepEnded, ...] = ()
+    left_behind: tuple[StepOutcome, ...] = ()
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=25):

@@ -15,13 +15,13 @@ from typing import Any, cast
 
 import msgspec
 
+from eslurm.core.step.key import StepKey
 from eslurm.core.values import signal_problem
 from eslurm.ports.step_checks import duration_problem
 from eslurm.ports.step_runner import (
     StepEndCause,
-    StepEndedSink,
-    StepKey,
     StepOrder,
+    StepOutcomeSink,
     StepRunnerError,
     StepState,
     UserRefused,
@@ -56,7 +56,7 @@ class SupervisorClient:
     def __init__(
         self,
         connect: Connect,
-        on_ended: StepEndedSink,
+        on_ended: StepOutcomeSink,
         *,
         ring: Callable[[], bytes] = bytes,
         on_connected: Callable[[wire.Welcome], None] | None = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from eslurm.ports.step_runner import StepEnded
+from eslurm.ports.step_runner import StepOutcome
 from eslurm.telemetry.clocks import wall_us
 from esnoded.procd import roundup
 from esnoded.procd.launches import Launches
@@ -24,7 +24,7 @@ class Predecessor:
         self._place = place
         self._boot_id = boot_id
 
-    def left_behind(self, is_settled: bool) -> Sequence[StepEnded]:
+    def left_behind(self, is_settled: bool) -> Sequence[StepOutcome]:
         """What it still owed, once it is gone; its processes are ended. Its files go when that `is_settled`.
 
         Raises OSError.
@@ -40,7 +40,7 @@ class Predecessor:
         return [*past.outcomes.values(), *lost]
 
 
-def find_predecessor(place: Place, boot_id: str) -> Callable[[bool], Sequence[StepEnded]]:
+def find_predecessor(place: Place, boot_id: str) -> Callable[[bool], Sequence[StepOutcome]]:
     """What asks the one that has left its files, see `Predecessor.left_behind`."""
     old = Place(place.state_dir, is_old=True)
     if not os.path.exists(old.journal):

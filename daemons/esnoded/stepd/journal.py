@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from eslurm.ports.step_runner import StepEnded, StepKey
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepOutcome
 
 _HEADER = struct.Struct(">II")
 _RECORD_BYTES_MAX = 16 * 1024 * 1024
@@ -46,7 +47,7 @@ class Begun(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    outcome: StepEnded
+    outcome: StepOutcome
 
 
 class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -75,7 +76,7 @@ class Unfinished(msgspec.Struct, frozen=True):
 class Contents(msgspec.Struct):
     """What a journal says when it is read from its beginning."""
 
-    outcomes: dict[StepKey, StepEnded] = {}
+    outcomes: dict[StepKey, StepOutcome] = {}
     unfinished: dict[StepKey, Unfinished] = {}
     used: dict[StepKey, int] = {}
     good_bytes: int = 0
@@ -225,7 +226,7 @@ class Journal:
         os.close(self._fd)
 
 
-def live_records(outcomes: Iterable[StepEnded], running: Iterable[tuple[StepKey, int]]) -> Iterator[Record]:
+def live_records(outcomes: Iterable[StepOutcome], running: Iterable[tuple[StepKey, int]]) -> Iterator[Record]:
     """What compaction has to keep: running steps as (key, at_us), and outcomes not acknowledged."""
     for key, at_us in running:
         yield Intent(key, at_us)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from eslurm.ports.step_runner import StepEnded, StepKey
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepOutcome
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd.log import complain
 from esnoded.stepd.journal import Acknowledged, Finished, Journal, live_records
@@ -22,22 +23,22 @@ _COMPACT_RETRY_US = 60_000_000
 class Ledger:
     """Keeps outcomes in the journal, which others write to as well."""
 
-    def __init__(self, journal: Journal, timers: Timers, outcomes: Iterable[StepEnded]) -> None:
+    def __init__(self, journal: Journal, timers: Timers, outcomes: Iterable[StepOutcome]) -> None:
         """`outcomes` are those that the journal already holds."""
         self._journal = journal
         self._timers = timers
-        self._outcomes: dict[StepKey, StepEnded] = {outcome.key: outcome for outcome in outcomes}
-        self._uncommitted: list[tuple[Step, StepEnded]] = []
+        self._outcomes: dict[StepKey, StepOutcome] = {outcome.key: outcome for outcome in outcomes}
+        self._uncommitted: list[tuple[Step, StepOutcome]] = []
         self._compact_not_before_us = 0
 
     def __len__(self) -> int:
         return len(self._outcomes)
 
-    def find(self, key: StepKey) -> StepEnded | None:
+    def find(self, key: StepKey) -> StepOutcome | None:
         """The outcome of a step that is over, unless it was acknowledged."""
         return self._outcomes.get(key)
 
-    def all(self) -> list[StepEnded]:
+    def all(self) -> list[StepOutcome]:
         """What has not been acknowledged."""
         return list(self._outcomes.values())
 
@@ -47,7 +48,7 @@ class Ledger:
         if known:
             self._journal.add(Acknowledged(known))
 
-    def absorb(self, outcomes: Collection[StepEnded]) -> None:
+    def absorb(self, outcomes: Collection[StepOutcome]) -> None:
         """Take over outcomes. Raises OSError; then none of them is kept."""
         for outcome in outcomes:
             self._journal.add(Finished(outcome))
@@ -62,7 +63,7 @@ class Ledger:
         """The step is over: its outcome is committed with the next `commit`."""
         self._uncommitted.append((step, step.end(boot_us())))
 
-    def commit(self) -> list[tuple[Step, StepEnded]]:
+    def commit(self) -> list[tuple[Step, StepOutcome]]:
         """Make new outcomes durable; if the disk refuses, keep them to ourselves and try again later."""
         if not self._uncommitted:
             self._flush_quietly()

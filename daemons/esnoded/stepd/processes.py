@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from eslurm.ports.step_runner import StepKey, StepOrder
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepOrder
 from esnoded.procd import wire
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
 from esnoded.procd.log import complain

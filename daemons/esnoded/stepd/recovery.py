@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded
+from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from esnoded.stepd.journal import Unfinished
 
 
 def lost_steps(
     unfinished: Iterable[Unfinished], survivors: Sequence[int], boot_id: str, now_us: int
-) -> list[StepEnded]:
+) -> list[StepOutcome]:
     """The outcomes of an earlier supervisor's steps. `survivors` are processes that did not end, `now_us` is wall time."""
     outcomes = []
     for step in unfinished:
@@ -25,6 +25,6 @@ def lost_steps(
             if survivors:
                 text += f"; processes that did not end: {' '.join(map(str, survivors))}"
         outcomes.append(
-            StepEnded(step.key, 0, 0, StepEndCause.LOST, text, started_us=step.at_us, ended_us=now_us)
+            StepOutcome(step.key, 0, 0, StepEndCause.LOST, text, started_us=step.at_us, ended_us=now_us)
         )
     return outcomes

@@ -16,9 +16,10 @@ from typing import TypeVar
 
 import msgspec
 
+from eslurm.core.step.key import StepKey
 from eslurm.core.values import signal_problem
 from eslurm.ports.step_checks import duration_problem
-from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder, StepState
+from eslurm.ports.step_runner import StepOrder, StepOutcome, StepState
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
 from esnoded.procd.log import complain, complain_of, survive
@@ -234,7 +235,7 @@ class _Connection:
         """What to call when the launch with this request number has an answer."""
         return lambda state: self.send(wire.Launched(number, state))
 
-    def push(self, ended: Sequence[StepEnded]) -> None:
+    def push(self, ended: Sequence[StepOutcome]) -> None:
         """Report endings and write what is queued. An exception ends this connection."""
         try:
             self.tell_ended(ended)
@@ -243,7 +244,7 @@ class _Connection:
             complain_of("a connection", error)
             self._close()
 
-    def tell_ended(self, outcomes: Sequence[StepEnded]) -> None:
+    def tell_ended(self, outcomes: Sequence[StepOutcome]) -> None:
         """Report endings to a subscriber."""
         if self.subscribed and outcomes:
             for part, _ in _chunks(outcomes):

@@ -1,6 +1,6 @@
 """One live step as the supervisor sees it: its tasks, its deadlines, and how its end is put together.
 
-Mutable, owned by `table.StepTable`, gone once its `StepEnded` is in the journal.
+Mutable, owned by `table.StepTable`, gone once its `StepOutcome` is in the journal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Protocol
 
 import msgspec
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepStarted, StepState
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepStarted, StepState
 from esnoded.procd.wire import Usage
 from esnoded.stepd.terms import Terms
 from esnoded.stepd.timers import Timer
@@ -150,7 +151,7 @@ class Step(msgspec.Struct, eq=False):
         self.exit_code = max(self.exit_code, exit_code)
         self.spawning = False
 
-    def end(self, at_us: int) -> StepEnded:
+    def end(self, at_us: int) -> StepOutcome:
         """Its outcome; cancels its timers. `at_us` is CLOCK_BOOTTIME, so the time it took is right whatever was done
         to the wall clock meanwhile.
         """
@@ -165,7 +166,7 @@ class Step(msgspec.Struct, eq=False):
         if not text and self.signum:
             text = f"ended by signal {signal_name(self.signum)}"
         text = "; ".join(filter(None, (text, self.warning_failure)))
-        return StepEnded(
+        return StepOutcome(
             self.key,
             self.exit_code,
             self.signum,

@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Literal
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepState
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.procd.log import survive
 from esnoded.procd.wire import STEPS_MAX, Delivery, Drained, Exited
@@ -51,7 +52,7 @@ class StepTable:
         journal: Journal,
         timers: Timers,
         selector: selectors.BaseSelector,
-        outcomes: Iterable[StepEnded],
+        outcomes: Iterable[StepOutcome],
     ) -> None:
         self._processes = processes
         self._journal = journal
@@ -183,7 +184,7 @@ class StepTable:
         known: dict[StepKey, StepState] = live | {one.key: one for one in self._ledger.all()}
         return [known[key] for key in sorted(known)]
 
-    def outcomes(self) -> list[StepEnded]:
+    def outcomes(self) -> list[StepOutcome]:
         """What has not been acknowledged."""
         return self._ledger.all()
 
@@ -191,7 +192,7 @@ class StepTable:
         """Forget outcomes."""
         self._ledger.acknowledge(keys)
 
-    def absorb(self, outcomes: Collection[StepEnded]) -> None:
+    def absorb(self, outcomes: Collection[StepOutcome]) -> None:
         """Keep outcomes of another supervisor, which is gone, until they are acknowledged. Raises OSError."""
         if outcomes:
             self._ledger.absorb(outcomes)
@@ -227,7 +228,7 @@ class StepTable:
 
     # --- one pass ------------------------------------------------------------------------------------
 
-    def advance(self) -> list[StepEnded]:
+    def advance(self) -> list[StepOutcome]:
         """Do what is due and return the outcomes committed by it.
 
         1. fire deadlines 2. take note of ends 3. start queued steps 4. deliver signals
@@ -478,7 +479,7 @@ class StepTable:
             step.text = step.text or "some of its processes did not end when they were killed"
             self._touch(step)
 
-    def _commit(self) -> list[StepEnded]:
+    def _commit(self) -> list[StepOutcome]:
         committed = self._ledger.commit()
         for step, outcome in committed:
             del self._steps[step.key]

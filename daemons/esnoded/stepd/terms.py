@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import Command
 from eslurm.ports.step_checks import spec_problem
-from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepOrder, StepSpec, StepWarning
+from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec, StepWarning
 from eslurm.security.sealing import unverified_body
 from esnoded.procd.credential import NotAllowed, find_launch
 from esnoded.task.build import Builder

@@ -11,7 +11,8 @@ import struct
 
 import msgspec
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepOrder, StepStarted
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcome, StepStarted
 
 PROTOCOL_VERSION = 3
 """Since 2 the output of steps is sealed; since 3 a launch is what a controller has sealed, not a spec that any agent could
@@ -98,7 +99,7 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=20):
 
 class Launched(msgspec.Struct, frozen=True, array_like=True, tag=21):
     request: int
-    state: StepStarted | StepEnded
+    state: StepStarted | StepOutcome
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=22):
@@ -112,7 +113,7 @@ class Listing(msgspec.Struct, frozen=True, array_like=True, tag=23):
     """A part of the answer to `ListSteps`; the parts come in order, `last` closes it."""
 
     request: int
-    steps: tuple[StepStarted | StepEnded, ...]
+    steps: tuple[StepStarted | StepOutcome, ...]
     last: bool
 
 
@@ -127,7 +128,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=24):
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag=25):
     """News, repeated on every new connection until acknowledged."""
 
-    outcomes: tuple[StepEnded, ...]
+    outcomes: tuple[StepOutcome, ...]
 
 
 Answer = Welcome | Launched | Done | Listing | Refused | Ended

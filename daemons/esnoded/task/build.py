@@ -10,9 +10,10 @@ from collections import OrderedDict
 
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import JobLaunch, LaunchStep
 from eslurm.ports.step_checks import parse_endpoint
-from eslurm.ports.step_runner import OutputEndpoint, StepKey, StepSpec, StepWarning
+from eslurm.ports.step_runner import OutputEndpoint, StepSpec, StepWarning
 
 STEP_ENVIRONMENTS_MAX = 64
 

@@ -16,11 +16,11 @@ from eslurm.core.account.model import Account, Qos, Reservation, User, Validity
 from eslurm.core.dates import DAY_S, days_from_civil, format_moment
 from eslurm.core.job.model import JobSpec, Principal
 from eslurm.core.messages import RefusalCode, Refused
+from eslurm.core.units import SECOND_US
 
 if TYPE_CHECKING:
     from eslurm.core.cluster import State
 
-SECOND_US = 1_000_000
 LATEST_US = days_from_civil(10_000, 1, 1) * DAY_S * SECOND_US
 """Beyond, there is no date to show, and no end of a job that could still be counted."""
 

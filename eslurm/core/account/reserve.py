@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from eslurm.core.account.boundaries import windows_ahead
 from eslurm.core.account.model import Policy, Reservation, Validity
-from eslurm.core.account.validity import SECOND_US, Window
+from eslurm.core.account.validity import Window
 from eslurm.core.cluster import State, attempts_of
 from eslurm.core.dates import format_moment
 from eslurm.core.messages import PolicyChange, RefusalCode, Refused, ReservedNodes, ReservedTime
 from eslurm.core.node.hostlist import fold
 from eslurm.core.resources import bits
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 
 IGNORE_RUNNING = "ignore_running"
 

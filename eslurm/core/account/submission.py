@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from eslurm.core.account.counts import Submitter, submitter_of
 from eslurm.core.account.model import Account, Limit
-from eslurm.core.account.validity import DAY_US, SECOND_US
+from eslurm.core.account.validity import DAY_US
 from eslurm.core.job import ranges
 from eslurm.core.job.model import JobSpec
 from eslurm.core.plan.limits import (
@@ -30,6 +30,7 @@ from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.usage import Steps
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import Timeline
+from eslurm.core.units import SECOND_US
 
 if TYPE_CHECKING:
     from eslurm.core.cluster import State

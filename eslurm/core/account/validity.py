@@ -12,11 +12,11 @@ from typing import Final, Protocol, TypeAlias
 
 from eslurm.core.account.model import Validity
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 
 Window: TypeAlias = tuple[int, int]
 Fetch: TypeAlias = Callable[[int, int], list[Window]]
 
-SECOND_US: Final = 1_000_000
 DAY_US: Final = 86_400 * SECOND_US
 HORIZON_US: Final = 400 * DAY_US
 """How far ahead windows that recur are looked at: what is planned further ahead is planned again before it comes."""

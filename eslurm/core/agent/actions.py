@@ -12,28 +12,15 @@ from typing import TypeAlias
 import msgspec
 
 from eslurm.core.agent.records import Record
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import Outcome
-from eslurm.core.wire import BATCH_STEP, JobLaunch, LaunchStep, Report
+from eslurm.core.wire import JobLaunch, LaunchStep, Report
 
 Ref: TypeAlias = Hashable
 """Whatever the shell uses to name the broadcast that a command came with."""
 
 AttemptKey: TypeAlias = tuple[int, int]
 """(job, attempt)."""
-
-
-class StepId(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One step of one attempt on one node of this process."""
-
-    job_id: int
-    attempt: int
-    step: int
-    node: int
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether this is the batch script itself."""
-        return self.step == BATCH_STEP
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -61,7 +48,7 @@ class RunBatch(msgspec.Struct, frozen=True):
     attempt may be orphaned.
     """
 
-    step: StepId
+    step: StepKey
     launch: JobLaunch
     credential: bytes = b""
     contact_us: int = 0
@@ -70,7 +57,7 @@ class RunBatch(msgspec.Struct, frozen=True):
 class RunTasks(msgspec.Struct, frozen=True):
     """Start a step's tasks of this node: `tasks` of them, numbered from `first_task`; the rest as of `RunBatch`."""
 
-    step: StepId
+    step: StepKey
     launch: JobLaunch
     request: LaunchStep
     tasks: int
@@ -83,14 +70,14 @@ class RunTasks(msgspec.Struct, frozen=True):
 class SignalStep(msgspec.Struct, frozen=True):
     """Send a signal to all processes of a live step."""
 
-    step: StepId
+    step: StepKey
     signal: int
 
 
 class TerminateStep(msgspec.Struct, frozen=True):
     """SIGTERM now, SIGKILL after `grace_s`; `cause` is the controller's word for why."""
 
-    step: StepId
+    step: StepKey
     grace_s: float
     cause: str
 
@@ -98,7 +85,7 @@ class TerminateStep(msgspec.Struct, frozen=True):
 class SuspendStep(msgspec.Struct, frozen=True):
     """Stop all processes of a step where they are and its time limit with them, or let them go on. Idempotent."""
 
-    step: StepId
+    step: StepKey
     resume: bool = False
 
 
@@ -108,7 +95,7 @@ class LimitStep(msgspec.Struct, frozen=True):
     `credential` is the sealed command that says so.
     """
 
-    step: StepId
+    step: StepKey
     time_limit_s: int
     credential: bytes = b""
 
@@ -116,7 +103,7 @@ class LimitStep(msgspec.Struct, frozen=True):
 class AcknowledgeSteps(msgspec.Struct, frozen=True):
     """The runner may forget these outcomes."""
 
-    steps: tuple[StepId, ...]
+    steps: tuple[StepKey, ...]
 
 
 class Contact(msgspec.Struct, frozen=True):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.agent.actions import LimitStep, StepId, SuspendStep
+from eslurm.core.agent.actions import LimitStep, SuspendStep
 from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, Stage, Waiter
 from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import Adjusted
+from eslurm.core.step.key import BATCH_STEP, StepKey
 from eslurm.core.tree.results import OK
-from eslurm.core.wire import BATCH_STEP, SetTime, Suspend
+from eslurm.core.wire import SetTime, Suspend
 
 _OPEN = frozenset({Stage.FETCHING, *MAY_START_STEPS})
 
@@ -47,7 +48,7 @@ class Adjustments:
             self._set_limit(attempt)
         self._desk.settle(waiter, node.number, OK)
 
-    def on_run(self, attempt: Attempt, step: StepId) -> None:
+    def on_run(self, attempt: Attempt, step: StepKey) -> None:
         """The runner was just told to start this step; what its credential says of the time limit may be out of date."""
         if attempt.is_suspended:
             self._desk.emit(SuspendStep(step))
@@ -65,12 +66,12 @@ class Adjustments:
 
     def _stop_or_continue(self, attempt: Attempt) -> None:
         for step in sorted(attempt.live):
-            key = StepId(attempt.job_id, attempt.number, step, attempt.node)
+            key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
             self._desk.emit(SuspendStep(key, resume=not attempt.is_suspended))
 
     def _set_limit(self, attempt: Attempt) -> None:
         if BATCH_STEP in attempt.live and attempt.launch is not None:
-            key = StepId(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
+            key = StepKey(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
             self._desk.emit(LimitStep(key, attempt.launch.time_limit_s, attempt.time_credential))
 
 

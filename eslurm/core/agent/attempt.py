@@ -14,7 +14,8 @@ import msgspec
 from eslurm.core.agent.actions import AttemptKey, Ref
 from eslurm.core.job.model import StepEnd
 from eslurm.core.job.states import IllegalTransition
-from eslurm.core.wire import BATCH_STEP, JobLaunch, LaunchStep
+from eslurm.core.step.key import BATCH_STEP
+from eslurm.core.wire import JobLaunch, LaunchStep
 
 
 class Stage(enum.Enum):

@@ -14,7 +14,6 @@ from eslurm.core.agent.actions import (
     AcknowledgeSteps,
     RunBatch,
     SignalStep,
-    StepId,
     TerminateStep,
 )
 from eslurm.core.agent.adjustments import Adjustments
@@ -28,8 +27,9 @@ from eslurm.core.agent.tasks import Tasks
 from eslurm.core.agent.wants import Wants
 from eslurm.core.agent.words import gone_outcome, started_outcome
 from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import BATCH_STEP, StepKey
 from eslurm.core.tree.results import FAILED, OK, failed
-from eslurm.core.wire import BATCH_STEP, Body, End, JobLaunch, Prepare, Signal, Start
+from eslurm.core.wire import Body, End, JobLaunch, Prepare, Signal, Start
 
 ATTEMPTS_PER_NODE_MAX = 4_096
 RESUMED_GRACE_S = 30.0
@@ -135,7 +135,7 @@ class Lifecycle:
             self._desk.settle(waiter, node.number, failed("no such step runs on this node"))
             return
         self._desk.write(Signalled(node.number, waiter.owner, waiter.revision, waiter.index))
-        step = StepId(attempt.job_id, attempt.number, command.step, node.number)
+        step = StepKey(attempt.job_id, attempt.number, command.step, node.number)
         self._desk.emit(SignalStep(step, command.signal))
         self._desk.fence(waiter.owner).keep_signal((waiter.revision, waiter.index, node.number))
         self._desk.answer(waiter.ref, node.number, OK)
@@ -192,7 +192,7 @@ class Lifecycle:
 
     # ---- the runner ----
 
-    def on_step_started(self, step: StepId, at_us: int) -> None:
+    def on_step_started(self, step: StepKey, at_us: int) -> None:
         """The step's processes exist."""
         attempt = self._find(step)
         if attempt is None:
@@ -212,7 +212,7 @@ class Lifecycle:
             # The order to end it may have overtaken its launch.
             self._desk.emit(TerminateStep(step, attempt.grace_s, "ended"))
 
-    def on_step_ended(self, step: StepId, end: StepEnd) -> None:
+    def on_step_ended(self, step: StepKey, end: StepEnd) -> None:
         """All processes of the step are gone; the runner keeps saying so until it is acknowledged."""
         attempt = self._find(step)
         if attempt is None:
@@ -228,7 +228,7 @@ class Lifecycle:
         if was_live and not attempt.live:
             self._on_empty(attempt)
 
-    def on_step_refused(self, step: StepId, text: str, code: int = FAILED) -> None:
+    def on_step_refused(self, step: StepKey, text: str, code: int = FAILED) -> None:
         """This node could not start the step: nothing of it exists or ever will."""
         attempt = self._find(step)
         if attempt is None or step.step not in attempt.live:
@@ -273,7 +273,7 @@ class Lifecycle:
             # Its launch, whose revision the spool lost, is older than the commit of its end.
             attempt.revision = max(attempt.revision, revision)
         self._bury(attempt)
-        self._desk.emit(AcknowledgeSteps((StepId(job_id, number, BATCH_STEP, node.number),)))
+        self._desk.emit(AcknowledgeSteps((StepKey(job_id, number, BATCH_STEP, node.number),)))
 
     def resume(self, attempt: Attempt) -> None:
         """After a restart: start again what was told to start, or end again what was told to end."""
@@ -290,7 +290,7 @@ class Lifecycle:
 
     # ---- inside ----
 
-    def _find(self, step: StepId) -> Attempt | None:
+    def _find(self, step: StepKey) -> Attempt | None:
         node = self._nodes.get(step.node)
         return node.attempts.get((step.job_id, step.attempt)) if node is not None else None
 
@@ -365,7 +365,7 @@ class Lifecycle:
         assert attempt.launch is not None
         attempt.move(Stage.STARTING)
         attempt.live.add(BATCH_STEP)
-        step = StepId(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
+        step = StepKey(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
         contact_us = self._nodes[attempt.node].contact_us
         self._desk.emit(RunBatch(step, attempt.launch, attempt.credential, contact_us))
         self.adjustments.on_run(attempt, step)
@@ -417,7 +417,7 @@ class Lifecycle:
         if attempt.owes_gone:
             self._reports.owe_gone(self._nodes[attempt.node], attempt)
 
-    def _on_unknown_end(self, step: StepId, end: StepEnd) -> None:
+    def _on_unknown_end(self, step: StepKey, end: StepEnd) -> None:
         """An outcome of an attempt that is not in memory: old news, or the spool was lost."""
         node = self._nodes.get(step.node)
         if node is None and step.is_batch and self.strays.is_open:
@@ -445,7 +445,7 @@ class Lifecycle:
     def _terminate(self, attempt: Attempt, grace_s: float, cause: str) -> None:
         attempt.grace_s = grace_s
         for step in sorted(attempt.live):
-            key = StepId(attempt.job_id, attempt.number, step, attempt.node)
+            key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
             self._desk.emit(TerminateStep(key, grace_s, cause))
 
     def _bury(self, attempt: Attempt) -> None:

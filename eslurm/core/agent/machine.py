@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref, StepId
+from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref
 from eslurm.core.agent.adjustments import adjusted
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.desk import Desk
@@ -29,6 +29,7 @@ from eslurm.core.agent.words import alive_outcome
 from eslurm.core.contact import Heard
 from eslurm.core.dating import has_expired, told_clock_us
 from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import FAILED, failed
 from eslurm.core.wire import (
     Command,
@@ -133,17 +134,17 @@ class Agent:
         self.lifecycle.on_blobs_missing(hashes)
         return self._done(now_us)
 
-    def on_step_started(self, step: StepId, at_us: int, now_us: int) -> list[Action]:
+    def on_step_started(self, step: StepKey, at_us: int, now_us: int) -> list[Action]:
         """The runner has started a step; `at_us` is wall time."""
         self.lifecycle.on_step_started(step, at_us)
         return self._done(now_us)
 
-    def on_step_ended(self, step: StepId, end: StepEnd, now_us: int) -> list[Action]:
+    def on_step_ended(self, step: StepKey, end: StepEnd, now_us: int) -> list[Action]:
         """The runner says how a step ended; it may say so many times."""
         self.lifecycle.on_step_ended(step, end)
         return self._done(now_us)
 
-    def on_step_refused(self, step: StepId, text: str, now_us: int, code: int = FAILED) -> list[Action]:
+    def on_step_refused(self, step: StepKey, text: str, now_us: int, code: int = FAILED) -> list[Action]:
         """The runner, or the shell before it, could not start a step: the node's fault, or (`code`) a setting's."""
         self.lifecycle.on_step_refused(step, text, code)
         return self._done(now_us)

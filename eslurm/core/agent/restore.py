@@ -13,21 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eslurm.core.agent.actions import Action, StepId
+from eslurm.core.agent.actions import Action
 from eslurm.core.agent.adjustments import readjust
 from eslurm.core.agent.attempt import Attempt, Stage
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import Folded, Identity
 from eslurm.core.job.model import StepEnd
-from eslurm.core.wire import BATCH_STEP
+from eslurm.core.step.key import BATCH_STEP, StepKey
 
 
 def restore(
     agent: Agent,
     spool: Folded,
-    live: Iterable[tuple[StepId, int]],
-    ended: Iterable[tuple[StepId, StepEnd]],
+    live: Iterable[tuple[StepKey, int]],
+    ended: Iterable[tuple[StepKey, StepEnd]],
     now_us: int,
 ) -> list[Action]:
     """Fill a new `agent` and offer its nodes. `live` steps come with their start, `ended` ones with their end.
@@ -119,7 +119,7 @@ def _restore_prepared(agent: Agent, spool: Folded) -> None:
         readjust(node.attempts[job_id, attempt_number], spool.adjusted.get((number, job_id, attempt_number)))
 
 
-def _restore_live(agent: Agent, step: StepId, at_us: int) -> None:
+def _restore_live(agent: Agent, step: StepKey, at_us: int) -> None:
     """A running step: its attempt runs, or is being ended if there is a tombstone."""
     node = agent.roster.by_number.get(step.node)
     if node is None:
@@ -133,7 +133,7 @@ def _restore_live(agent: Agent, step: StepId, at_us: int) -> None:
             attempt.stage = Stage.RUNNING
 
 
-def _restore_end(agent: Agent, step: StepId, end: StepEnd) -> None:
+def _restore_end(agent: Agent, step: StepKey, end: StepEnd) -> None:
     """An unacknowledged end of a batch script."""
     node = agent.roster.by_number.get(step.node)
     if node is None:
@@ -148,7 +148,7 @@ def _restore_end(agent: Agent, step: StepId, end: StepEnd) -> None:
         attempt.stage = Stage.CLOSING
 
 
-def _attempt_of(agent: Agent, node: LocalNode, step: StepId) -> Attempt:
+def _attempt_of(agent: Agent, node: LocalNode, step: StepKey) -> Attempt:
     """The step's attempt; one that only the runner and perhaps a tombstone know is to be ended or reported."""
     attempt = node.attempts.get((step.job_id, step.attempt))
     if attempt is not None:

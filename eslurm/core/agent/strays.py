@@ -7,9 +7,10 @@ node, or is nobody's and is ended.
 
 from __future__ import annotations
 
-from eslurm.core.agent.actions import AcknowledgeSteps, StepId, TerminateStep
+from eslurm.core.agent.actions import AcknowledgeSteps, TerminateStep
 from eslurm.core.agent.desk import Desk
 from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import StepKey
 
 
 class Strays:
@@ -18,19 +19,19 @@ class Strays:
     def __init__(self, desk: Desk) -> None:
         self.is_open = True
         self._desk = desk
-        self._live: dict[StepId, int] = {}
-        self._ended: dict[StepId, StepEnd] = {}
+        self._live: dict[StepKey, int] = {}
+        self._ended: dict[StepKey, StepEnd] = {}
 
-    def add_live(self, step: StepId, at_us: int) -> None:
+    def add_live(self, step: StepKey, at_us: int) -> None:
         """It has processes since then."""
         self._live[step] = at_us
 
-    def add_end(self, step: StepId, end: StepEnd) -> None:
+    def add_end(self, step: StepKey, end: StepEnd) -> None:
         """It is over; the runner says so until it is acknowledged."""
         self._live.pop(step, None)
         self._ended[step] = end
 
-    def take(self, number: int) -> tuple[list[tuple[StepId, int]], list[tuple[StepId, StepEnd]]]:
+    def take(self, number: int) -> tuple[list[tuple[StepKey, int]], list[tuple[StepKey, StepEnd]]]:
         """Those of the node with this number: live ones with their start, ended ones with their end."""
         live = [(step, at_us) for step, at_us in self._live.items() if step.node == number]
         ended = [(step, end) for step, end in self._ended.items() if step.node == number]

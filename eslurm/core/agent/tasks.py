@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from eslurm.core.agent.actions import RunTasks, StepId
+from eslurm.core.agent.actions import RunTasks
 from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, PendingStep, Waiter
 from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.wants import Wants
 from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import OK, Outcome, failed
 from eslurm.core.wire import LaunchStep, NodeGroup
 
@@ -65,7 +66,7 @@ class Tasks:
             self.refuse(attempt, step, "the step has no tasks for this node")
         elif not self._wants.ask(attempt, step, (request.environment_hash,)):
             attempt.live.add(step)
-            key = StepId(attempt.job_id, attempt.number, step, attempt.node)
+            key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
             contact_us = self._nodes[attempt.node].contact_us
             credential = pending.waiters[0].sealed
             self._desk.emit(RunTasks(key, attempt.launch, request, *share, credential, contact_us))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Severity, Sliced
+from eslurm.core.units import SECOND_US
 
 FILES = "files"
 DISK = "disk"

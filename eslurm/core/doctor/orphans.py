@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State, attempts_of
+from eslurm.core.cluster import State, attempts_of
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Sliced
 from eslurm.core.job.holding import limit_s
 from eslurm.core.job.model import Attempt, Job
@@ -20,6 +20,7 @@ from eslurm.core.job.states import AttemptPhase
 from eslurm.core.messages import EffectDone, Message, Reports
 from eslurm.core.node.hostlist import fold
 from eslurm.core.node.states import NodeState
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import NodeGone, Registration
 
 ORPHANS = "orphans"

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Severity, Sliced
 from eslurm.core.node.hostlist import fold
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import NodeState
 from eslurm.core.satellite.roster import Satellite
 from eslurm.core.satellite.states import SatelliteState
+from eslurm.core.units import SECOND_US
 from eslurm.core.words import are, counted
 
 NODES = "nodes"

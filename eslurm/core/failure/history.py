@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 
 from eslurm.core.failure.predictor import BroadcastSeen, NodesKnown, Observation
+from eslurm.core.units import SECOND_US
 
-SECOND_US: Final = 1_000_000
 THRESHOLD: Final = 0.5
 """The score above which a node that answers is still predicted; a first failure scores 1, two half-lives less."""
 FORGOTTEN: Final = 0.05

@@ -16,7 +16,7 @@ from eslurm.core.account.associations import associated, check_times, within_qos
 from eslurm.core.account.defaults import with_defaults
 from eslurm.core.account.model import Defaults
 from eslurm.core.account.submission import submission_problem
-from eslurm.core.cluster import SECOND_US, State, name_key
+from eslurm.core.cluster import State, name_key
 from eslurm.core.config import Partition
 from eslurm.core.ids import take_ids
 from eslurm.core.job import ranges
@@ -30,6 +30,7 @@ from eslurm.core.plan.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.priority import PRIORITY_DEFAULT, PRIORITY_MAX, weighs
 from eslurm.core.request_limits import NICE_MAX
 from eslurm.core.rights import is_operator
+from eslurm.core.units import SECOND_US
 from eslurm.core.values import parts_problem
 
 FEASIBLE_MAX = 1024

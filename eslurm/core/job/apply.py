@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State, task_slots
+from eslurm.core.cluster import State, task_slots
 from eslurm.core.job import ranges
 from eslurm.core.job.endings import MAKING_ROOM, grace_s, requeue_or_fail
 from eslurm.core.job.holding import end_us, limit_s, paused_us
@@ -22,6 +22,7 @@ from eslurm.core.job.states import (
 from eslurm.core.node import launches
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.share.usage import charge
+from eslurm.core.units import SECOND_US
 
 GIVEN_UP_MAX = 4
 GIVEN_UP = "its node was given up before it told of the end"

@@ -10,12 +10,13 @@ import msgspec
 from msgspec.structs import replace
 
 from eslurm.core.account.submission import rules_now
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.pending import pending_of
 from eslurm.core.plan.need import compile_need
 from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.pools import Inside
+from eslurm.core.units import SECOND_US
 
 
 class Shut(msgspec.Struct, frozen=True):

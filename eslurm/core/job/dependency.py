@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State, name_key
+from eslurm.core.cluster import State, name_key
 from eslurm.core.job import ranges
 from eslurm.core.job.model import Dependency, Job, JobSpec
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.messages import RefusalCode, Refused
 from eslurm.core.privacy import Sight
+from eslurm.core.units import SECOND_US
 from eslurm.core.words import quoted
 
 MET, NEVER, WAIT = "met", "never", "wait"

@@ -10,8 +10,8 @@ from eslurm.core.amounts import Vector
 from eslurm.core.job.model import NO_LIMIT, Attempt, Job, Span
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
+from eslurm.core.units import SECOND_US
 
-SECOND_US = 1_000_000
 UNLIMITED_S = -1
 """`Attempt.time_limit_s` of an attempt whose limit was lifted; 0 there means the job's own."""
 

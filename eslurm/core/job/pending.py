@@ -14,8 +14,8 @@ from eslurm.core.plan.queue import Pending
 from eslurm.core.plan.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
+from eslurm.core.units import SECOND_US
 
-SECOND_US = 1_000_000
 UNFORESEEN = frozenset({"singleton", "afternotok"})
 """Dependencies that plans do not count on: on jobs not named, or on a failure."""
 

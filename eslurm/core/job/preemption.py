@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from eslurm.core import facts
 from eslurm.core.account.model import Qos
-from eslurm.core.cluster import SECOND_US, State, attempts_of, waits
+from eslurm.core.cluster import State, attempts_of, waits
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.running import cores_are_back, shut_when_resumed, suspend
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
@@ -19,6 +19,7 @@ from eslurm.core.messages import Preemption
 from eslurm.core.plan.partition import OFF, REQUEUE, SUSPEND
 from eslurm.core.plan.preempt import Claim, Preemptable, Ranks
 from eslurm.core.plan.priority import Ranking, weighs
+from eslurm.core.units import SECOND_US
 
 ROOM_KEPT_US = 300 * SECOND_US
 """A suspended victim waits so long for whom it made room for to begin: something else may keep that one waiting by now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.dates import format_moment
 from eslurm.core.job.closed import Shut, longest_s, shut
 from eslurm.core.job.holding import UNLIMITED_S, elapsed_us, end_us, lends, limit_s, paused_us
@@ -18,6 +18,7 @@ from eslurm.core.messages import RefusalCode, Refused, UpdateJob
 from eslurm.core.plan.phrases import differing
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
+from eslurm.core.units import SECOND_US
 
 _NOT_PARAMETERS = ("by", "job", "request", "was")
 _LIMIT = "time_limit_s"

@@ -6,10 +6,11 @@ Each function is pure: it looks at one job and returns the facts that follow.
 from __future__ import annotations
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.job.endings import MAKING_ROOM, requeue_or_fail
 from eslurm.core.job.model import Attempt, Job, StepEnd, Stop
 from eslurm.core.job.states import AttemptPhase, JobState, StopCause
+from eslurm.core.units import SECOND_US
 
 BACKOFF_MAX_S = 60.0
 AVOID_FIRST_S = 15

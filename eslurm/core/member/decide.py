@@ -8,7 +8,7 @@ and revoke.
 from __future__ import annotations
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.job.model import Principal
 from eslurm.core.member.model import (
     HASH_BYTES,
@@ -40,6 +40,7 @@ from eslurm.core.messages import (
 )
 from eslurm.core.node.hostlist import holds, unfold
 from eslurm.core.rights import is_administrator
+from eslurm.core.units import SECOND_US
 
 NAMED_MAX = 1_000
 """Join tokens named in one message."""

@@ -13,9 +13,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.node.model import Node
+from eslurm.core.units import SECOND_US
 
 JOBS_MIN: Final = 3
 USERS_MIN: Final = 2

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from eslurm.core.placement import Span
+from eslurm.core.job.model import Span
 from eslurm.core.plan.capacity import capacities
 from eslurm.core.plan.limits import NODES, Area, Items
 from eslurm.core.plan.mapping import choose

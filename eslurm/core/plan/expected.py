@@ -15,8 +15,8 @@ from eslurm.core.plan.queue import Entry
 from eslurm.core.plan.slices import sorting
 from eslurm.core.plan.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 
-SECOND_US: Final = 1_000_000
 GRAINS: Final = 16
 """Estimates are planned with in steps of a sixteenth of their size at most: who asks for the same and is expected to take
 about as long is looked for once, and a forecast that changes by less moves nothing."""

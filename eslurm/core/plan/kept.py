@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
-from eslurm.core.placement import Span
+from eslurm.core.job.model import Span
 from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.promise import Promise, PromisedStart, Run
 from eslurm.core.plan.queue import Entry

@@ -15,9 +15,10 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from eslurm.core.account.model import EVERYONE, UNLIMITED, Account, Amount, Limit
-from eslurm.core.account.validity import SECOND_US, Windows, find_gap, stop_of
+from eslurm.core.account.validity import Windows, find_gap, stop_of
 from eslurm.core.plan.usage import Steps, Used, amount_words, first_within, last_over, length_words
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.units import SECOND_US
 from eslurm.core.words import are, counted
 
 NODES: Final = "nodes"

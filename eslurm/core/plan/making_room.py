@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from eslurm.core.account.model import Qos
-from eslurm.core.placement import Span
+from eslurm.core.job.model import Span
 from eslurm.core.plan.ahead import is_ready
 from eslurm.core.plan.book import BookError
 from eslurm.core.plan.bulk import merged, split

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from eslurm.core.placement import Placement, Span
+from eslurm.core.job.model import Span
+from eslurm.core.placement import Placement
 from eslurm.core.plan import chunks, switches
 from eslurm.core.plan.capacity import capacities, fitting
 from eslurm.core.plan.need import Need, Part

@@ -9,7 +9,6 @@ sufficient: whatever `mapping.choose` finds satisfies them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
@@ -29,8 +28,7 @@ from eslurm.core.resources.vector import (
     subtract,
     times,
 )
-
-SECOND_US: Final = 1_000_000
+from eslurm.core.units import SECOND_US
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -25,7 +25,8 @@ from eslurm.core.plan.phrases import (
     type_in,
     wide_option,
 )
-from eslurm.core.plan.usage import SECOND_US, length_words
+from eslurm.core.plan.usage import length_words
+from eslurm.core.units import SECOND_US
 from eslurm.core.words import counted
 
 PARTITIONS_MAX: Final = 8

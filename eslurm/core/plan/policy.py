@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from eslurm.core.placement import Placement, Span
+from eslurm.core.job.model import Span
+from eslurm.core.placement import Placement
 from eslurm.core.plan import explain
 from eslurm.core.plan.book import BookError
 from eslurm.core.plan.expected import shortest_for_its_wait_first

@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from eslurm.core.account.model import UNLIMITED, Access, Amount, FreePool, Reservation
-from eslurm.core.account.validity import HORIZON_US, SECOND_US, Windows, find_stay
+from eslurm.core.account.validity import HORIZON_US, Windows, find_stay
 from eslurm.core.node.hostlist import unfold
 from eslurm.core.plan.limits import Who, at_the_latest, earliest_below
 from eslurm.core.plan.room import Closure
 from eslurm.core.plan.usage import Steps, Used, amount_words
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
+from eslurm.core.units import SECOND_US
 
 CLOSURES_MAX = 64
 """Of one rule that recurs."""

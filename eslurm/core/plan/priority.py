@@ -20,11 +20,11 @@ from eslurm.core.config import PriorityWeights
 from eslurm.core.job.request import Request
 from eslurm.core.plan.queue import Entry, Pending, PendingQueue
 from eslurm.core.plan.slices import SORTED_PER_SLICE, sorting
+from eslurm.core.units import SECOND_US
 
 PRIORITY_DEFAULT: Final = 1000
 """The number of a job that nobody gave one: it is computed if the site weighs anything."""
 PRIORITY_MAX: Final = 2**31 - 1
-SECOND_US: Final = 1_000_000
 COMPUTED_PER_SLICE: Final = 1_500
 FEW: Final = 256
 """Up to so many changes are sorted in one by one; beyond, all at once."""

@@ -12,7 +12,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from eslurm.core.placement import Span
+from eslurm.core.job.model import Span
 from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.changed import follow_request
 from eslurm.core.plan.expected import end_us

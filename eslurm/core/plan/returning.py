@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TypeAlias
 
-from eslurm.core.placement import Span
+from eslurm.core.job.model import Span
 from eslurm.core.plan.book import BookError
 from eslurm.core.plan.policy import TRY_STEPS, Cycle
 from eslurm.core.plan.schedule import Booking, Schedule

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from eslurm.core.placement import Span
+from eslurm.core.job.model import Span
 from eslurm.core.plan.avoided import need_without
 from eslurm.core.plan.book import SLOTS_MAX, Book, BookError
 from eslurm.core.plan.explain import Why

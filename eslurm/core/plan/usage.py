@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
-
-SECOND_US: Final = 1_000_000
+from eslurm.core.units import SECOND_US
 
 Steps: TypeAlias = tuple[list[int], list[int]]
 """Instants in ascending order, and the items used from each on; nothing is used before the first."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.messages import HeartbeatDone
 from eslurm.core.node.heartbeat import HeartbeatRule
 from eslurm.core.node.states import NodeState
 from eslurm.core.tree.results import Results, Status
+from eslurm.core.units import SECOND_US
 
 DEADLINE_SHARE = 0.9
 """Part of the time until the next call after which a call's answers are counted."""

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State, attempts_of
+from eslurm.core.cluster import State, attempts_of
 from eslurm.core.contact import HeardRounds
 from eslurm.core.courier import Courier, Send
 from eslurm.core.dating import Dating
@@ -33,6 +33,7 @@ from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import EMPTY, Results, Status
 from eslurm.core.tree.trace import Trace
 from eslurm.core.tree.width import WidthScore, WidthTuner
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Body, Command, Heartbeat
 
 DEADLINE_US = {

@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.satellite.states import SatelliteEvent, SatelliteState, next_state
 from eslurm.core.tree.construct import share_out
 from eslurm.core.tree.messages import Leg
+from eslurm.core.units import SECOND_US
 
 PINGS_MISSED_MAX = 2
 """Unanswered pings in a row that are a failed heartbeat; the first one makes a suspect (X-09)."""

@@ -19,6 +19,7 @@ from eslurm.core.job.holding import paused_us
 from eslurm.core.job.states import AttemptPhase
 from eslurm.core.plan.slices import parts
 from eslurm.core.share.tree import Association
+from eslurm.core.units import SECOND_US
 
 if TYPE_CHECKING:
     from eslurm.core.amounts import Vector
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from eslurm.core.config import ClusterConfig
     from eslurm.core.job.model import Attempt, Job
 
-SECOND_US: Final = 1_000_000
 LN_2: Final = math.log(2.0)
 RECORDS_PER_SLICE: Final = 2_000
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from eslurm.core import facts
-from eslurm.core.cluster import SECOND_US, State
+from eslurm.core.cluster import State
 from eslurm.core.job.model import Principal
 from eslurm.core.messages import (
     Changed,
@@ -22,6 +22,7 @@ from eslurm.core.messages import (
 )
 from eslurm.core.rights import is_administrator
 from eslurm.core.token.model import ID_BYTES, SCOPES, IssuedToken, life_max_s
+from eslurm.core.units import SECOND_US
 from eslurm.core.words import quoted
 
 REVOKED_MAX: Final = 1_000

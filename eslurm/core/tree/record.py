@@ -19,7 +19,7 @@ from eslurm.core.tree.construct import TreeShape
 from eslurm.core.tree.grouping import find_grouping
 from eslurm.core.tree.messages import Broadcast, Peer
 from eslurm.core.tree.results import Outcome, Status
-from eslurm.core.tree.trace import Span, Trace
+from eslurm.core.tree.trace import Trace, TraceSpan
 
 NEVER_US = 1 << 62
 
@@ -94,7 +94,7 @@ class Request:
     muted: bool = False
     expected: frozenset[int] | None = None
     sends: list[Send] | None = None
-    walked: list[Span] | None = None
+    walked: list[TraceSpan] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from eslurm.core.tree.record import Record, Request, Send
-from eslurm.core.tree.trace import LOCAL, Span
+from eslurm.core.tree.trace import LOCAL, TraceSpan
 
 
 def spread(
@@ -42,7 +42,7 @@ def spread(
                     started.add(head)
                     run.append(head)
                 if request.walked is not None:
-                    request.walked.append(Span(parent, head, hop, len(group), 0, 0, LOCAL))
+                    request.walked.append(TraceSpan(parent, head, hop, len(group), 0, 0, LOCAL))
                 below, below_hop = head, hop + 1
             elif wanted is None:
                 sends.append(Send(record, head, group, request, parent, hop))

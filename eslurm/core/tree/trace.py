@@ -32,7 +32,7 @@ REFUSED: Final = "refused"
 _CAUSES: Final = frozenset((NO_ACK, NO_PROGRESS, LINK_LOST))
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class TraceSpan(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """One list given to one child, as its parent saw it.
 
     `hop` is the distance of the child from the controller; `acked_us` and `done_us` are after the send,
@@ -68,7 +68,7 @@ class LevelCost(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Spans in order of hop, parent, child; `omitted` more were left out because of their number."""
 
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TraceSpan, ...] = ()
     levels: tuple[LevelCost, ...] = ()
     omitted: int = 0
 
@@ -78,7 +78,7 @@ def cause_of(why: str) -> str:
     return why if why in _CAUSES else REFUSED
 
 
-def from_spans(spans: Iterable[Span], spans_max: int = SPANS_MAX) -> Trace:
+def from_spans(spans: Iterable[TraceSpan], spans_max: int = SPANS_MAX) -> Trace:
     """The trace of one relay's own sends."""
     known = tuple(dict.fromkeys(spans))
     kept, omitted = _keep(known, spans_max)
@@ -103,7 +103,7 @@ def from_root(trace: Trace, number: int) -> Trace:
     return Trace(spans, trace.levels, trace.omitted)
 
 
-def _keep(spans: tuple[Span, ...], spans_max: int) -> tuple[tuple[Span, ...], int]:
+def _keep(spans: tuple[TraceSpan, ...], spans_max: int) -> tuple[tuple[TraceSpan, ...], int]:
     kept = list(spans)
     if len(spans) > spans_max:
         # Half for the top of the tree, so that most of what is shown hangs together; half for trouble wherever it is.
@@ -115,20 +115,20 @@ def _keep(spans: tuple[Span, ...], spans_max: int) -> tuple[tuple[Span, ...], in
     return tuple(kept), len(spans) - len(kept)
 
 
-def _height(span: Span) -> tuple[bool, int, bool, int, Span]:
+def _height(span: TraceSpan) -> tuple[bool, int, bool, int, TraceSpan]:
     is_local_leaf = span.how == LOCAL and span.nodes == 1
     return (is_local_leaf, span.hop, *_importance(span))
 
 
-def _importance(span: Span) -> tuple[bool, int, Span]:
+def _importance(span: TraceSpan) -> tuple[bool, int, TraceSpan]:
     return (not span.is_trouble, -max(span.done_us, span.acked_us), span)
 
 
-def _place(span: Span) -> tuple[int, Span]:
+def _place(span: TraceSpan) -> tuple[int, TraceSpan]:
     return (span.hop, span)
 
 
-def _levels(spans: Iterable[Span]) -> tuple[LevelCost, ...]:
+def _levels(spans: Iterable[TraceSpan]) -> tuple[LevelCost, ...]:
     return _add(
         LevelCost(
             span.hop,

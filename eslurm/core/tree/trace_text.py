@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from eslurm.core.tree.trace import DONE, LOCAL, NEVER_US, ROOT, Span, Trace
+from eslurm.core.tree.trace import DONE, LOCAL, NEVER_US, ROOT, Trace, TraceSpan
 
 NameOf = Callable[[int], str]
 
@@ -44,9 +44,9 @@ def _level_lines(trace: Trace) -> Iterable[str]:
 class _Tree:
     """The spans by parent, and how many suspects are below each child."""
 
-    def __init__(self, spans: Iterable[Span], name_of: NameOf) -> None:
+    def __init__(self, spans: Iterable[TraceSpan], name_of: NameOf) -> None:
         self._name_of = name_of
-        self._below: dict[int, list[Span]] = {}
+        self._below: dict[int, list[TraceSpan]] = {}
         self._parents: dict[int, int] = {}
         self._suspects: Counter[int] = Counter()
         for span in spans:
@@ -85,17 +85,17 @@ class _Tree:
             yield above
             child = above
 
-    def _items(self, parent: int) -> list[Span | str]:
+    def _items(self, parent: int) -> list[TraceSpan | str]:
         """What stands under `parent`: branches one by one, the worst first, then leaves of a kind in one line."""
-        branches: list[Span] = []
-        leaves: dict[str, list[Span]] = {}
+        branches: list[TraceSpan] = []
+        leaves: dict[str, list[TraceSpan]] = {}
         for span in self._below.get(parent, ()):
             if span.child in self._below:
                 branches.append(span)
             else:
                 leaves.setdefault(span.how, []).append(span)
         branches.sort(key=self._worst_first)
-        items: list[Span | str] = list(branches[:BRANCHES_SHOWN])
+        items: list[TraceSpan | str] = list(branches[:BRANCHES_SHOWN])
         folded = branches[BRANCHES_SHOWN:]
         if folded:
             nodes = sum(span.nodes for span in folded)
@@ -111,11 +111,11 @@ class _Tree:
             )
         return items
 
-    def _worst_first(self, span: Span) -> tuple[int, tuple[bool, int, int]]:
+    def _worst_first(self, span: TraceSpan) -> tuple[int, tuple[bool, int, int]]:
         return (-self._suspects[span.child], _slowest_first(span))
 
 
-def _slowest_first(span: Span) -> tuple[bool, int, int]:
+def _slowest_first(span: TraceSpan) -> tuple[bool, int, int]:
     return (not span.is_trouble, -max(span.done_us, span.acked_us), span.child)
 
 
@@ -123,7 +123,7 @@ def _trouble_first(how: str) -> tuple[bool, str]:
     return (how in (DONE, LOCAL), how)
 
 
-def _line(span: Span, name_of: NameOf) -> str:
+def _line(span: TraceSpan, name_of: NameOf) -> str:
     mark = MARK if span.is_trouble else ""
     size = f"{span.nodes} node{'s' if span.nodes != 1 else ''}"
     if span.how == LOCAL:
@@ -134,7 +134,7 @@ def _line(span: Span, name_of: NameOf) -> str:
     )
 
 
-def _folded(spans: Sequence[Span], what: str, is_trouble: bool, name_of: NameOf) -> str:
+def _folded(spans: Sequence[TraceSpan], what: str, is_trouble: bool, name_of: NameOf) -> str:
     """One line for several spans."""
     mark = MARK if is_trouble else ""
     names = ", ".join(name_of(span.child) for span in spans[:NAMES_SHOWN])

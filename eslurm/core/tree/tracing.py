@@ -15,8 +15,8 @@ from eslurm.core.tree.trace import (
     NEVER_US,
     OPEN,
     RECHECK,
-    Span,
     Trace,
+    TraceSpan,
     from_root,
     from_spans,
     merge,
@@ -30,7 +30,7 @@ def keep(send: Send, trace: Trace) -> None:
 
 def trace_of(requests: Iterable[Request]) -> Trace:
     """All that is known of the trees of these lists."""
-    own: list[Span] = []
+    own: list[TraceSpan] = []
     parts: list[Trace] = []
     for request in requests:
         own += request.walked or ()
@@ -42,10 +42,10 @@ def trace_of(requests: Iterable[Request]) -> Trace:
     return merge((mine, *parts)) if parts else mine
 
 
-def _span(send: Send) -> Span:
+def _span(send: Send) -> TraceSpan:
     acked_us = send.acked_us - send.sent_us if send.acked_us else NEVER_US
     done_us = send.done_us - send.sent_us if send.done_us else NEVER_US
-    return Span(send.parent, send.to_node, send.hop, len(send.nodes), acked_us, done_us, _how(send))
+    return TraceSpan(send.parent, send.to_node, send.hop, len(send.nodes), acked_us, done_us, _how(send))
 
 
 def _how(send: Send) -> str:

@@ -8,11 +8,12 @@ import pytest
 
 from eslurm.core.agent import actions as act
 from eslurm.core.agent.records import fold, unfold
-from eslurm.core.wire import BATCH_STEP, End, Prepare, SetTime, Start, Suspend
+from eslurm.core.step.key import BATCH_STEP, StepKey
+from eslurm.core.wire import End, Prepare, SetTime, Start, Suspend
 from tests.unit.agent.world import Crashed, World, is_ok, launch, step_launch
 
-BATCH = act.StepId(7, 1, BATCH_STEP, 0)
-STEP = act.StepId(7, 1, 0, 0)
+BATCH = StepKey(7, 1, BATCH_STEP, 0)
+STEP = StepKey(7, 1, 0, 0)
 STOP, GO_ON = Suspend(7, 1), Suspend(7, 1, resume=True)
 
 
@@ -22,7 +23,7 @@ def started() -> World:
     return world
 
 
-def told(world: World) -> list[tuple[act.StepId, bool]]:
+def told(world: World) -> list[tuple[StepKey, bool]]:
     """(step, resume) of all that the runner was told about standing still."""
     return [(one.step, one.resume) for one in world.log if isinstance(one, act.SuspendStep)]
 

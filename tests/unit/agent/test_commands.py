@@ -11,13 +11,14 @@ from eslurm.core.agent.attempt import TRANSITIONS, Stage
 from eslurm.core.agent.machine import PARKED_MAX
 from eslurm.core.agent.words import gone_outcome
 from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import FAILED, OK, USER_REFUSED, Status, failed
 from eslurm.core.wire import End, Gone, Heartbeat, Prepare, Signal, Start, Started, Unhealthy
 from tests.unit.agent.world import ENVIRONMENT, SCRIPT, SECOND, World, is_ok, launch, step_launch
 
 PREPARE = Prepare(launch(), start=True)
 END = End(7, 1, 10.0, "cancel")
-BATCH = act.StepId(7, 1, -1, 0)
+BATCH = StepKey(7, 1, -1, 0)
 
 
 def started_at(world: World, ref: int) -> int:
@@ -250,7 +251,7 @@ def test_the_end_of_the_script_ends_its_steps_before_it_is_reported() -> None:
     world.order(step_launch())
     world.finish(exit_code=2)
     assert world.stages() == {(7, 1): "CLOSING"} and not world.ends
-    assert world.runner.terminated[-1].step == act.StepId(7, 1, 0, 0)
+    assert world.runner.terminated[-1].step == StepKey(7, 1, 0, 0)
     world.finish(step=0)
     assert [(end.end.exit_code, end.gone) for end in world.ends] == [(2, True)]
 
@@ -367,6 +368,6 @@ def test_a_step_whose_tasks_never_ran_is_no_step_that_was_started(cause: str) ->
     world = World()
     world.order(PREPARE)
     ref = world.give(world.command(step_launch()))
-    world.runner.finish(act.StepId(7, 1, 0, 0), StepEnd(127, cause=cause, text="there is no such program"))
+    world.runner.finish(StepKey(7, 1, 0, 0), StepEnd(127, cause=cause, text="there is no such program"))
     world.settle()
     assert world.answered(ref) == {0: failed("there is no such program", 127)}

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.agent.actions import Contact, RunBatch, SignalStep, StepId
+from eslurm.core.agent.actions import Contact, RunBatch, SignalStep
+from eslurm.core.step.key import BATCH_STEP, StepKey
 from eslurm.core.tree.messages import RunLocal
 from eslurm.core.tree.results import Outcome
-from eslurm.core.wire import BATCH_STEP
 from eslurm.ports.step_runner import StepOrder
 from eslurm.v1 import link_pb2
 from esnoded import shell as shell_module
@@ -23,7 +23,7 @@ from esnoded.shell import Shell
 from tests.support.loops import run
 from tests.unit.agent.test_shell_lines import LAUNCH
 
-STEP = StepId(7, 2, BATCH_STEP, 3)
+STEP = StepKey(7, 2, BATCH_STEP, 3)
 
 
 def fault(*_arguments: object, **_more: object) -> Any:
@@ -34,7 +34,7 @@ class Rig:
     """A shell around an agent that notes what it hears; `contacts` are the nodes that the runner heard of."""
 
     def __init__(self, find: Callable[[bytes], bytes] | None = None) -> None:
-        self.refused: list[tuple[StepId, str]] = []
+        self.refused: list[tuple[StepKey, str]] = []
         self.contacts: list[int] = []
         self.timers = 0
         self.due_us: int | None = None
@@ -56,7 +56,7 @@ class Rig:
         runner: Any = SimpleNamespace(contact=self._contact, launch=self._launch, signal=fault)
         self.shell = Shell(self.agent, other, runner, "", other, other, other)
 
-    def _on_refused(self, step: StepId, why: str, _now_us: int) -> list[Any]:
+    def _on_refused(self, step: StepKey, why: str, _now_us: int) -> list[Any]:
         self.refused.append((step, why))
         return []
 

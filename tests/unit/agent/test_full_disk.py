@@ -16,6 +16,7 @@ from eslurm.core.agent import actions as act
 from eslurm.core.agent.backlog import Backlog
 from eslurm.core.agent.invariants import check
 from eslurm.core.agent.records import Record
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import OK, Status
 from eslurm.core.wire import End, Heartbeat, Prepare, Registration, Signal
 from tests.unit.agent.test_interrupted import BATCH, ROUNDS_MAX, SCENARIOS, check_end, revive
@@ -68,7 +69,7 @@ class FullDisk(World):
         breaches = check(self.agent)
         assert not breaches, breaches
 
-    def _launch(self, step: act.StepId) -> None:
+    def _launch(self, step: StepKey) -> None:
         if (why := self.backlog.refusal) and step.is_batch:
             self._events.append(lambda: self.agent.on_step_refused(step, why, self.now_us))
         else:

@@ -13,15 +13,15 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from eslurm.core.agent import actions as act
 from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import Status
 from eslurm.core.wire import Body, Command, End, Gone, NodeGone, Prepare, Registration, Start, StepEnded
 from tests.support.seeds import Seeds
 from tests.unit.agent.world import Crashed, World, launch
 
 ROUNDS_MAX = 60
-BATCH = act.StepId(7, 1, -1, 0)
+BATCH = StepKey(7, 1, -1, 0)
 
 
 class Controller:

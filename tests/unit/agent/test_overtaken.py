@@ -7,6 +7,7 @@ import pytest
 from eslurm.core.cluster import State
 from eslurm.core.node.model import Node
 from eslurm.core.node.states import NodeState
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Registration, Report
 from eslurm.sim import wire
 from eslurm.sim.faults import FaultPlan
@@ -15,7 +16,6 @@ from eslurm.sim.network import CALM
 from eslurm.sim.run import Scenario, make_world
 from eslurm.sim.world import START_US, World
 
-SECOND_US = 1_000_000
 QUIET = FaultPlan(CALM, (), 0.0, 60 * SECOND_US)
 
 

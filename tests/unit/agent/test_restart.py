@@ -7,6 +7,7 @@ import pytest
 from eslurm.core.agent import actions as act
 from eslurm.core.agent.words import gone_outcome
 from eslurm.core.job.model import StepEnd
+from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import OK, Status
 from eslurm.core.wire import (
     End,
@@ -23,7 +24,7 @@ from tests.unit.agent.world import OWNER, World, is_ok, launch, step_launch
 
 PREPARE = Prepare(launch(), start=True)
 END = End(7, 1, 10.0, "cancel")
-BATCH = act.StepId(7, 1, -1, 0)
+BATCH = StepKey(7, 1, -1, 0)
 
 
 def held(world: World) -> list[tuple[int, str]]:
@@ -134,7 +135,7 @@ def test_ends_of_steps_that_nobody_waits_for_are_acknowledged() -> None:
     world = World()
     world.order(PREPARE)
     world.order(step_launch())
-    world.runner.finish(act.StepId(7, 1, 0, 0), StepEnd(0))
+    world.runner.finish(StepKey(7, 1, 0, 0), StepEnd(0))
     world.restart()
     assert not world.runner.ended
 
@@ -231,7 +232,7 @@ def test_without_its_spool_an_agent_finds_the_steps_of_its_nodes_all_the_same(to
     world = World(nodes=2)
     world.order(PREPARE)
     world.order(Prepare(launch((1,), job_id=8), start=True), (1,))
-    world.runner.finish(act.StepId(8, 1, -1, 1), StepEnd(6))
+    world.runner.finish(StepKey(8, 1, -1, 1), StepEnd(6))
     lose_the_spool(world, told=told)
     last = {r.body.name: r.body for r in world.sent(Registration)}
     assert [(line.job_id, line.stage) for line in last["cn0"].held] == [(7, "running")]
@@ -260,7 +261,7 @@ def test_steps_of_a_node_that_is_served_here_no_longer_are_ended() -> None:
     world = World(nodes=2)
     world.order(Prepare(launch((1,), job_id=8), start=True), (1,))
     world.order(Prepare(launch((1,), job_id=9), start=True), (1,))
-    world.runner.finish(act.StepId(9, 1, -1, 1), StepEnd(0))
+    world.runner.finish(StepKey(9, 1, -1, 1), StepEnd(0))
     world.names.pop()
     world.restart()
     assert [told.step.job_id for told in world.runner.terminated] == [8]

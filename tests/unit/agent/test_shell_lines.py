@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from eslurm.core.agent.actions import RunBatch, StepId
-from eslurm.core.wire import BATCH_STEP, JobLaunch, NodeGroup
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey
+from eslurm.core.agent.actions import RunBatch
+from eslurm.core.step.key import BATCH_STEP, StepKey
+from eslurm.core.wire import JobLaunch, NodeGroup
+from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from eslurm.telemetry import logs
 from esnoded.shell import Shell
 from tests.support.loops import run
@@ -57,8 +58,8 @@ def shell(*, known: bool = True) -> Shell:
     return Shell(agent, other, other, "", other, other, other)
 
 
-def ended() -> StepEnded:
-    return StepEnded(KEY, 0, 0, StepEndCause.EXITED, "", 1, 2, 0, 0, 0)
+def ended() -> StepOutcome:
+    return StepOutcome(KEY, 0, 0, StepEndCause.EXITED, "", 1, 2, 0, 0, 0)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -78,7 +79,7 @@ def test_an_end_is_told_with_the_trace_as_long_as_the_attempt_is_known(
 
 def test_what_cannot_be_started_is_told_with_the_trace(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        shell()._run_batch(RunBatch(StepId(7, 2, BATCH_STEP, 3), LAUNCH))
+        shell()._run_batch(RunBatch(StepKey(7, 2, BATCH_STEP, 3), LAUNCH))
         await asyncio.sleep(0)
 
     run(main())

@@ -18,9 +18,9 @@ from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted, Record, fold
 from eslurm.core.agent.restore import restore
 from eslurm.core.job.model import Principal, StepEnd
+from eslurm.core.step.key import BATCH_STEP, StepKey
 from eslurm.core.tree.results import FAILED, Outcome, Status
 from eslurm.core.wire import (
-    BATCH_STEP,
     Body,
     Command,
     JobLaunch,
@@ -50,20 +50,20 @@ class FakeRunner:
     """Outlives the agent. `started` counts how often processes were really made."""
 
     def __init__(self) -> None:
-        self.live: dict[act.StepId, int] = {}
-        self.ended: dict[act.StepId, StepEnd] = {}
-        self.started: Counter[act.StepId] = Counter()
+        self.live: dict[StepKey, int] = {}
+        self.ended: dict[StepKey, StepEnd] = {}
+        self.started: Counter[StepKey] = Counter()
         self.terminated: list[act.TerminateStep] = []
         self.signalled: list[act.SignalStep] = []
         self.refuses = ""
         self.refuses_code = FAILED
 
-    def launch(self, step: act.StepId, at_us: int) -> None:
+    def launch(self, step: StepKey, at_us: int) -> None:
         if step not in self.live and step not in self.ended:
             self.started[step] += 1
             self.live[step] = at_us
 
-    def finish(self, step: act.StepId, end: StepEnd) -> None:
+    def finish(self, step: StepKey, end: StepEnd) -> None:
         del self.live[step]
         self.ended[step] = end
 
@@ -154,7 +154,7 @@ class World:
             case act.Contact(nodes, at_us):
                 self.contacts.append((nodes, at_us))
 
-    def _launch(self, step: act.StepId) -> None:
+    def _launch(self, step: StepKey) -> None:
         if self.runner.refuses:
             text, code = self.runner.refuses, self.runner.refuses_code
             self._events.append(lambda: self.agent.on_step_refused(step, text, self.now_us, code))
@@ -162,7 +162,7 @@ class World:
         self.runner.launch(step, self.now_us)
         self._events.append(lambda: self._tell(step))
 
-    def _tell(self, step: act.StepId) -> list[act.Action]:
+    def _tell(self, step: StepKey) -> list[act.Action]:
         if step in self.runner.live:
             return self.agent.on_step_started(step, self.runner.live[step], self.now_us)
         end = self.runner.ended.get(step)
@@ -251,7 +251,7 @@ class World:
 
     def finish(self, job_id: int = 7, node: int = 0, step: int = BATCH_STEP, **fields: object) -> None:
         """A step ends."""
-        key = act.StepId(job_id, 1, step, node)
+        key = StepKey(job_id, 1, step, node)
         values: dict[str, object] = {"exit_code": 0, "started_us": self.now_us, "ended_us": self.now_us}
         self.runner.finish(key, StepEnd(**(values | fields)))
         self.perform(self._tell(key))

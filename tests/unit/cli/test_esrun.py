@@ -20,8 +20,9 @@ from escli import exits
 from escli.esrun import listen_host, main, merged
 from escli.step_output import LineWriter, StepOutput
 from eslurm.compat.environment import decode_environment
+from eslurm.core.step.key import StepKey
 from eslurm.ports.door import Status
-from eslurm.ports.step_runner import OutputFrame, OutputHello, StepKey
+from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamSealer
 from eslurm.v1 import controller_pb2 as pb
 from tests.unit.cli.fake_door import FakeDoor, Refuse

@@ -6,10 +6,10 @@ import msgspec
 
 from eslurm.core.courier import Send
 from eslurm.core.job.holding import end_us
-from eslurm.core.job.model import StepEnd
+from eslurm.core.job.model import Span, StepEnd
 from eslurm.core.job.request import Request
 from eslurm.core.messages import PlanMade, Preemption
-from eslurm.core.placement import Placement, Span
+from eslurm.core.placement import Placement
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.wire import Gone, NodeGone, Start, Started, StepEnded
 from tests.unit.core.world import SECOND, World

@@ -16,9 +16,8 @@ from eslurm.core.timekeeping import (
     lost_after_min_s,
     proof_lasts_us,
 )
+from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Heartbeat
-
-SECOND_US = 1_000_000
 
 
 def rounds(proof_us: int = 2 * SECOND_US) -> HeardRounds:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from eslurm.core.account.model import Limit, Qos
-from eslurm.core.job.model import StepEnd
+from eslurm.core.job.model import Span, StepEnd
 from eslurm.core.messages import ChangePolicies, JobRef, PlanMade, PolicyChange, SuspendJobs
-from eslurm.core.placement import Placement, Span
+from eslurm.core.placement import Placement
 from eslurm.core.wire import StepEnded
 from tests.unit.core.running import free, only, place, preempt, run, start
 from tests.unit.core.world import ROOT, SECOND, World, problem

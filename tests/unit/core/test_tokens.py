@@ -84,9 +84,9 @@ def test_what_is_made_is_remembered_and_ends_by_itself() -> None:
         (
             create(1, scope="root"),
             RefusalCode.INVALID,
-            "scope 'root' does not exist: use one of read, own-jobs",
+            "scope: 'root' does not exist: use one of read, own-jobs",
         ),
-        (create(1, scope=""), RefusalCode.INVALID, "scope '' does not exist"),
+        (create(1, scope=""), RefusalCode.INVALID, "scope: an empty value does not exist"),
         (create(1, scope="estimator"), RefusalCode.DENIED, "only they make tokens for estimators"),
         (create(1, life_s=0), RefusalCode.INVALID, "not within 1..604800 s (tokens.life_user_max_s)"),
         (create(1, life_s=-1), RefusalCode.INVALID, "a life of -1 s"),

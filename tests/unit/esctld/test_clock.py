@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from esctld.clock import Clock
+from eslurm.core.units import SECOND_US
 from eslurm.telemetry.clocks import boot_us, wall_us
 
 HOUR_US = 3_600_000_000
-SECOND_US = 1_000_000
 
 
 class Host:

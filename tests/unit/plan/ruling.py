@@ -18,8 +18,8 @@ from eslurm.core.plan.usage import Steps, Used, steps_of
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.vector import Vector
+from eslurm.core.units import SECOND_US
 
-SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US
 DAY_US = 24 * HOUR_US
 

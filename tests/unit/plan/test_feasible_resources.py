@@ -7,8 +7,9 @@ from unittest import mock
 import pytest
 
 from eslurm.core.config import NodeRule, Resource
+from eslurm.core.job.model import Span
 from eslurm.core.job.request import Chunk, Request
-from eslurm.core.placement import Placement, Span
+from eslurm.core.placement import Placement
 from eslurm.core.plan import chunks, packing
 from eslurm.core.plan.avoided import need_without
 from eslurm.core.plan.explain import short_of_resources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.placement import Span
+from eslurm.core.job.model import Span
 from eslurm.core.plan.book import Book, BookError
 from eslurm.core.plan.kept import STARTS_MAX, kept_of
 from eslurm.core.plan.promise import Promise, PromisedStart, Run

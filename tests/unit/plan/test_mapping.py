@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from eslurm.core.job.model import Span
 from eslurm.core.job.request import Request
-from eslurm.core.placement import Placement, Span
+from eslurm.core.placement import Placement
 from eslurm.core.plan.mapping import end_of, place, revalidate
 from eslurm.core.plan.need import compile_need
 from eslurm.core.plan.partition import PartitionView

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eslurm.core.tree.messages import Ack, Broadcast, Reply
 from eslurm.core.tree.results import OK, failed, from_mapping, unreached
-from eslurm.core.tree.trace import NEVER_US, ROOT, SPANS_MAX, Span, Trace, from_spans
+from eslurm.core.tree.trace import NEVER_US, ROOT, SPANS_MAX, Trace, TraceSpan, from_spans
 from eslurm.relay.book import ENTRIES_PER_ITEM, AddressBook
 from eslurm.relay.envelopes import (
     EnvelopeError,
@@ -70,7 +70,7 @@ def test_replies_and_acknowledgements_come_through(
 
 
 SPANS = st.builds(
-    Span,
+    TraceSpan,
     st.sampled_from([ROOT, -2, 0, 17]),
     st.integers(0, 1 << 30),
     st.integers(0, 64),
@@ -82,7 +82,7 @@ SPANS = st.builds(
 
 
 @given(st.lists(SPANS, max_size=20), st.booleans())
-def test_a_trace_comes_through(spans: list[Span], is_cut: bool) -> None:
+def test_a_trace_comes_through(spans: list[TraceSpan], is_cut: bool) -> None:
     trace = from_spans(spans, 3 if is_cut else SPANS_MAX)
     reply = Reply(5, (1,), final=True, as_expected=True, trace=trace)
     assert read_reply(over_the_wire(reply_item(reply)).broadcast_reply) == reply

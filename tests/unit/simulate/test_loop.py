@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eslurm.core.estimate.model import exactly
-from eslurm.core.placement import Placement, Span
+from eslurm.core.job.model import Span
+from eslurm.core.placement import Placement
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.simulate import loop
 from eslurm.simulate.changes import ENDED

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eslurm.core.config import ClusterConfig, NodeConfig, Partition, PriorityWeights
-from eslurm.core.placement import Placement, Span
+from eslurm.core.job.model import Span
+from eslurm.core.placement import Placement
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.simulate import loop
 from eslurm.simulate.loop import Broken, Result, replay

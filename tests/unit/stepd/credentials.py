@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from eslurm.core.job.model import Principal
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import Body, Command, JobLaunch, NodeGroup, Prepare
-from eslurm.ports.step_runner import StepKey, StepOrder
+from eslurm.ports.step_runner import StepOrder
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import SiteKeys, new_site
 from eslurm.telemetry.clocks import wall_us

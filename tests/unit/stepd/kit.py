@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from eslurm.ports.step_runner import StepEnded, StepKey, StepOrder, StepSpec, StepState
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepOrder, StepOutcome, StepSpec, StepState
 from esnoded.procd import procfs
 from esnoded.procd.options import Options
 from esnoded.stepd.client import SupervisorClient
@@ -81,7 +82,7 @@ class Site:
     def connect(self) -> socket.socket:
         return connect_supervisor(self.state, self.options, module=TRUSTING)
 
-    def client(self, on_ended: Callable[[StepEnded], None], **options: Any) -> SpecClient:
+    def client(self, on_ended: Callable[[StepOutcome], None], **options: Any) -> SpecClient:
         return SpecClient(options.pop("connect", self.connect), on_ended, **options)
 
     def script(self, text: str, name: str = "script", mode: int = 0o755) -> str:
@@ -116,14 +117,14 @@ class Outcomes:
     """Collects endings and lets a test wait for them."""
 
     def __init__(self) -> None:
-        self.heard: list[StepEnded] = []
+        self.heard: list[StepOutcome] = []
         self._news = asyncio.Event()
 
-    def __call__(self, outcome: StepEnded) -> None:
+    def __call__(self, outcome: StepOutcome) -> None:
         self.heard.append(outcome)
         self._news.set()
 
-    async def of(self, key: StepKey) -> StepEnded:
+    async def of(self, key: StepKey) -> StepOutcome:
         """The first ending heard of a step."""
         async with asyncio.timeout(PATIENCE_S):
             while True:

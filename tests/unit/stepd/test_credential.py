@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from eslurm.core.job.model import Principal
+from eslurm.core.step.key import StepKey
 from eslurm.core.wire import Command, Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime, Start
-from eslurm.ports.step_runner import StepKey
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import new_site, write_ring
 from eslurm.telemetry.clocks import wall_us

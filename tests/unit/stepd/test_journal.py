@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded
+from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from esnoded.stepd.journal import (
     Acknowledged,
     Begun,
@@ -21,8 +21,8 @@ from esnoded.stepd.journal import (
 from tests.unit.stepd.kit import key
 
 
-def ended(job_id: int) -> StepEnded:
-    return StepEnded(key(job_id), job_id, 0, StepEndCause.EXITED)
+def ended(job_id: int) -> StepOutcome:
+    return StepOutcome(key(job_id), job_id, 0, StepEndCause.EXITED)
 
 
 @pytest.fixture

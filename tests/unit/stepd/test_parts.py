@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded, StepKey, StepSpec
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepSpec
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, roundup
 from esnoded.procd.families import parse_key
@@ -175,7 +176,7 @@ def test_a_recycled_pid_is_spared(sleeper: subprocess.Popen[bytes], tmp_path: Pa
 
 def test_steps_of_a_supervisor_that_is_gone_are_lost() -> None:
     (lost,) = lost_steps([Unfinished(key(), "boot", 5)], [], "boot", 9)
-    assert lost == StepEnded(key(), 0, 0, StepEndCause.LOST, "its step supervisor died while it ran", 5, 9)
+    assert lost == StepOutcome(key(), 0, 0, StepEndCause.LOST, "its step supervisor died while it ran", 5, 9)
     (lost,) = lost_steps([Unfinished(key(), "boot", 5)], [], "later", 9)
     assert "rebooted" in lost.text
     (lost,) = lost_steps([Unfinished(key(), "boot", 5)], [7, 8], "boot", 9)

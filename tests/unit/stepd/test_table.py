@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from eslurm.core.step.key import StepKey
 from eslurm.ports.step_runner import (
     StepEndCause,
-    StepEnded,
-    StepKey,
+    StepOutcome,
     StepSpec,
     StepStarted,
     StepState,
@@ -54,7 +54,7 @@ class Rig:
             self.processes.over([spec.key])
             raise
 
-    def advance(self) -> list[StepEnded]:
+    def advance(self) -> list[StepOutcome]:
         """A pass, and those until every task that was started runs its program, or has said why it does not."""
         ended = self.table.advance()
         while any(task.report_fd >= 0 for _, task in self.table._tasks.values()):
@@ -62,16 +62,16 @@ class Rig:
             ended += self.table.advance()
         return ended
 
-    def outcomes(self, count: int) -> dict[StepKey, StepEnded]:
+    def outcomes(self, count: int) -> dict[StepKey, StepOutcome]:
         """Of the next so many steps that end."""
-        ended: dict[StepKey, StepEnded] = {}
+        ended: dict[StepKey, StepOutcome] = {}
         while len(ended) < count:
             ended |= {one.key: one for one in self.table.advance()}
             self.turn()
         return ended
 
-    def advance_until_ended(self) -> list[StepEnded]:
-        ended: list[StepEnded] = []
+    def advance_until_ended(self) -> list[StepOutcome]:
+        ended: list[StepOutcome] = []
         while not ended:
             # Blocks until a child has ended, without collecting it.
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
@@ -130,7 +130,7 @@ def test_without_a_journal_nothing_is_started(rig: Rig, monkeypatch: pytest.Monk
         rig.launch(1, "touch", "started")
         rig.advance()
     (answer,) = rig.answers
-    assert isinstance(answer, StepEnded)
+    assert isinstance(answer, StepOutcome)
     assert answer.cause is StepEndCause.SPAWN_FAILED
     assert "journal" in answer.text
     assert not (rig.site.work / "started").exists()

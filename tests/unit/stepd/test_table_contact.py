@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.ports.step_runner import StepEndCause, StepEnded
+from eslurm.core.units import SECOND_US
+from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from esnoded.stepd import table as table_module
 from esnoded.stepd.table import LaunchRefused
 from tests.unit.stepd.kit import key
 from tests.unit.stepd.test_table import Rig, rig  # noqa: F401 - a fixture
 
-SECOND_US = 1_000_000
 BOOT_US = 5_000 * SECOND_US
 
 
@@ -52,7 +52,7 @@ def is_ending(rig: Rig) -> bool:  # noqa: F811
     return rig.table._steps[key(1)].is_ending
 
 
-def killed(rig: Rig) -> StepEnded:  # noqa: F811
+def killed(rig: Rig) -> StepOutcome:  # noqa: F811
     rig.table.advance()
     (ended,) = rig.advance_until_ended()
     return ended

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from eslurm.core.job.model import Principal
+from eslurm.core.step.key import StepKey
 from eslurm.core.values import ID_MAX, id_problem, signal_problem, text_problem, umask_problem
 from eslurm.ports.step_checks import parse_address, parse_endpoint, spec_problem
 from eslurm.ports.step_runner import (
     OutputEndpoint,
     StepEndCause,
-    StepEnded,
-    StepKey,
+    StepOutcome,
     StepSpec,
     StepStarted,
     StepWarning,
@@ -173,7 +173,7 @@ def test_a_fault_while_starting_a_step_ends_that_step(
     bad, good = outcomes[key(1)], outcomes[key(2)]
     assert (bad.key, bad.cause, bad.exit_code) == (key(1), StepEndCause.SPAWN_FAILED, 1)
     assert bad.text == "internal error: ZeroDivisionError: a fault of the supervisor's own ?"
-    assert {type(answer) for answer in rig.answers} == {StepEnded, StepStarted}
+    assert {type(answer) for answer in rig.answers} == {StepOutcome, StepStarted}
     assert (good.key, good.cause) == (key(2), StepEndCause.EXITED)
     log = capfd.readouterr().err
     assert log.count("\n") == 1 and "test_values.py" in log

@@ -10,7 +10,8 @@ import sys
 import msgspec
 
 from eslurm.core.job.model import Principal
-from eslurm.ports.step_runner import StepKey, StepOrder, StepSpec
+from eslurm.core.step.key import StepKey
+from eslurm.ports.step_runner import StepOrder, StepSpec
 from esnoded.procd.credential import NotAllowed
 from esnoded.procd.gate import Allowed, Gate
 from esnoded.procd.launches import Launches

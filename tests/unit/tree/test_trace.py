@@ -7,17 +7,19 @@ import random
 from eslurm.core.tree.messages import Leg, SendReply
 from eslurm.core.tree.relay import Relay
 from eslurm.core.tree.results import OK
-from eslurm.core.tree.trace import NEVER_US, ROOT, LevelCost, Span, Trace, cause_of, from_spans, merge
+from eslurm.core.tree.trace import NEVER_US, ROOT, LevelCost, Trace, TraceSpan, cause_of, from_spans, merge
 from eslurm.core.tree.trace_text import BRANCHES_SHOWN, render
 from tests.unit.tree.driving import T0, ack, advance, all_ok, of, order, reply
 from tests.unit.tree.network import Faults, Network
 
 
-def span(child: int, done_us: int = 10, how: str = "done", **more: int) -> Span:
-    return Span(more.get("parent", ROOT), child, more.get("hop", 1), more.get("nodes", 1), 5, done_us, how)
+def span(child: int, done_us: int = 10, how: str = "done", **more: int) -> TraceSpan:
+    return TraceSpan(
+        more.get("parent", ROOT), child, more.get("hop", 1), more.get("nodes", 1), 5, done_us, how
+    )
 
 
-def some_spans(seed: int, count: int) -> list[Span]:
+def some_spans(seed: int, count: int) -> list[TraceSpan]:
     rng = random.Random(seed)
     hows = ["done", "local", "adopted: refused", "recheck"]
     return [
@@ -76,9 +78,9 @@ def test_a_relay_tells_whom_it_sent_to_and_when_they_answered() -> None:
     relay.on_reply("q", reply([3], {3: OK}), T0 + 20)
     trace = final_trace(relay.on_reply("q", reply([4], {4: OK}), T0 + 30))
     assert trace.spans == (
-        Span(1, 2, 2, 2, 0, 0, "local"),
-        Span(1, 4, 2, 1, 7, 30, "done"),
-        Span(2, 3, 3, 1, 7, 20, "done"),
+        TraceSpan(1, 2, 2, 2, 0, 0, "local"),
+        TraceSpan(1, 4, 2, 1, 7, 30, "done"),
+        TraceSpan(2, 3, 3, 1, 7, 20, "done"),
     )
 
 
@@ -137,13 +139,13 @@ def name_of(number: int) -> str:
 def test_a_tree_as_text_shows_trouble_first_and_folds_the_rest() -> None:
     quiet = [span(node, 100 + node, parent=2, hop=3) for node in range(10, 30)]
     spans = [
-        Span(ROOT, -1, 1, 25, 1_500, 2_000_000, "done"),
-        Span(-1, 2, 2, 21, 40, 1_234, "done"),
-        Span(-1, 3, 2, 3, NEVER_US, NEVER_US, "adopted: no acknowledgement"),
-        Span(-1, 4, 2, 1, 50, 60, "done"),
-        Span(2, 5, 3, 1, 0, 0, "local"),
+        TraceSpan(ROOT, -1, 1, 25, 1_500, 2_000_000, "done"),
+        TraceSpan(-1, 2, 2, 21, 40, 1_234, "done"),
+        TraceSpan(-1, 3, 2, 3, NEVER_US, NEVER_US, "adopted: no acknowledgement"),
+        TraceSpan(-1, 4, 2, 1, 50, 60, "done"),
+        TraceSpan(2, 5, 3, 1, 0, 0, "local"),
         *quiet,
-        Span(77, 78, 5, 1, 1, 2, "done"),
+        TraceSpan(77, 78, 5, 1, 1, 2, "done"),
     ]
     assert render(Trace(tuple(spans), from_spans(spans).levels, 3), name_of).splitlines() == [
         "LEVEL    LISTS  ADOPTED   ACK MEAN    ACK MAX   DONE MAX",

@@ -1,0 +1,21 @@
+"""A runner's outcome of a step as records and reports keep it. Apart from the port: supervisors do without records."""
+
+from __future__ import annotations
+
+from eslurm.core.job.model import StepEnd
+from eslurm.ports.step_runner import StepOutcome
+
+
+def step_end(outcome: StepOutcome) -> StepEnd:
+    """The outcome without the step's name, which reports give beside it."""
+    return StepEnd(
+        outcome.exit_code,
+        outcome.signal,
+        outcome.cause.value,
+        outcome.text,
+        outcome.started_us,
+        outcome.ended_us,
+        outcome.user_cpu_us,
+        outcome.system_cpu_us,
+        outcome.max_rss_kib,
+    )
