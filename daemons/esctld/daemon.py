@@ -304,7 +304,7 @@ class Controller:
         herald.observe(self._foresight)
         self._happenings = Happenings(state, self.metrics)
         herald.observe(self._happenings)
-        queries = Queries(state, self._dispatcher.view, self._planner, self._store, satellites.infos)
+        queries = Queries(self._dispatcher.view, self._planner, self._store, satellites.infos)
         trees = TreeQueries(state, herald, self._foresight, satellites.name)
         service = ControllerService(
             self._dispatcher,
@@ -317,7 +317,11 @@ class Controller:
             OWNER,
             options.config.controller.step_networks,
         )
-        service.offer("Shares", Shares(state, self._planner.ranking, self._dispatcher.now_us).call)
+        dispatcher = self._dispatcher
+        shares = Shares(
+            state, dispatcher.view, self._planner.ranking, dispatcher.now_us, dispatcher.committed
+        )
+        service.offer("Shares", shares.call)
         policies = Policies(self._dispatcher, calendar_zone)
         service.offer("Policies", policies.show)
         service.offer_change("ChangePolicies", policies.read)

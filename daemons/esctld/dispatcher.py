@@ -222,11 +222,25 @@ class Dispatcher:
         return answered
 
     async def moved(self) -> None:
-        """Wait until another batch has been committed. Raises `NotNow` once `interrupt` was called."""
+        """Wait until another batch has been committed, or the store has gone away.
+
+        Raises `NotNow` once `interrupt` was called.
+        """
         if not self._interrupted:
             await self._moved.wait()
         if self._interrupted:
             raise NotNow
+
+    async def committed(self) -> None:
+        """Wait until all that is decided by now can be read: for an answer that was found in the live state.
+
+        Raises `NotNow` while the store is away, and once `interrupt` was called.
+        """
+        revision = self.state.revision
+        while self.view.revision < revision:
+            if not self._available:
+                raise NotNow
+            await self.moved()
 
     async def rest(self, patience_s: float) -> None:
         """Wait until nothing is there to be decided or committed, at most so long: for work that can wait itself."""
@@ -337,6 +351,7 @@ class Dispatcher:
                     log.error("the store takes no commits: %s; requests are refused until it does", error)
                     self._available = False
                     self._let_go(entries)
+                    self._tell_moved()
                 await asyncio.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
                 tries += 1
         if not self._available:
@@ -379,11 +394,14 @@ class Dispatcher:
         self._answered = sum(bool(entry.request_id) for entry in entries)
         self._answered_at_s = asyncio.get_running_loop().time()
         if batch.facts:
-            moved, self._moved = self._moved, asyncio.Event()
-            moved.set()
+            self._tell_moved()
         if self.state.unsettled and not self._events:
             # One batch is not made of ten thousand dependents: the next one goes on, after whoever else has come.
             self.post(Tick())
+
+    def _tell_moved(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
     def _remember(self, request_id: bytes, answer: BatchAnswer) -> None:
         del self._under_way[request_id]

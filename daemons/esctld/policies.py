@@ -40,7 +40,8 @@ class Policies:
         kinds = [request.kind] if request.kind else list(KEYS)
         if kinds[0] not in KEYS:
             raise _refused(f"kind: {quoted(kinds[0])} is no kind of policy: use one of {', '.join(KEYS)}")
-        view, sight = self._dispatcher.view, Sight(self._dispatcher.state, caller.principal)
+        view = self._dispatcher.view
+        sight = Sight(view, caller.principal)
         seen = [
             (kind, name, record)
             for (kind, name), record in view.records.items()

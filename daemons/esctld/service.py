@@ -91,7 +91,7 @@ class ControllerService:
         self._blobs = blobs
         self._leadership = leadership
         self._owner = owner
-        self._endpoints = StepEndpoints(dispatcher.state, step_networks)
+        self._endpoints = StepEndpoints(dispatcher.view, step_networks)
         self._started_us = wall_us()
         self._waiting = 0
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
@@ -141,7 +141,7 @@ class ControllerService:
             raise DoorError(Status.UNIMPLEMENTED, f"{method.name} is not known to this controller")
         try:
             return await handler(request, caller)
-        except StoreUnavailable:
+        except (StoreUnavailable, NotNow):
             raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
 
     # ---- changing ----
@@ -218,7 +218,7 @@ class ControllerService:
         old = [one.job_id for one in spec.dependencies if one.job_id and one.job_id not in jobs]
         if not old:
             return spec
-        sight = Sight(self._dispatcher.state, spec.user)
+        sight = Sight(self._dispatcher.view, spec.user)
         found = await self._store.find_jobs(self._owner, old)
         rows = {row.job_id: row for row in found if sight.job(decode_job(row.blob))}
         settled = tuple(
@@ -292,7 +292,7 @@ class ControllerService:
         return await self._queries.jobs(request, self._sight(caller))
 
     def _sight(self, caller: Caller) -> Sight:
-        return Sight(self._dispatcher.state, caller.principal)
+        return Sight(self._dispatcher.view, caller.principal)
 
     async def _wait_jobs(self, request: pb.WaitJobsRequest, caller: Caller) -> bytes:
         """Answers when every named job has ended, or after `timeout_s` with how they stand."""
@@ -373,7 +373,7 @@ class ControllerService:
             step, job = view.steps.get((request.job_id, request.step)), view.jobs.get(request.job_id)
             is_seen = job is not None and self._sight(caller).job(job)
             if job is not None and is_seen:
-                check_managed(self._dispatcher.state, caller.principal, job, str(job.job_id))
+                check_managed(view, caller.principal, job, str(job.job_id))
             if step is None or not is_seen:
                 raise DoorError(
                     Status.NOT_FOUND, f"step {request.job_id}.{request.step} does not exist (any more)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from esctld.pacing import paced
 from eslurm.core.cluster import State
@@ -16,6 +16,7 @@ from eslurm.core.plan.priority import Priority, Ranking, Standing, explained
 from eslurm.core.plan.queue import Entry, Pending
 from eslurm.core.plan.slices import parts
 from eslurm.core.privacy import Sight
+from eslurm.core.rights import Rules
 from eslurm.core.share.standing import tree_of
 from eslurm.core.share.tree import FairTree, Member
 from eslurm.ports.door import Caller
@@ -28,17 +29,33 @@ MEMBERS_PER_SLICE = 1_000
 
 
 class Shares:
-    """Answers the call `Shares`. `now_us` is the time that a batch would be decided at; `ranking` the planner's."""
+    """Answers the call `Shares`. `now_us` is the time that a batch would be decided at; `ranking` the planner's.
 
-    def __init__(self, state: State, ranking: Ranking, now_us: Callable[[], int]) -> None:
+    What is worked out of the live `state` is told when `committed` returns: all of it is durable then.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        rules: Rules,
+        ranking: Ranking,
+        now_us: Callable[[], int],
+        committed: Callable[[], Awaitable[None]],
+    ) -> None:
         self._state = state
+        self._rules = rules
         self._ranking = ranking
         self._now_us = now_us
+        self._committed = committed
 
     async def call(self, request: pb.SharesRequest, caller: Caller) -> pb.SharesReply:
         """Everybody's shares and usage as of now, accounts before those below them; or the jobs' priorities."""
+        reply = await self._reply(request, Sight(self._rules, caller.principal))
+        await self._committed()
+        return reply
+
+    async def _reply(self, request: pb.SharesRequest, sight: Sight) -> pb.SharesReply:
         now_us = self._now_us()
-        sight = Sight(self._state, caller.principal)
         if request.priorities:
             return pb.SharesReply(priorities=await self._priorities(set(request.jobs), sight), now_us=now_us)
         tree: FairTree = await paced(tree_of(self._state, now_us))

@@ -13,9 +13,11 @@ import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from eslurm.core.cluster import State
+from eslurm.core.job.access import get_seen
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.messages import CreateStep, RefusalCode, Refused
+from eslurm.core.step.decide import not_running
+from eslurm.core.view import View
 from eslurm.ports.door import Caller
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.rpc.options import is_loopback, split_endpoint
@@ -32,17 +34,20 @@ Lookup = Callable[[str], Awaitable[frozenset[str]]]
 class StepEndpoints:
     """`networks` are those of the configuration; `lookup` finds a host's addresses."""
 
-    def __init__(self, state: State, networks: Sequence[str] = (), lookup: Lookup | None = None) -> None:
-        self._state = state
+    def __init__(self, view: View, networks: Sequence[str] = (), lookup: Lookup | None = None) -> None:
+        self._view = view
         self._networks = tuple(ipaddress.ip_network(network) for network in networks)
         self._lookup = lookup if lookup is not None else HostAddresses().find
 
     async def check(self, message: CreateStep, caller: Caller) -> None:
         """Raises `Refused`. What else is wrong with the step is for the core to say."""
-        job = self._state.find_job(message.job_id)
-        if job is None or job.attempt is None or job.spec.user.uid != message.by.uid:
-            # Also: where a job runs is its user's business.
+        job = get_seen(self._view, message.by, message.job_id)
+        if job.spec.user.uid != message.by.uid:
+            # The core refuses it: where a job runs is its user's business.
             return
+        if job.attempt is None:
+            # Not for the core to say: by then the job may run, on nodes that nothing was compared with.
+            raise not_running(job)
         address, _ = parse_endpoint(message.endpoint)
         if ipaddress.ip_address(address).is_loopback:
             if not await self._are_here(self._hosts(_nodes_of(job.attempt, message)), caller):
@@ -60,7 +65,7 @@ class StepEndpoints:
 
     def _hosts(self, nodes: Iterable[int]) -> set[str]:
         """As the nodes' agents have said where they listen."""
-        known = (self._state.nodes.get(number) for number in nodes)
+        known = (self._view.nodes.get(number) for number in nodes)
         return {split_endpoint(node.endpoint)[0] for node in known if node is not None and node.endpoint}
 
     async def _are_here(self, hosts: set[str], caller: Caller) -> bool:

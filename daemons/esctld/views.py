@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 
 from esctld.planner import Planner
-from eslurm.core.cluster import State
 from eslurm.core.job.model import Job
 from eslurm.core.job.states import FINAL, JobState
 from eslurm.core.plan.explain import Why
@@ -36,13 +35,11 @@ class Queries:
 
     def __init__(
         self,
-        state: State,
         view: View,
         planner: Planner,
         store: Store,
         satellites: Callable[[], list[pb.SatelliteInfo]],
     ) -> None:
-        self._state = state
         self._view = view
         self._planner = planner
         self._store = store
@@ -94,7 +91,7 @@ class Queries:
         kept = self._lines.get(job.job_id)
         if kept is not None and kept[0] is job and kept[1] is why and kept[2] == priority and not asked_too:
             return kept[3]
-        info = job_info(self._state, job, why, priority)
+        info = job_info(self._view, job, why, priority)
         if asked_too:
             # For few at a time: it is not kept.
             info.asked.extend(asked_words(job.spec.components[0]) if len(job.spec.components) == 1 else ())
@@ -109,9 +106,9 @@ class Queries:
         missing = [ref.job_id for ref in request.jobs if ref.job_id not in self._view.jobs]
         if not missing:
             return []
-        rows = await self._store.find_jobs(self._state.owner, missing[:QUERY_VALUES_MAX])
+        rows = await self._store.find_jobs(self._view.owner, missing[:QUERY_VALUES_MAX])
         jobs = [decode_job(row.blob) for row in rows]
-        return [_line_of(job_info(self._state, job, None)) for job in jobs if sight.job(job)]
+        return [_line_of(job_info(self._view, job, None)) for job in jobs if sight.job(job)]
 
     # ---- nodes ----
 

@@ -1,7 +1,8 @@
 """Why a job waits, when a job would start, and the whole plan: questions of people about what is planned.
 
 Answered beside the dispatcher in slices (`pacing`), on copies of what the planner keeps, taken between two of
-its cycles: nobody is delayed, and nothing is answered from the middle of a plan. Invariant: nothing here changes anything.
+its cycles: nobody is delayed, and nothing is answered from the middle of a plan. Invariants: nothing here changes anything;
+a job is shown, and may be seen, as it is committed; what was found in the live state is told when all of it is committed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from eslurm.core.plan.schedule import Booking
 from eslurm.core.plan.why import Holder, Reason, known_us
 from eslurm.core.privacy import Sight
 from eslurm.core.start_interval import UNKNOWN, Interval, StartIntervals
+from eslurm.core.view import View
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.rpc.infos import job_info
 from eslurm.v1 import controller_pb2 as pb
@@ -75,12 +77,18 @@ class Inquiries:
     def _state(self) -> State:
         return self._dispatcher.state
 
+    @property
+    def _view(self) -> View:
+        return self._dispatcher.view
+
     # ---- why ----
 
     async def why(self, request: pb.WhyRequest, caller: Caller) -> pb.WhyReply:
         """All that keeps a job waiting, its planned start, and what would let it start earlier."""
         async with self._turn():
-            return await self._why(request, caller.principal)
+            reply = await self._why(request, caller.principal)
+        await self._dispatcher.committed()
+        return reply
 
     async def _why(self, request: pb.WhyRequest, who: Principal) -> pb.WhyReply:
         state, planner = self._state, self._planner
@@ -88,11 +96,12 @@ class Inquiries:
         now_us = self._dispatcher.now_us()
         said = planner.why(job.job_id)
         intervals = StartIntervals(state, planner.schedule, now_us)
-        info = job_info(state, job, said if job.state is JobState.PENDING else None)
+        info = job_info(self._view, job, said if job.state is JobState.PENDING else None)
         reply = pb.WhyReply(
             job=info, priority=job.priority, revision=self._dispatcher.view.revision, now_us=now_us
         )
-        if job.state is not JobState.PENDING:
+        live = state.find_job(job.job_id)
+        if job.state is not JobState.PENDING or live is None or live.state is not JobState.PENDING:
             return reply
         factors = planner.ranking.factors(job.job_id)
         if factors is not None:
@@ -101,15 +110,15 @@ class Inquiries:
             why_waiting(
                 state,
                 planner.schedule,
-                job,
+                live,
                 now_us,
                 said=said,
                 ranking=planner.ranking,
                 with_alternatives=not request.no_alternatives,
             )
         )
-        _fill(reply, answer, partial(_is_seen, state, Sight(state, who)))
-        interval = await paced(_interval(state, intervals, answer, job))
+        _fill(reply, answer, partial(_is_seen, state, Sight(self._view, who)))
+        interval = await paced(_interval(state, intervals, answer, live))
         reply.start_earliest_us, reply.start_latest_us = interval
         # What is booked is told with the job, too; an estimate is nobody's promise.
         reply.job.planned_start_us = 0 if answer.is_estimate else answer.start_us
@@ -117,11 +126,11 @@ class Inquiries:
         return reply
 
     def _job(self, ref: pb.JobRef, who: Principal) -> Job:
-        job = get_seen(self._state, who, ref.job_id)
+        job = get_seen(self._view, who, ref.job_id)
         if ref.HasField("task"):
             # A task that has not begun waits with its array.
-            for task_id in self._state.tasks_of.get(ref.job_id, ()):
-                task = self._state.jobs[task_id]
+            for task_id in self._view.tasks_of.get(ref.job_id, ()):
+                task = self._view.jobs[task_id]
                 if task.array_task == ref.task:
                     return task
         return job
@@ -144,6 +153,7 @@ class Inquiries:
                 if len(specs) == 1:
                     raise
                 found.append(pb.TestAnswer(answer=f"would be refused: {refused.text}", refused=True))
+        await self._dispatcher.committed()
         first = found[0]
         return pb.SubmitReply(
             test_answer=first.answer,
@@ -165,7 +175,7 @@ class Inquiries:
             interval = UNKNOWN
             if not (spec.start_at_us or spec.begin_us or spec.dependencies):
                 interval = await paced(_interval(self._state, intervals, answer))
-        is_seen = partial(_is_seen, self._state, Sight(self._state, spec.user))
+        is_seen = partial(_is_seen, self._state, Sight(self._view, spec.user))
         return pb.TestAnswer(
             answer=_verdict(answer, now_us),
             start_us=answer.start_us,
@@ -179,15 +189,17 @@ class Inquiries:
 
     async def plan(self, request: pb.PlanRequest, caller: Caller) -> pb.PlanReply:
         """What runs and what is planned, in the order of the starts, and the reservations beside them."""
-        partitions = self._state.partitions
+        partitions = sorted(one.name for one in self._view.config.partitions)
         if request.partition and request.partition not in partitions:
-            known = ", ".join(sorted(partitions)) or "none"
+            known = ", ".join(partitions) or "none"
             raise Refused(
                 RefusalCode.INVALID,
                 f"partition: {quoted(request.partition)} does not exist: use one of {known}",
             )
         async with self._turn():
-            return await paced(self._planned(request, Sight(self._state, caller.principal)))
+            reply = await paced(self._planned(request, Sight(self._view, caller.principal)))
+        await self._dispatcher.committed()
+        return reply
 
     def _planned(self, request: pb.PlanRequest, sight: Sight) -> Generator[None, None, pb.PlanReply]:
         state, plan, schedule = self._state, self._planner.plan, self._planner.schedule

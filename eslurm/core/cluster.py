@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -24,11 +24,11 @@ from eslurm.core.job.holding import attempts_of, lends
 from eslurm.core.job.model import Attempt, Job
 from eslurm.core.job.pending import foreseeable, pending_of, running_of
 from eslurm.core.job.request import Request
-from eslurm.core.job.standing import began, name_key, owed_revisions, task_slots, waits
+from eslurm.core.job.standing import began, name_key, owed_revisions, startable, task_slots, waits
 from eslurm.core.job.states import ACTIVE, FINAL, JobState
 from eslurm.core.job.weight import weight
 from eslurm.core.member.index import Members
-from eslurm.core.node.model import Node, is_usable
+from eslurm.core.node.model import Node, is_usable, names_of
 from eslurm.core.node.states import NodeState
 from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.promise import PROMISE, Promise
@@ -173,10 +173,9 @@ class State:
                 return job, attempt
         return None
 
-    def node_names(self, numbers: Iterator[int] | list[int] | tuple[int, ...]) -> list[str]:
+    def node_names(self, numbers: Iterable[int]) -> list[str]:
         """Names for people; a node that has left the configuration is named by its number."""
-        nodes = self.nodes
-        return [nodes[number].name if number in nodes else f"#{number}" for number in numbers]
+        return names_of(self.nodes, numbers)
 
     def named_nodes(self) -> set[int]:
         """Nodes that some attempt still names, whether or not it holds anything there."""
@@ -185,17 +184,8 @@ class State:
         }
 
     def startable(self, job: Job) -> int:
-        """How many attempts of this record could start now by its own rules: 1, or an array's tasks within its limit."""
-        if job.tasks_left is None:
-            if job.array_job_id and (parent := self.jobs.get(job.array_job_id)) is not None:
-                return 1 if task_slots(parent) > 0 else 0
-            return 1
-        ready = (
-            job.tasks_left
-            if job.tasks_ready is None
-            else ranges.intersection(job.tasks_left, job.tasks_ready)
-        )
-        return min(ranges.count(ready), task_slots(job))
+        """See `job.standing.startable`."""
+        return startable(self.jobs, job)
 
     def take_touched(self) -> Touched:
         """The keys changed since the last call."""

@@ -6,6 +6,8 @@ controller is looked at piece by piece instead: see `core.doctor`.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from eslurm.core.account.boundaries import TIMER
 from eslurm.core.account.counts import JobCounts
 from eslurm.core.account.mentions import Mentions
@@ -83,7 +85,14 @@ def _check_array(state: State, job: Job, name: str) -> None:
     _require(not overlap, f"{name} has tasks that wait and have ended: {overlap}")
 
 
-def pending_reason(state: State, job: Job) -> str:
+class Startable(Protocol):
+    """The state, or the committed view."""
+
+    def startable(self, job: Job) -> int:
+        """See `job.standing.startable`."""
+
+
+def pending_reason(jobs: Startable, job: Job) -> str:
     """Why a pending job is not the planner's to place; "" when it is."""
     if job.hold:
         held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
@@ -100,7 +109,7 @@ def pending_reason(state: State, job: Job) -> str:
         and not ranges.intersection(job.tasks_left or (), job.tasks_ready)
     ):
         return "Dependency"
-    if (job.is_array or job.array_job_id) and not state.startable(job):
+    if (job.is_array or job.array_job_id) and not jobs.startable(job):
         return "JobArrayTaskLimit"
     return ""
 

@@ -6,15 +6,12 @@ Invariant: every read of the controller asks a `Sight`; without private kinds it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from eslurm.core.account.associations import is_open_to
 from eslurm.core.account.model import EVERYONE, Account, Defaults, Limit, Policy, Reservation, User
 from eslurm.core.job.model import Job, Principal
-from eslurm.core.rights import coordinates, is_operator
-
-if TYPE_CHECKING:
-    from eslurm.core.cluster import State
+from eslurm.core.rights import Rules, coordinates, is_operator
 
 JOBS: Final = "jobs"
 USAGE: Final = "usage"
@@ -25,12 +22,12 @@ KINDS: Final = (JOBS, USAGE, USERS, RESERVATIONS, CONFIGURATION)
 
 
 class Sight:
-    """What one caller may see, as the state is now. Cheap to make: one for each call."""
+    """What one caller may see under these rules: for a read, those of the committed view. Cheap: one for each call."""
 
-    def __init__(self, state: State, who: Principal) -> None:
-        self._state = state
+    def __init__(self, rules: Rules, who: Principal) -> None:
+        self._rules = rules
         self._who = who
-        self._private = () if is_operator(state, who) else state.config.private
+        self._private = () if is_operator(rules, who) else rules.config.private
 
     def is_open(self, *kinds: str) -> bool:
         """Whether the caller sees all of these kinds, everybody's."""
@@ -46,7 +43,7 @@ class Sight:
         return (
             self.is_open(JOBS)
             or job.spec.user.uid == self._who.uid
-            or coordinates(self._state, self._who, job.spec.account)
+            or coordinates(self._rules, self._who, job.spec.account)
         )
 
     def job_of(self, user: str, account: str) -> bool:
@@ -61,7 +58,7 @@ class Sight:
     def only_user(self) -> str:
         """The one user whose runs the caller sees; empty when there may be others'."""
         everybody = self.is_open(JOBS, USAGE)
-        return "" if everybody or self._who.name in self._state.coordinators else self._who.name
+        return "" if everybody or self._who.name in self._rules.coordinators else self._who.name
 
     def share(self, user: str, account: str) -> bool:
         """Whether the caller sees a user's shares and usage; with an empty user, the account's own."""
@@ -82,7 +79,7 @@ class Sight:
                 return self._is_on_path(policy.name)
             case Limit() | Defaults() if policy.kind == "user":
                 return policy.consumer in (EVERYONE, self._who.name) or self._is_coordinated(
-                    self._state.policies["user"].get(policy.consumer)
+                    self._rules.policies["user"].get(policy.consumer)
                 )
             case Limit() if policy.kind == "account":
                 return policy.consumer == EVERYONE or self._is_on_path(policy.consumer)
@@ -97,23 +94,23 @@ class Sight:
     # ---- what is the caller's ----
 
     def _is_mine(self, user: str, account: str) -> bool:
-        return user == self._who.name or coordinates(self._state, self._who, account)
+        return user == self._who.name or coordinates(self._rules, self._who, account)
 
     def _accounts(self) -> tuple[str, ...]:
-        user = self._state.policies["user"].get(self._who.name)
+        user = self._rules.policies["user"].get(self._who.name)
         return user.accounts if isinstance(user, User) else ()
 
     def _is_coordinated(self, user: Policy | None) -> bool:
         return isinstance(user, User) and any(
-            coordinates(self._state, self._who, account) for account in user.accounts
+            coordinates(self._rules, self._who, account) for account in user.accounts
         )
 
     def _is_on_path(self, account: str) -> bool:
         """Whether the account is one of the caller's, above one of these, or below one that the caller coordinates."""
-        if coordinates(self._state, self._who, account):
+        if coordinates(self._rules, self._who, account):
             return True
-        accounts = self._state.policies["account"]
-        mine = (*self._accounts(), *self._state.coordinators.get(self._who.name, ()))
+        accounts = self._rules.policies["account"]
+        mine = (*self._accounts(), *self._rules.coordinators.get(self._who.name, ()))
         for name in mine:
             while name:
                 if name == account:

@@ -9,13 +9,31 @@ another scope than admin, give a user's rights.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
-from eslurm.core.account.model import Account
+from eslurm.core.account.model import Account, Policy
+from eslurm.core.config import ClusterConfig
 from eslurm.core.job.model import Job, Principal, acts_for_others
 
-if TYPE_CHECKING:
-    from eslurm.core.cluster import State
+
+class Rules(Protocol):
+    """The records that rights rest on: of the state where something is decided, of the committed view where it is read."""
+
+    @property
+    def config(self) -> ClusterConfig:
+        """The configuration, with operators, administrators and what is private."""
+        ...
+
+    @property
+    def policies(self) -> Mapping[str, Mapping[str, Policy]]:
+        """By kind and name."""
+        ...
+
+    @property
+    def coordinators(self) -> Mapping[str, Collection[str]]:
+        """By user the accounts that name the user as a coordinator."""
+        ...
 
 
 class Level(enum.IntEnum):
@@ -27,33 +45,33 @@ class Level(enum.IntEnum):
     ADMINISTRATOR = 3
 
 
-def level_of(state: State, who: Principal) -> Level:
+def level_of(rules: Rules, who: Principal) -> Level:
     """The highest level that the caller has."""
     if not acts_for_others(who):
         return Level.USER
-    if who.uid in state.config.administrators:
+    if who.uid in rules.config.administrators:
         return Level.ADMINISTRATOR
-    if who.uid in state.config.operators:
+    if who.uid in rules.config.operators:
         return Level.OPERATOR
-    return Level.COORDINATOR if who.name in state.coordinators else Level.USER
+    return Level.COORDINATOR if who.name in rules.coordinators else Level.USER
 
 
-def is_operator(state: State, who: Principal) -> bool:
+def is_operator(rules: Rules, who: Principal) -> bool:
     """Whether the caller may change anything of jobs, nodes and policies."""
-    return level_of(state, who) >= Level.OPERATOR
+    return level_of(rules, who) >= Level.OPERATOR
 
 
-def is_administrator(state: State, who: Principal) -> bool:
+def is_administrator(rules: Rules, who: Principal) -> bool:
     """Whether the caller may change the cluster itself, and make, see and revoke the tokens of others."""
-    return level_of(state, who) >= Level.ADMINISTRATOR
+    return level_of(rules, who) >= Level.ADMINISTRATOR
 
 
-def coordinates(state: State, who: Principal, account: str) -> bool:
+def coordinates(rules: Rules, who: Principal, account: str) -> bool:
     """Whether the caller is a coordinator of the account or of one above it."""
-    mine = state.coordinators.get(who.name)
+    mine = rules.coordinators.get(who.name)
     if not mine or not acts_for_others(who):
         return False
-    accounts = state.policies["account"]
+    accounts = rules.policies["account"]
     while account:
         if account in mine:
             return True
@@ -62,8 +80,8 @@ def coordinates(state: State, who: Principal, account: str) -> bool:
     return False
 
 
-def may_manage(state: State, who: Principal, job: Job) -> bool:
+def may_manage(rules: Rules, who: Principal, job: Job) -> bool:
     """Whether the caller may end, hold, requeue and change the job."""
     return (
-        who.uid == job.spec.user.uid or is_operator(state, who) or coordinates(state, who, job.spec.account)
+        who.uid == job.spec.user.uid or is_operator(rules, who) or coordinates(rules, who, job.spec.account)
     )

@@ -5,6 +5,7 @@ While a batch is being committed, readers see the one before: nothing is visible
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from eslurm.core.account.apply import find_record, records_of
@@ -12,7 +13,8 @@ from eslurm.core.amounts import Vector
 from eslurm.core.cluster import State, Touched
 from eslurm.core.job.holding import attempts_of, lends
 from eslurm.core.job.model import Job
-from eslurm.core.node.model import Node
+from eslurm.core.job.standing import startable
+from eslurm.core.node.model import Node, names_of
 from eslurm.core.step.model import Step
 
 K = TypeVar("K")
@@ -32,6 +34,8 @@ class View:
         self.nodes: dict[int, Node] = dict(state.nodes)
         self.steps: dict[tuple[int, int], Step] = dict(state.steps)
         self.records = records_of(state)
+        self.policies = {kind: dict(named) for kind, named in state.policies.items()}
+        self.owner = state.owner
         self.revision = state.revision
         self.now_us = state.now_us
         self.pending_count = state.pending_count
@@ -39,6 +43,19 @@ class View:
         self.tasks_of: dict[int, set[int]] = {array: set(tasks) for array, tasks in state.tasks_of.items()}
         self._take_scalars()
         self._take_holdings()
+        self._take_coordinators()
+
+    def find_job(self, job_id: int) -> Job | None:
+        """The job, if it is still in memory."""
+        return self.jobs.get(job_id)
+
+    def node_names(self, numbers: Iterable[int]) -> list[str]:
+        """Names for people, see `names_of`."""
+        return names_of(self.nodes, numbers)
+
+    def startable(self, job: Job) -> int:
+        """See `job.standing.startable`."""
+        return startable(self.jobs, job)
 
     def advance(self, touched: Touched, revision: int, now_us: int) -> None:
         """The batch that ended with `revision` is durable."""
@@ -61,10 +78,17 @@ class View:
                 self.records.pop((kind, name), None)
             else:
                 self.records[kind, name] = record
+            if kind in self.policies:
+                _refresh(self.policies[kind], self._state.policies[kind], {name})
+        if any(kind == "account" for kind, _ in touched.records):
+            self._take_coordinators()
         self.revision = revision
         self.now_us = now_us
         self.pending_count = self._state.pending_count
         self.active_count = self._state.active_count
+
+    def _take_coordinators(self) -> None:
+        self.coordinators = {user: frozenset(names) for user, names in self._state.coordinators.items()}
 
     def _take_scalars(self) -> None:
         state = self._state

@@ -5,10 +5,12 @@ Reads only; costs are per record.
 
 from __future__ import annotations
 
-from eslurm.core.cluster import State
+from collections.abc import Iterable
+from typing import Protocol
+
 from eslurm.core.config import ClusterConfig, Partition
 from eslurm.core.estimate.model import Forecast
-from eslurm.core.invariants import pending_reason
+from eslurm.core.invariants import Startable, pending_reason
 from eslurm.core.job import ranges
 from eslurm.core.job.holding import limit_s
 from eslurm.core.job.model import Job
@@ -61,7 +63,15 @@ def resource_text(request: Request) -> str:
     return ",".join(f"{name}:{items}" for name, items in sums.items())
 
 
-def job_info(state: State, job: Job, why: Why | None, priority: int | None = None) -> pb.JobInfo:
+class Shown(Startable, Protocol):
+    """What a job's line is made from beside its record: the committed view, or a state that is replayed."""
+
+    def node_names(self, numbers: Iterable[int]) -> list[str]:
+        """Names for people, see `names_of`."""
+        ...
+
+
+def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = None) -> pb.JobInfo:
     """One job. `why` is what the last plan said of it, if it was looked at, and `priority` what it is planned with."""
     spec = job.spec
     request = spec.components[0]
@@ -117,7 +127,7 @@ def job_info(state: State, job: Job, why: Why | None, priority: int | None = Non
         info.nodes = len(attempt.spans)
         info.cpus = sum(span.amounts[0] for span in attempt.spans)
         info.memory_mib = sum(span.amounts[1] for span in attempt.spans if len(span.amounts) > 1)
-        info.node_names = fold(state.node_names([span.node for span in attempt.spans]))
+        info.node_names = fold(shown.node_names([span.node for span in attempt.spans]))
     else:
         info.nodes = max(request.nodes_min, 1)
         info.cpus = request.tasks * request.cpus_per_task
@@ -126,7 +136,7 @@ def job_info(state: State, job: Job, why: Why | None, priority: int | None = Non
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))
     if job.state is JobState.PENDING:
-        _explain(state, job, why, info)
+        _explain(shown, job, why, info)
     elif job.state is JobState.SUSPENDED:
         info.reason_text = job.reason_text
     return info
@@ -139,9 +149,9 @@ def forecast_message(forecast: Forecast) -> pb.Forecast:
     )
 
 
-def _explain(state: State, job: Job, why: Why | None, info: pb.JobInfo) -> None:
+def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
     """A pending job always has a reason: its own, or what the plan says."""
-    reason = pending_reason(state, job)
+    reason = pending_reason(shown, job)
     if reason:
         info.reason = reason
         info.reason_text = job.reason_text

@@ -5,24 +5,33 @@ Invariant: a job that the caller may not see is refused in the same words as a j
 
 from __future__ import annotations
 
-from eslurm.core.cluster import State
+from typing import Protocol
+
 from eslurm.core.job.model import Job, Principal
 from eslurm.core.messages import RefusalCode, Refused
 from eslurm.core.privacy import Sight
-from eslurm.core.rights import may_manage
+from eslurm.core.rights import Rules, may_manage
 
 
-def get_seen(state: State, who: Principal, job_id: int) -> Job:
+class Jobs(Rules, Protocol):
+    """Jobs and the rules about them: the state, or the committed view."""
+
+    def find_job(self, job_id: int) -> Job | None:
+        """The job, or None."""
+        ...
+
+
+def get_seen(jobs: Jobs, who: Principal, job_id: int) -> Job:
     """The job, if there is one that the caller may see. Raises `Refused`."""
-    job = state.find_job(job_id)
-    if job is None or not Sight(state, who).job(job):
+    job = jobs.find_job(job_id)
+    if job is None or not Sight(jobs, who).job(job):
         raise Refused(RefusalCode.NOT_FOUND, f"job {job_id} does not exist or has ended long ago: see esacct")
     return job
 
 
-def check_managed(state: State, by: Principal, job: Job, what: str) -> None:
+def check_managed(rules: Rules, by: Principal, job: Job, what: str) -> None:
     """Raise `Refused` unless the caller may change the job; `what` is how the caller named it."""
-    if not may_manage(state, by, job):
+    if not may_manage(rules, by, job):
         raise Refused(
             RefusalCode.DENIED,
             f"job {what} belongs to {job.spec.user.name}: "

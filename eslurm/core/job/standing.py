@@ -5,6 +5,9 @@ Invariant: functions of the record alone; the indexes of `State` are made of the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from eslurm.core.job import ranges
 from eslurm.core.job.model import Attempt, Job, JobSpec
 from eslurm.core.job.states import AttemptPhase, JobState
 
@@ -35,6 +38,18 @@ def task_slots(array: Job) -> int:
     """How many more tasks the array's own limit lets run."""
     limit = array.spec.array.limit if array.spec.array is not None else 0
     return max(0, limit - array.tasks_running) if limit else 1 << 30
+
+
+def startable(jobs: Mapping[int, Job], job: Job) -> int:
+    """How many attempts of this record could start now by its own rules: 1, or an array's tasks within its limit."""
+    if job.tasks_left is None:
+        if job.array_job_id and (parent := jobs.get(job.array_job_id)) is not None:
+            return 1 if task_slots(parent) > 0 else 0
+        return 1
+    ready = (
+        job.tasks_left if job.tasks_ready is None else ranges.intersection(job.tasks_left, job.tasks_ready)
+    )
+    return min(ranges.count(ready), task_slots(job))
 
 
 def owed_revisions(attempt: Attempt) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 from eslurm.core.node.states import NodeState
@@ -40,6 +42,11 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     aside_times: int = 0
     orphans_dead_s: float = 0.0
     """After so much silence what was launched here under earlier configurations is dead; 0: as configured now."""
+
+
+def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:
+    """Names for people; a node that has left the configuration is named by its number."""
+    return [nodes[number].name if number in nodes else f"#{number}" for number in numbers]
 
 
 def is_usable(node: Node) -> bool:

@@ -46,13 +46,17 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     return [fact], StepCreated(job.job_id, attempt.number, attempt.next_step, names)
 
 
+def not_running(job: Job) -> Refused:
+    """The refusal of a step in a job that has no nodes now."""
+    text = f"job {job.job_id} is {job.state.value}: steps start inside a running job"
+    return Refused(RefusalCode.CONFLICT, text)
+
+
 def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
     job = get_seen(state, by, job_id)
     check_owned(by, job)
     if job.attempt is None or (job.state not in STARTED and job.state is not JobState.LAUNCHING):
-        raise Refused(
-            RefusalCode.CONFLICT, f"job {job_id} is {job.state.value}: steps start inside a running job"
-        )
+        raise not_running(job)
     if job.state is JobState.SUSPENDED:
         raise Refused(
             RefusalCode.CONFLICT, f"job {job_id} is suspended: steps start when it has been resumed"

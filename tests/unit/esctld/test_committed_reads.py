@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from esctld.links import ControllerLinks
@@ -14,18 +16,21 @@ from esctld.views import Queries
 from eslurm.core.config import NodeConfig
 from eslurm.core.job.model import Principal
 from eslurm.core.job.states import JobState
-from eslurm.core.messages import ConfigLoaded, EpochStarted, PlanMade, Reports
+from eslurm.core.messages import ConfigLoaded, CreateStep, EpochStarted, PlanMade, Refused, Reports
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.planning import plan_slices
 from eslurm.core.privacy import Sight
 from eslurm.core.wire import Registration, Report
-from eslurm.ports.door import Caller
+from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.store import StoreUnavailable
+from eslurm.rpc.methods import BY_NAME
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
 from tests.unit.esctld.test_dispatcher import ALICE, Bench, submission, turns
 
 ROOT = Principal("root", 0, 0)
+BOB = Principal("bob", 1001, 1001)
 CALLER = Caller(ROOT, b"", False, None, "socket")
 
 
@@ -37,15 +42,19 @@ class Reads:
         dispatcher = bench.dispatcher
         planner = Planner(ControllerMetrics())
         planner.attach(dispatcher)
-        self._sight = Sight(bench.state, ROOT)
-        self._queries = Queries(bench.state, dispatcher.view, planner, bench.store, list)
+        self._sight = Sight(dispatcher.view, ROOT)
+        self._queries = Queries(dispatcher.view, planner, bench.store, list)
         self._service = ControllerService(
-            dispatcher, nobody, self._queries, nobody, bench.store, nobody, nobody, "main"
+            dispatcher, planner, self._queries, nobody, bench.store, nobody, nobody, "main"
         )
         self._links = ControllerLinks(
             *(bench.state, nobody, nobody, nobody, nobody, nobody), revoked=set, count_foreign=lambda: None
         )
         self._links.attach(nobody, dispatcher, nobody, nobody)
+
+    async def call(self, name: str, request: Any) -> Any:
+        """The answer of the door."""
+        return await self._service.call(BY_NAME[name], request, CALLER)
 
     async def all(self) -> dict[str, object]:
         """What is shown of all that a batch of this test changes."""
@@ -60,7 +69,26 @@ class Reads:
             "on the node": (list(node.jobs), node.cores_used),
             "jobs": [(job.job_id, job.state) for job in jobs],
             "may call from there": self._links._has_job(ALICE.uid, node.number, "cn1"),
+            "why": self._asked_about(),
+            "what bob sees": [job.job_id for job in (await self._jobs_of(BOB)).jobs],
+            "a step's output may go to the node": await self._refusal("10.0.0.1:1"),
         }
+
+    async def _jobs_of(self, who: Principal) -> pb.JobsReply:
+        sight = self._service._sight(CALLER._replace(principal=who))
+        return pb.JobsReply.FromString(await self._queries.jobs(pb.JobsRequest(), sight))
+
+    def _asked_about(self) -> str:
+        """The job as a question about it finds it."""
+        return self._service._inquiries._job(pb.JobRef(job_id=1), ROOT).state.value
+
+    async def _refusal(self, endpoint: str) -> str:
+        step = CreateStep(ALICE, 1, 1, 0, ("app",), b"e", "/", endpoint, bytes(32))
+        try:
+            await self._service._endpoints.check(step, CALLER._replace(host="10.0.0.9"))
+        except Refused as refused:
+            return refused.text
+        return ""
 
 
 def placements(bench: Bench) -> PlanMade:
@@ -77,16 +105,20 @@ def test_nothing_is_read_before_its_commit() -> None:
     async def main() -> None:
         async with Bench() as bench:
             epoch, config = bench.state.epoch, bench.state.config
-            body = Registration("cn1", "uid", "boot", "s1", epoch, "h:1", (4, 1000))
+            body = Registration("cn1", "uid", "boot", "s1", epoch, "10.0.0.1:1", (4, 1000))
             await bench.dispatcher.decided(Reports((Report("agent", 1, body),)))
             await bench.dispatcher.request(submission())
             reads = Reads(bench)
             before = await reads.all()
             assert before["on the node"] == ([], 0) and not before["may call from there"]
+            assert before["why"] == "PENDING" and before["what bob sees"] == [1]
+            assert before["a step's output may go to the node"].startswith("job 1 is PENDING")  # type: ignore[attr-defined]
             bench.store.gate.clear()
             bench.dispatcher.post(placements(bench))
             bench.dispatcher.post(EpochStarted(epoch + 1))
-            more = replace(config, nodes=(*config.nodes, NodeConfig("cn2", (4, 1000))))
+            more = replace(
+                config, nodes=(*config.nodes, NodeConfig("cn2", (4, 1000))), private=("jobs",), operators=(0,)
+            )
             bench.dispatcher.post(ConfigLoaded(more))
             await turns()
             assert bench.state.get_job(1).state is JobState.LAUNCHING and bench.state.epoch == epoch + 1
@@ -98,5 +130,53 @@ def test_nothing_is_read_before_its_commit() -> None:
             assert after["config"] == (bench.state.config_revision, True)
             assert after["on the node"] == ([1], 1) and after["may call from there"]
             assert after["jobs"] == [(1, "LAUNCHING")]
+            assert after["why"] == "LAUNCHING" and after["what bob sees"] == []
+            assert after["a step's output may go to the node"] == ""
+
+    run(main())
+
+
+QUESTIONS = [
+    ("Why", pb.WhyRequest(job=pb.JobRef(job_id=1))),
+    ("Plan", pb.PlanRequest()),
+]
+
+
+@pytest.mark.parametrize(("name", "request_"), QUESTIONS, ids=[name for name, _ in QUESTIONS])
+def test_what_is_found_in_the_live_state_is_told_when_it_is_committed(name: str, request_: Any) -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            await bench.dispatcher.request(submission())
+            reads = Reads(bench)
+            bench.store.gate.clear()
+            second = bench.dispatcher.request(submission("second"))
+            await turns()
+            assert 2 in bench.state.jobs and not second.done()
+            asked = asyncio.create_task(reads.call(name, request_))
+            await turns(200)
+            assert not asked.done(), "job 2 was counted, and is not committed"
+            bench.store.gate.set()
+            assert (await asked).IsInitialized() and bench.dispatcher.view.revision == bench.state.revision
+            assert await second
+
+    run(main())
+
+
+def test_a_question_ends_when_the_store_goes_away() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            await bench.dispatcher.request(submission())
+            reads = Reads(bench)
+            bench.store.failures.append(StoreUnavailable("away"))
+            bench.store.gate.clear()
+            second = bench.dispatcher.request(submission("second"))
+            await turns()
+            asked = asyncio.create_task(reads.call(*QUESTIONS[0]))
+            await turns(200)
+            bench.store.gate.set()
+            with pytest.raises(DoorError) as refused:
+                await asked
+            assert refused.value.status is Status.UNAVAILABLE
+            assert await second
 
     run(main())

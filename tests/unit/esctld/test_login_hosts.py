@@ -40,12 +40,12 @@ def test_a_ping_counts_nodes_and_a_list_shows_all() -> None:
         async with LeadingController(StoreImage(CLUSTER), config=WITH_LOGIN) as leading:
             nobody: Any = None
             dispatcher = leading.dispatcher
-            queries = Queries(dispatcher.state, dispatcher.view, nobody, leading.store, list)
+            queries = Queries(dispatcher.view, nobody, leading.store, list)
             service = ControllerService(
                 dispatcher, nobody, queries, nobody, leading.store, nobody, nobody, "main"
             )
             assert (await service._ping(pb.PingRequest(), nobody)).nodes == 1
-            sight = Sight(dispatcher.state, Principal("root", 0, 0))
+            sight = Sight(dispatcher.view, Principal("root", 0, 0))
             shown = {node.name: node for node in queries.nodes(pb.NodesRequest(), sight).nodes}
             assert {name: list(node.flags) for name, node in shown.items()} == {
                 "cn1": [],

@@ -38,7 +38,7 @@ def test_the_order_of_plans_and_of_the_queue_is_the_computed_one() -> None:
             await planner._cycle(bench.dispatcher)
             assert [entry[2] for entry in planner.ranking.ordered()] == [2, 3, 1]
 
-            queries = Queries(bench.state, bench.dispatcher.view, planner, bench.store, list)
+            queries = Queries(bench.dispatcher.view, planner, bench.store, list)
             reply = pb.JobsReply.FromString(
                 await queries.jobs(pb.JobsRequest(), Sight(bench.state, Principal("root", 0, 0)))
             )

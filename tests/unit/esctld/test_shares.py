@@ -16,10 +16,15 @@ from tests.support.loops import run
 from tests.unit.core.world import ALICE, ROOT, World
 
 
+async def committed() -> None:
+    """Nothing waits for its commit."""
+
+
 def shares(world: World, ranking: Ranking | None = None, jobs: list[int] | None = None) -> pb.SharesReply:
     caller = Caller(Principal("eve", 7, 7), b"", False, None, "socket")
     request = pb.SharesRequest(priorities=jobs is not None, jobs=jobs)
-    return run(Shares(world.state, ranking or Ranking(), lambda: world.now_us).call(request, caller))
+    answers = Shares(world.state, world.state, ranking or Ranking(), lambda: world.now_us, committed)
+    return run(answers.call(request, caller))
 
 
 def test_policies_usage_and_what_runs() -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from esctld.step_endpoints import HostAddresses, StepEndpoints, is_local
 from eslurm.core.job.request import Request
 from eslurm.core.messages import CreateStep, Refused
+from eslurm.core.view import View
 from eslurm.ports.door import Caller
 from tests.support.loops import run
 from tests.unit.core.world import ALICE, World
@@ -38,7 +39,7 @@ class Site:
         spans = self.world.attempt(self.job).spans
         for span, host in zip(spans, hosts, strict=False):
             state.nodes[span.node] = replace(state.nodes[span.node], endpoint=f"{host}:6820")
-        self.checks = StepEndpoints(state, networks, lookup)
+        self.checks = StepEndpoints(View(state), networks, lookup)
 
     def check(
         self, address: str, host: str = "", via: str = "agent", nodes: int = 0, tasks: int = 0, job: int = 0
@@ -139,8 +140,15 @@ def test_loopback_is_judged_by_the_nodes_of_the_step(nodes: int, tasks: int, is_
     assert (Site("node0", "node1").check("127.0.0.1", "node0", nodes=nodes, tasks=tasks) == "") is is_good
 
 
-def test_a_job_that_is_not_there_is_for_the_core_to_refuse() -> None:
-    assert Site("node0", "node1").check("10.9.9.9", "node0", job=99) == ""
+def test_a_step_whose_nodes_are_not_known_yet_is_refused_unchecked_and_never_decided() -> None:
+    site = Site("node0", "node1")
+    assert site.check("10.9.9.9", "node0", job=99).startswith("job 99 does not exist")
+    world = World()
+    waiting = world.submit()
+    site.checks = StepEndpoints(View(world.state), (), lookup)
+    assert site.check("10.9.9.9", "node0", job=waiting) == (
+        f"job {waiting} is PENDING: steps start inside a running job"
+    )
 
 
 def test_names_are_looked_up_beside_the_loop_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
