@@ -167,6 +167,13 @@ def unverified_body(sealed: bytes) -> bytes:
     return sealed[HEAD_BYTES:]
 
 
+def unverified_shared_body(sealed: bytes) -> bytes:
+    """The same of one of the statements that `seal_together` made. Raises ValueError where there can be none."""
+    count = int.from_bytes(sealed[HEAD_BYTES : HEAD_BYTES + 2], "big")
+    place = int.from_bytes(sealed[HEAD_BYTES + 2 : SHARED_HEAD_BYTES], "big")
+    return sealed[SHARED_HEAD_BYTES + path_bytes(place, count) :]
+
+
 def _signed(purpose: Purpose, body: bytes) -> bytes:
     return b"".join((_DOMAIN, purpose.value, b"\0", body))
 

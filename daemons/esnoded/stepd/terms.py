@@ -14,7 +14,7 @@ from eslurm.core.step.key import StepKey
 from eslurm.core.wire import Command
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec, StepWarning
-from eslurm.security.sealing import unverified_body
+from eslurm.security.sealing import unverified_shared_body
 from esnoded.procd.credential import NotAllowed, find_launch
 from esnoded.task.build import Builder
 
@@ -41,7 +41,7 @@ def spec_reader() -> SpecReader:
     builder = Builder()
 
     def read(order: StepOrder) -> StepSpec:
-        found = find_launch(order.key, _decoder.decode(unverified_body(order.credential)))
+        found = find_launch(order.key, _decoder.decode(unverified_shared_body(order.credential)))
         sealed = (order.key, found.launch, found.request, found.node_name, "the script")
         return builder.build(*sealed, order.environment, order.door)
 

@@ -24,6 +24,7 @@ from esnoded.procd.scripts import Scripts
 from esnoded.stepd import wire
 from esnoded.stepd.place import Place
 from esnoded.stepd.server import Server
+from esnoded.stepd.terms import spec_reader
 from tests.unit.stepd.credentials import KEY, SCRIPT, SITE, launch, order, sealed
 
 NOW_US = 1_000_000_000
@@ -194,6 +195,14 @@ def test_the_step_is_what_the_credential_says(opened: Opened, place: Place) -> N
     assert Path(spec.argv[0]).read_bytes() == SCRIPT and Path(spec.argv[0]).parent == Path(place.scripts)
     assert spec.argv[1:] == ("a",) and spec.uid == os.getuid() and spec.cwd == "/tmp" and spec.stdout == "out"
     assert (spec.time_limit_us, spec.umask, spec.env["ESLURM_SOCKET"]) == (60_000_000, 0o077, "/door")
+
+
+def test_the_supervisor_reads_the_step_that_its_tasks_build(opened: Opened) -> None:
+    for asked in (order(sealed(mine())), order(sealed(tasks(launch=mine().launch)), key=STEP)):
+        built = opened.gate.admit(asked).make(0)
+        read = spec_reader()(asked)
+        assert read.argv[1:] == built.argv[1:]
+        assert msgspec.structs.replace(read, argv=built.argv) == built
 
 
 @pytest.mark.parametrize(
