@@ -3,8 +3,8 @@
 # scripts/system_packages.sh [--print]
 #
 # Only the programs are wanted: tests start them themselves, on loopback or a Unix socket, so the packages' services are
-# neither started now nor at boot, and no database cluster is made. Quick when all is there. Needs root; without it,
-# says the line to run.
+# neither started now nor at boot, and no database cluster is made. Quick when all is there. Needs root, or sudo that asks
+# for no password; otherwise says the line to run.
 set -eu
 
 packages='prometheus prometheus-alertmanager postgresql'
@@ -71,7 +71,10 @@ if [ -z "$wanted" ]; then
     exit 0
 fi
 command -v apt-get >/dev/null 2>&1 || fail "tests need $wanted: install them with this system's packager (no apt-get)"
-[ "$(id -u)" -eq 0 ] || fail "tests need $wanted: run: sudo $line"
+if [ "$(id -u)" -ne 0 ]; then
+    sudo -n true 2>/dev/null || fail "tests need $wanted: run: sudo $line"
+    exec sudo -n sh "$0"
+fi
 
 log=$(mktemp)
 made=
@@ -80,7 +83,7 @@ trap 'rm -f $made' EXIT
 trap 'exit 130' INT TERM
 forbid_services
 case $wanted in *postgresql*) forbid_clusters ;; esac
-echo "installing $wanted"
+echo "tests need $wanted: installing (Debian packages; no service is started)"
 # shellcheck disable=SC2086
 if ! { install $wanted || { apt-get -qq update >"$log" 2>&1 && install $wanted; }; }; then
     tail -n 15 "$log" >&2

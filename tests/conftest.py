@@ -18,9 +18,11 @@ pytest_plugins = (
     "pytester",
     "tests.support.directories",
     "tests.support.golden",
+    "tests.support.groups",
     "tests.support.leaks",
     "tests.support.seeds",
     "tests.support.terminated",
+    "tests.support.workers",
 )
 
 

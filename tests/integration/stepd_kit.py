@@ -9,10 +9,10 @@ import pytest
 
 from eslurm.ports.step_runner import StepOutcome, StepSpec
 from esnoded.stepd.client import SupervisorClient
+from tests.support.groups import as_root
 from tests.support.loops import run
 from tests.unit.stepd.kit import NOBODY, Outcomes, Site
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start steps of other users")
 USERS = [pytest.param(os.getuid(), id="self"), pytest.param(NOBODY, id="other", marks=as_root)]
 
 

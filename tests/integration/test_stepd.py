@@ -29,7 +29,8 @@ from esnoded.procd.launches import Launches
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.journal import Begun, Finished, Intent, Journal, Used
 from esnoded.stepd.place import Place
-from tests.integration.stepd_kit import USERS, as_root, outcome_of, play
+from tests.integration.stepd_kit import USERS, outcome_of, play
+from tests.support.groups import as_root
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
 from tests.unit.stepd.kit import NOBODY, Outcomes, Site, end_process, eventually, key, supervised

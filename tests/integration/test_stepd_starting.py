@@ -16,7 +16,8 @@ from eslurm.ports.step_runner import StepEndCause
 from esnoded.procd.spawn import spawn_task
 from esnoded.stepd.client import SupervisorClient
 from esnoded.task.program import Program, SpawnError
-from tests.integration.stepd_kit import USERS, as_root, outcome_of, play
+from tests.integration.stepd_kit import USERS, outcome_of, play
+from tests.support.groups import as_root
 from tests.support.loops import both_loops
 from tests.unit.stepd.kit import NOBODY, Outcomes, Site, key, supervised
 

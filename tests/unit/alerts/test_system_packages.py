@@ -83,6 +83,15 @@ def test_without_root_the_line_is_told(path: Path) -> None:
     assert not (path / "calls").exists()
 
 
+def test_sudo_without_a_password_installs(path: Path) -> None:
+    """The second call is root's."""
+    put(path, "id", 'echo "${ROOT:-1000}"')
+    put(path, "sudo", 'shift; [ "$1" = true ] || ROOT=0 exec "$@"')
+    found = call(path)
+    assert "tests need prometheus prometheus-alertmanager postgresql : installing" in found.stdout
+    assert "no network" in found.stderr and "install" in (path / "calls").read_text()
+
+
 def test_without_apt_the_missing_programs_are_told(path: Path) -> None:
     (path / "apt-get").unlink()
     put(path, "prometheus", "")

@@ -29,6 +29,7 @@ from esnoded.stepd import table as table_module
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.processes import read_report
 from esnoded.task.program import Program, SpawnError
+from tests.support.groups import as_root
 from tests.unit.stepd.direct import spawn_connector
 from tests.unit.stepd.kit import key
 from tests.unit.stepd.test_table import Rig, rig
@@ -289,7 +290,7 @@ def test_an_answer_that_cannot_be_given_is_given_up(rig: Rig) -> None:
     assert [answer.key for answer in rig.answers] == [key(2)]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@as_root
 @pytest.mark.parametrize("fields", [{"uid": 2**32 - 1}, {"gid": 2**32 - 1}], ids=str)
 def test_an_id_that_means_no_change_never_leaves_a_task_root(rig: Rig, fields: dict[str, int]) -> None:
     """To the kernel it says: keep the ids that you have, which are root's."""

@@ -1,4 +1,4 @@
-"""`make test` runs the tests in parts side by side: together they are all of them, and each one's failure is the whole's."""
+"""`make test`: what it runs, and that an interruption ends all that was started, in each process that runs tests."""
 
 from __future__ import annotations
 
@@ -6,91 +6,127 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-IGNORE = "--ignore-glob="
+from tests.unit.tooling.test_leaks import INI, ROOT
 
-# Stands for Python: notes its words, and ends as it is told for its part of the tests.
+STARTS = """
+import os, subprocess, threading
+import pytest
+
+@pytest.fixture(scope="session")
+def daemon(worker_id):
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield
+        process.kill()
+    open(f"ended.{worker_id}", "w").close()
+
+def test_takes_too_long(daemon, worker_id):
+    open(f"up.{worker_id}", "w").close()
+    threading.Event().wait()
+"""
+IMPATIENT = """
+from xdist.workermanage import NodeManager
+NodeManager.EXIT_TIMEOUT = 0
+"""
+"""pytest-xdist would kill its workers at once."""
+
+
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two files of tests, and the conftest of this project."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeini(INI)
+    conftest = (ROOT / "tests" / "conftest.py").read_text().replace('    "pytester",\n', "")
+    pytester.makeconftest(conftest + IMPATIENT)
+    pytester.makepyfile(test_one=STARTS, test_two=STARTS)
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_what_each_worker_has_started(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, by: signal.Signals
+) -> None:
+    """A terminal interrupts all processes, `make` terminates the first one alone."""
+    project(pytester, monkeypatch)
+    for worker in ("gw0", "gw1"):
+        os.mkfifo(pytester.path / f"up.{worker}")
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n2", "--dist=loadfile"]
+    with subprocess.Popen(
+        words,
+        cwd=pytester.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as tests:
+        try:
+            for worker in ("gw0", "gw1"):
+                (pytester.path / f"up.{worker}").read_text()
+            if by is signal.SIGINT:
+                os.killpg(tests.pid, by)
+            else:
+                tests.send_signal(by)
+            out, _ = tests.communicate()
+        finally:
+            tests.kill()
+    assert tests.returncode == pytest.ExitCode.INTERRUPTED, out
+    assert all((pytester.path / f"ended.{worker}").exists() for worker in ("gw0", "gw1")), out
+
+
+# Stands for Python: notes its words.
 PYTHON = """#!/bin/sh
-case "$*" in
-*--ignore-glob*) part=second ;;
-*tests/property*) part=third ;;
-*) part=first ;;
-esac
-printf '%s\\n' "$@" >{work}/$part.words
-echo "this is the $part part"
-if [ "$part" = "{waits}" ]; then
-    trap 'echo SIGINT >{work}/$part.end; exit 2' INT
-    trap 'echo SIGTERM >{work}/$part.end; exit 2' TERM
-    echo >{work}/up
-    while :; do sleep 0.02; done
-fi
-[ "$part" != "{fails}" ] || exit 7
+printf '%s\\n' "$@" >{work}/words
+exit 7
 """
 
 
-def fake(work: Path, *, fails: str = "", waits: str = "") -> Path:
-    path = work / "python"
-    path.write_text(PYTHON.format(work=shlex.quote(str(work)), fails=fails, waits=waits))
-    path.chmod(0o755)
-    return path
-
-
-def words_of(work: Path, part: str) -> list[str]:
-    """What pytest was told beside its options."""
-    words = (work / f"{part}.words").read_text().split("\n")[:-1]
-    assert words[:2] == ["-m", "pytest"]
-    return [word for word in words[2:] if word.startswith(("tests", IGNORE))]
-
-
-def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["sh", "scripts/test.sh", *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-
-def test_the_parts_are_all_tests_and_none_is_in_two(tmp_path: Path) -> None:
-    assert run(fake(tmp_path)).returncode == 0
-    parts = {part: words_of(tmp_path, part) for part in ("first", "second", "third")}
-    everywhere, *ignored = parts["second"]
-    assert everywhere == "tests"
-    left_out = {path for one in ignored for path in ROOT.glob(one.removeprefix(IGNORE))}
-    named = [ROOT / word for word in parts["first"] + parts["third"]]
-    # A stage of its own: scripts/security.sh.
-    left_out.remove(ROOT / "tests" / "security")
-    assert len(named) == len(set(named)) and set(named) == left_out
-    assert not [one for one in named if set(one.parents) & set(named)], "within another"
-    assert all(one.exists() for one in named)
-
-
-@pytest.mark.parametrize("fails", ["first", "second", "third"])
-def test_the_failure_of_a_part_is_the_whole_s(tmp_path: Path, fails: str) -> None:
-    done = run(fake(tmp_path, fails=fails))
-    assert done.returncode == 7
-    assert done.stderr == f"FAILED: the {fails} part of the tests, see above\n"
-    assert [line for line in done.stdout.splitlines() if line.startswith("this")] == [
-        f"this is the {part} part" for part in ("first", "second", "third")
-    ]
-
-
-def interrupted(*words: str | Path, up: Path, by: signal.Signals) -> int:
-    """How a script ends that is interrupted when it has said that it is up; a terminal interrupts all that it started.
-
-    Stages are logged beside `up`: this test may itself be part of one.
-    """
-    os.mkfifo(up)
-    with subprocess.Popen(
-        ["sh", *words],
+def words_of(tmp_path: Path, *options: str) -> list[str]:
+    """What Python is called with; the programs that tests need are all there."""
+    for name in ("prometheus", "prometheus-alertmanager", "postgres"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    python = tmp_path / "python"
+    python.write_text(PYTHON.format(work=shlex.quote(str(tmp_path))))
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["sh", "scripts/test.sh", python, *options],
         cwd=ROOT,
-        env=os.environ | {"STAGE_LOG": str(up.with_name("stages"))},
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 7
+    return (tmp_path / "words").read_text().split("\n")[:-1]
+
+
+def test_all_tests_but_the_attacks_run_on_several_processes(tmp_path: Path) -> None:
+    words = words_of(tmp_path)
+    assert words[:4] == ["-m", "pytest", "tests", "--ignore=tests/security"]
+    assert any(word.startswith("--numprocesses=") for word in words)
+
+
+def test_with_options_it_is_plain_pytest(tmp_path: Path) -> None:
+    assert words_of(tmp_path, "tests/unit", "-k", "tree") == ["-m", "pytest", "tests/unit", "-k", "tree"]
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_stage_ends_after_its_command(tmp_path: Path, by: signal.Signals) -> None:
+    """Stages are logged beside `up`: this test may itself be part of one."""
+    command = (
+        f"trap 'sleep 0.3; echo {by.name} >end; exit 5' {by.name[3:]}; echo >up; while :; do sleep 0.02; done"
+    )
+    os.mkfifo(tmp_path / "up")
+    with subprocess.Popen(
+        ["sh", "scripts/stage.sh", "test", "sh", "-c", f"cd {shlex.quote(str(tmp_path))}; {command}"],
+        cwd=ROOT,
+        env=os.environ | {"STAGE_LOG": str(tmp_path / "stages")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as script:
-        up.read_text()
+        (tmp_path / "up").read_text()
         if by is signal.SIGINT:
             os.killpg(script.pid, by)
         else:
@@ -98,28 +134,6 @@ def interrupted(*words: str | Path, up: Path, by: signal.Signals) -> int:
         assert script.stderr is not None
         # Its end is the end of everything that was started.
         script.stderr.read()
-    return script.returncode
-
-
-@pytest.mark.parametrize("part", ["first", "second", "third"])
-@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interruption_reaches_every_part(tmp_path: Path, part: str, by: signal.Signals, code: int) -> None:
-    python = fake(tmp_path, waits=part)
-    assert interrupted("scripts/test.sh", python, up=tmp_path / "up", by=by) == code
-    assert (tmp_path / f"{part}.end").read_text() == f"{by.name}\n"
-
-
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_stage_ends_after_its_command(tmp_path: Path, by: signal.Signals) -> None:
-    command = (
-        f"trap 'sleep 0.3; echo {by.name} >end; exit 5' {by.name[3:]}; echo >up; while :; do sleep 0.02; done"
-    )
-    words = ("scripts/stage.sh", "test", "sh", "-c", f"cd {shlex.quote(str(tmp_path))}; {command}")
-    assert interrupted(*words, up=tmp_path / "up", by=by) == 5
+    assert script.returncode == 5
     assert (tmp_path / "end").read_text() == f"{by.name}\n"
     assert (tmp_path / "stages").read_text().split()[1:] == ["s", "test", "FAILED", "(5)"]
-
-
-def test_with_options_it_is_plain_pytest(tmp_path: Path) -> None:
-    assert run(fake(tmp_path), "tests/unit", "-k", "tree").returncode == 0
-    assert (tmp_path / "first.words").read_text().split() == ["-m", "pytest", "tests/unit", "-k", "tree"]
