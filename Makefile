@@ -4,6 +4,7 @@
 #   make VENV=/path ...     another place for the environment (default .venv)
 #   make PYTHON=/path ...   the interpreter to make it with
 #   make test TESTS=tests/unit ARGS='-k tree -x'
+#   make test THOROUGH=1    draws three times as many random examples, for nights
 #   make bench QUICK=1      within a minute
 
 .POSIX:
@@ -13,6 +14,7 @@ PYTHON ?=
 TESTS ?=
 ARGS ?=
 QUICK ?=
+THOROUGH ?=
 FROM ?= 2e778af
 BENCH ?=
 TRACES ?=
@@ -27,12 +29,12 @@ STAGE = sh scripts/stage.sh
 # The layers are read from the sources, whether or not an installation points at them.
 SOURCES = .:daemons:cli
 
-.PHONY: help venv demo test check format lint types layers proto proto-check docs docs-check bench bench-relay \
+.PHONY: help venv demo test check check-types check-audit check-collect format lint types layers proto proto-check docs docs-check bench bench-relay \
 	bench-recovery bench-plan bench-estimator curves sim verify-upgrade verify-compose security fuzz audit secrets lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
-	@echo 'make test         all tests (TESTS=path, ARGS="pytest options")'
+	@echo 'make test         all tests (TESTS=path, ARGS="pytest options"; THOROUGH=1: more random examples)'
 	@echo 'make check        what CI runs: format, lint, types, layers, generated files, audit, tests, attacks'
 	@echo 'make fuzz         nearly right requests and frames against the doors of a live cluster, for SECONDS=$(SECONDS) (as root)'
 	@echo 'make security     attacks a cluster as another user of the host (as root; otherwise most of it is skipped)'
@@ -64,7 +66,7 @@ demo: $(READY)
 	@$(BIN)/python -P -m escli.cluster.demo
 
 test: $(READY)
-	@exec sh scripts/test.sh "$(BIN)/python" $(TESTS) $(ARGS)
+	@THOROUGH="$(THOROUGH)" exec sh scripts/test.sh "$(BIN)/python" $(TESTS) $(ARGS)
 
 # Beside nothing else: what is attacked has to answer within milliseconds, too.
 fuzz: $(READY)
@@ -76,16 +78,26 @@ security: $(READY)
 audit: $(READY)
 	@$(BIN)/python scripts/audit.py
 
-# One recipe, so that the stages run in this order and stop at the first that fails.
+# One recipe, so that the stages run in this order and stop at the first that fails; those that only read the sources run
+# side by side.
 check: $(READY)
 	@$(STAGE) lint $(MAKE) lint
-	@$(STAGE) types $(MAKE) types
 	@$(STAGE) layers $(MAKE) layers
 	@$(STAGE) proto $(MAKE) proto-check
 	@$(STAGE) docs $(MAKE) docs-check
-	@$(STAGE) audit $(MAKE) audit
+	@$(MAKE) -j3 check-types check-audit check-collect
 	@$(STAGE) test $(MAKE) test
 	@$(STAGE) security $(MAKE) security
+
+check-types: $(READY)
+	@$(STAGE) types $(MAKE) types
+
+check-audit: $(READY)
+	@$(STAGE) audit $(MAKE) audit
+
+# The processes that run the tests would each compile all of them, in a new clone.
+check-collect: $(READY)
+	@$(STAGE) collect $(BIN)/python -m pytest --collect-only --quiet --quiet -p no:cacheprovider tests
 
 format: $(READY)
 	@$(BIN)/ruff format .

@@ -12,6 +12,7 @@ from eslurm.core.plan.need import Need, compile_need
 from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.resources.nodes import Topology
+from tests.support.profiles import draws
 
 NODES = 6
 jobs = st.tuples(st.integers(1, 8), st.integers(1, 3), st.integers(1, 40), st.integers(0, 30))
@@ -27,7 +28,7 @@ def asked(tasks: int, per_task: int, within: Topology) -> Need:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300), deadline=None)
 @given(st.integers(1, 3), st.lists(jobs, min_size=2, max_size=40), st.data())
 def test_it_agrees_with_taking_the_place_away_and_searching(
     cores: int, wanted: list[tuple[int, int, int, int]], data: st.DataObject

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.profiles import draws
 from tests.support.seeds import Seeds
 from tests.unit.core.chaos import Chaos
 
@@ -20,20 +21,20 @@ def run(seed: int, events: int, *, checked: bool) -> Chaos:
     return chaos
 
 
-@pytest.mark.parametrize("first", range(1, 101, 10))
+@pytest.mark.parametrize("first", range(1, draws(100) + 1, 10))
 def test_everything_comes_to_an_end(seeds: Seeds, first: int) -> None:
     for seed in seeds(10, first):
         run(seed, 250, checked=False)
 
 
-@pytest.mark.parametrize("first", range(1, 26, 5))
+@pytest.mark.parametrize("first", range(1, draws(25) + 1, 5))
 def test_a_crash_between_any_two_facts_changes_nothing(seeds: Seeds, first: int) -> None:
     """After every fact: what the rows give, what replaying the log gives, and the living state are the same."""
     for seed in seeds(5, first):
         run(seed, 150, checked=True)
 
 
-@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize("first", range(1, draws(3) + 1))
 def test_long_histories_leave_no_more_behind_than_short_ones(seeds: Seeds, first: int) -> None:
     for seed in seeds(1, first):
         state = run(seed, 2_000, checked=False).world.state

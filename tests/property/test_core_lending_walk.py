@@ -32,9 +32,10 @@ from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.planning import message_of, plan_slices
 from eslurm.core.wire import NodeGone, StepEnded
+from tests.support.profiles import draws
 from tests.unit.core.world import ROOT, World
 
-SEEDS = 40
+SEEDS = draws(40)
 STEPS = 60
 NODES = 3
 

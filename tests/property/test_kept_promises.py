@@ -26,6 +26,7 @@ from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
+from tests.support.profiles import draws
 
 NOW = 1_000
 GRACE_US = 7
@@ -253,7 +254,7 @@ def takes_nothing(event: Event) -> bool:
     return event[0] not in ("out", "late")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(
     st.sampled_from(AHEAD),
     st.integers(2, 6),

@@ -18,6 +18,7 @@ from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, add, fits, subtract
+from tests.support.profiles import draws
 
 PARTITION = PartitionView("main")
 RESOURCES = (Resource("gpu", devices=True), Resource("matlab", wide_total=3))
@@ -160,7 +161,7 @@ def compiled(request: Request, ledger: Ledger) -> Need:
     return compile_need(request, PARTITION, ledger.topology)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300), deadline=None)
 @given(requests(), clusters())
 def test_chunks_are_placed_whole_and_found_whenever_there_is_a_place(
     request: Request, ledger: Ledger
@@ -181,7 +182,7 @@ def test_chunks_are_placed_whole_and_found_whenever_there_is_a_place(
         assert fits(amounts, ledger.free_on(position))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(requests(), clusters())
 def test_what_a_need_calls_necessary_is(request: Request, ledger: Ledger) -> None:
     need = compiled(request, ledger)
@@ -196,7 +197,7 @@ def test_what_a_need_calls_necessary_is(request: Request, ledger: Ledger) -> Non
         assert (ledger.fitting(amounts) & need.allowed).bit_count() >= nodes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(requests(), clusters())
 def test_more_free_never_makes_chunks_unfit(request: Request, ledger: Ledger) -> None:
     need = compiled(request, ledger)
@@ -207,7 +208,7 @@ def test_more_free_never_makes_chunks_unfit(request: Request, ledger: Ledger) ->
     assert choose(ledger, need) is not None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(requests(), clusters())
 def test_what_never_fits_is_told_with_a_bound(request: Request, ledger: Ledger) -> None:
     empty = empty_ledger(ledger.topology)
@@ -251,7 +252,7 @@ def room_for(request: Request, ledger: Ledger, position: int) -> int:
         count = tasks
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(gpu_tasks(), clusters())
 def test_tasks_with_devices_fit_exactly_when_the_widest_nodes_take_them(
     request: Request, ledger: Ledger

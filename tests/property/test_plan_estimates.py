@@ -21,6 +21,7 @@ from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
+from tests.support.profiles import draws
 
 HOUR = 3_600_000_000
 NOW = 1_000 * HOUR
@@ -232,7 +233,7 @@ def happen(site: Site, event: tuple[str, Request, int, int, int, str]) -> None:
                 site.end(key)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=draws(80), deadline=None)
 @given(st.sampled_from(sorted(BUILT_IN)), histories)
 def test_nothing_is_overrun_and_the_book_keeps_in_step(
     policy: str, history: list[tuple[str, Request, int, int, int, str]]
@@ -250,7 +251,7 @@ def asks(tasks: int, limit_h: int) -> tuple[str, Request, int, int, int, str]:
 TWO_HOURS_LATER = ("wait", Request(), 2, 0, 0, "ada")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(st.sampled_from(AHEAD), histories)
 # The last two are planned one after the other, within ada's budget, and both are due when somebody looks again.
 @example("conservative", [*[asks(1, 1)] * 3, *[asks(3, 1)] * 2, asks(4, 13), asks(4, 18), TWO_HOURS_LATER])
@@ -291,7 +292,7 @@ crowds = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=draws(120), deadline=None)
 @given(st.sampled_from(AHEAD), crowds)
 def test_who_is_let_in_front_of_a_crowd_is_in_nobodys_way(
     policy: str, history: list[tuple[str, Request, int, int, int, str]]
@@ -307,7 +308,7 @@ def test_who_is_let_in_front_of_a_crowd_is_in_nobodys_way(
             assert (job_id, 1) in site.live.keys() - running or after[job_id] <= start_us
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(st.sampled_from(sorted(BUILT_IN)), histories)
 def test_everybody_gets_a_turn(policy: str, history: list[tuple[str, Request, int, int, int, str]]) -> None:
     """However wrong the estimates were: once jobs end at their limits, all that can start at all does."""

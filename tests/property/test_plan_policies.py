@@ -25,6 +25,7 @@ from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector, fits
+from tests.support.profiles import draws
 
 NOW = 100
 PARTITIONS = {name: PartitionView(name, up=name != "down") for name in ("a", "b", "all", "down")}
@@ -303,7 +304,7 @@ class Run:
         self.running = [one for one in self.running if one[0] > self.now_us]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(
     node_lists(),
     pending_lists(startable_max=1, limit_min=1),

@@ -18,6 +18,7 @@ from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import PlanLimits
 from eslurm.core.plan.queue import Pending
 from tests.property.test_kept_promises import NOW, Event, Site, requests
+from tests.support.profiles import draws
 
 UNIT_US = 100_000
 """What all lengths here are multiples of: limits on areas and durations are in seconds."""
@@ -173,7 +174,7 @@ class World(Site):
             yield job
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(
     st.sampled_from(sorted(BUILT_IN)),
     st.integers(2, 5),
@@ -209,7 +210,7 @@ kept = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(st.sampled_from(sorted(BUILT_IN)), st.integers(2, 5), kept, st.sampled_from([1, 1_000]), crowd)
 def test_a_job_that_a_pool_lets_in_delays_no_promise_outside(
     policy: str, nodes: int, pool: FreePool, refresh_us: int, history: list[Event]

@@ -17,6 +17,7 @@ from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.plan.snapshot import Snapshot, build_ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
+from tests.support.profiles import draws
 from tests.unit.plan.building import NOW, nodes, runs
 
 AHEAD = ("conservative", "planned")
@@ -152,7 +153,7 @@ def _is_in_force(policy: Limit | FreePool | Reservation, at_us: int) -> bool:
     return policy.validity.from_us <= at_us < (policy.validity.until_us or INFINITY_US)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(st.sampled_from(AHEAD), jobs, rules, limits("x", st.just("ada")))
 def test_a_limit_makes_nobody_later_whom_it_does_not_bind(
     policy: str, waiting: list[tuple[str, int, int, int, int]], before: list[Policy], limit: Policy
@@ -166,7 +167,7 @@ def test_a_limit_makes_nobody_later_whom_it_does_not_bind(
             assert all(mine <= was for mine, was in zip(new[job_id], starts, strict=True))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(st.sampled_from(AHEAD), jobs, rules, st.data())
 def test_who_is_let_go_by_a_rule_never_gets_later(
     policy: str, waiting: list[tuple[str, int, int, int, int]], before: list[Policy], data: st.DataObject
@@ -180,7 +181,7 @@ def test_who_is_let_go_by_a_rule_never_gets_later(
         assert all(mine <= was for mine, was in zip(new[job_id], starts, strict=False))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(st.sampled_from(sorted(BUILT_IN)), jobs, st.lists(rules, min_size=2, max_size=4))
 def test_no_plan_is_kept_against_the_rules(
     policy: str, waiting: list[tuple[str, int, int, int, int]], changes: list[list[Policy]]

@@ -22,6 +22,7 @@ from eslurm.core.plan.snapshot import NodeView, Running, RunningKey, Snapshot, c
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
+from tests.support.profiles import draws
 
 NOW = 1_000
 GRACE_US = 7
@@ -280,7 +281,7 @@ def happen(site: Site, event: tuple[str, int, int, Request]) -> None:
             site.end(key)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.sampled_from(sorted(BUILT_IN)), st.integers(2, 5), histories())
 def test_book_and_cluster_agree_whatever_happens(
     policy: str, nodes: int, history: list[tuple[str, int, int, Request]]
@@ -291,7 +292,7 @@ def test_book_and_cluster_agree_whatever_happens(
         site.cycle()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.sampled_from(AHEAD), st.integers(2, 5), histories(), st.integers(1, 3))
 def test_a_pass_that_is_spread_over_cycles_comes_to_an_end(
     policy: str, nodes: int, history: list[tuple[str, int, int, Request]], improved_max: int
@@ -311,7 +312,7 @@ def test_a_pass_that_is_spread_over_cycles_comes_to_an_end(
     Site._check_everybody_is_planned(site, plan)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.sampled_from(AHEAD), st.integers(2, 5), histories())
 def test_nobody_gets_later_by_arrivals_or_by_what_ends(
     policy: str, nodes: int, history: list[tuple[str, int, int, Request]]
@@ -383,7 +384,7 @@ def play(site: Site, arrivals: list[tuple[int, Request, int]], share: Callable[[
     raise AssertionError("the queue never empties")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.sampled_from(AHEAD), st.integers(2, 5), jobs_over_time, st.sampled_from([100, 100, 37]))
 def test_nobody_starts_later_than_first_promised(
     policy: str, nodes: int, arrivals: list[tuple[int, Request, int]], share: int
@@ -400,7 +401,7 @@ def test_nobody_starts_later_than_first_promised(
         assert site.plan.why(job_id).kind in {WhyKind.NODES_UNAVAILABLE, WhyKind.RESOURCES}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.sampled_from(AHEAD), st.integers(2, 4), histories())
 def test_what_is_remembered_of_a_shape_changes_no_plan(
     policy: str, nodes: int, history: list[tuple[str, int, int, Request]]

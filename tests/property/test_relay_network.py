@@ -15,10 +15,11 @@ import pytest
 from eslurm.core.tree.grouping import shape, split
 from eslurm.core.tree.messages import Leg, Tuning
 from eslurm.core.tree.results import Status
+from tests.support.profiles import draws
 from tests.unit.tree.network import Faults, Network, some_fail
 
 SECOND = 1_000_000
-SEEDS_PER_CASE = 25
+SEEDS_PER_CASE = draws(25)
 CASES = 10
 
 

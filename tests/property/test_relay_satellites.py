@@ -24,12 +24,13 @@ from tests.property.test_relay_network import (
     check_truth,
     hosting,
 )
+from tests.support.profiles import draws
 from tests.unit.tree.network import Faults, Keeper, Network, some_fail
 
 SATELLITES = (5001, 5002, 5003, 5004)
 FATES = ("well", "well", "silent", "refused", "dying", "paused", "slow", "paused at once")
 CASES = 8
-SEEDS_PER_CASE = 15
+SEEDS_PER_CASE = draws(15)
 
 
 def some_dead(rng: random.Random, process_of: dict[int, int], faults: Faults) -> list[int]:

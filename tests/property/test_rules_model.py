@@ -13,6 +13,7 @@ from eslurm.core.plan.limits import Area, Ask, Duration, Items, effective, most_
 from eslurm.core.plan.pools import Kept, kept_items
 from eslurm.core.plan.usage import Used, first_within, last_over, steps_of
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
+from tests.support.profiles import draws
 
 END = 60
 """The model's future: later than that nothing is booked and no window is open."""
@@ -75,7 +76,7 @@ froms = st.integers(0, END)
 untils = st.one_of(st.just(INFINITY_US), st.integers(1, 3 * END))
 
 
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 @given(windows_lists, bookings, st.integers(0, 12), st.integers(1, 6), durations, froms, untils)
 def test_items(
     windows: list[Window],
@@ -99,7 +100,7 @@ def test_items(
     assert rule.earliest(length, at, until) == first(allowed, at, until, length)
 
 
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 @given(windows_lists, bookings, st.integers(0, 30), st.integers(1, 6), durations, froms, untils)
 def test_pool(
     windows: list[Window],
@@ -125,7 +126,7 @@ def test_pool(
     assert rule.earliest(length, at, until) == first(allowed, at, until, length)
 
 
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 @given(windows_lists, st.integers(1, 30), durations, froms, untils)
 def test_duration(windows: list[Window], most: int, length: int, at: int, until: int) -> None:
     second = 1_000_000
@@ -141,7 +142,7 @@ def test_duration(windows: list[Window], most: int, length: int, at: int, until:
     assert found == (expected * second if expected is not None else None)
 
 
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 @given(windows_lists, bookings, st.integers(1, 200), st.integers(1, 6), durations, froms, untils)
 def test_area(
     windows: list[Window],

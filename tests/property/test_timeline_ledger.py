@@ -11,6 +11,7 @@ from eslurm.core.resources import bits
 from eslurm.core.resources.ledger import Ledger, LedgerError
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.vector import Vector, fits
+from tests.support.profiles import draws
 
 TOTALS: list[Vector] = [(4, 40), (4, 40), (8, 20), (0, 10), (6,)]
 NUMBERS = [7, 3, 11, 5, 2]
@@ -111,4 +112,4 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLedger.settings = settings(max_examples=draws(60), stateful_step_count=30, deadline=None)

@@ -18,6 +18,7 @@ from eslurm.core.job.request import Chunk, Request
 from eslurm.core.plan.phrases import asked_words, differing, update_words
 from eslurm.core.resources.features import evaluate
 from eslurm.v1 import controller_pb2 as pb
+from tests.support.profiles import draws
 
 ALICE = Principal("alice", 1000, 1000)
 CONFIG = ClusterConfig(
@@ -129,7 +130,7 @@ def meaning(request: Request) -> dict[str, object]:
     return plain
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(REQUESTS)
 def test_what_a_job_asks_for_is_read_back(request: Request) -> None:
     again = read(asked_words(request), "")
@@ -138,7 +139,7 @@ def test_what_a_job_asks_for_is_read_back(request: Request) -> None:
     assert asked_words(read(asked_words(again), "")) == asked_words(again)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(REQUESTS, REQUESTS)
 def test_one_job_becomes_another_by_the_words_that_say_so(old: Request, new: Request) -> None:
     words = update_words(spec_of(old), spec_of(new))
@@ -166,7 +167,7 @@ SCRAPS = st.sampled_from(
 VALUES = st.one_of(st.lists(SCRAPS, max_size=3).map("".join), st.text(max_size=8))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(REQUESTS, st.dictionaries(st.sampled_from(sorted(set(RESOURCES.values()))), VALUES, max_size=3))
 def test_whatever_is_said_is_sent_or_refused(old: Request, said: dict[str, str]) -> None:
     try:
@@ -177,7 +178,7 @@ def test_whatever_is_said_is_sent_or_refused(old: Request, said: dict[str, str])
         pb.ResourceRequest(**found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(REQUESTS, st.data())
 def test_less_is_not_called_more(old: Request, data: st.DataObject) -> None:
     spec = spec_of(old)

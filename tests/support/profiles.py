@@ -1,6 +1,7 @@
-"""Hypothesis profiles: `ci` draws the same examples each time, `dev` new ones; neither has a deadline.
+"""How much is drawn at random: Hypothesis profiles, and the share of it that each run pays for.
 
-A deadline would turn a busy machine into a failing test; the time limit of the whole test stays.
+Profile `ci` draws the same examples each time, `dev` new ones; neither has a deadline, which would turn a busy machine into
+a failing test. `make test THOROUGH=1` draws everything, for nights; otherwise tests draw a third.
 """
 
 from __future__ import annotations
@@ -9,8 +10,19 @@ import os
 
 from hypothesis import settings
 
+SHARE = 3
+_EXAMPLES = 100
+
+
+def draws(count: int) -> int:
+    """Examples or seeds to draw here, of a `count` for thorough runs; at least one."""
+    return count if os.environ.get("THOROUGH") else -(-count // SHARE)
+
+
 # A new profile inherits from the one in force, and Hypothesis puts another in force where it detects CI.
-_common = settings(settings.get_profile("default"), deadline=None, print_blob=True)
+_common = settings(
+    settings.get_profile("default"), deadline=None, print_blob=True, max_examples=draws(_EXAMPLES)
+)
 settings.register_profile("ci", _common, derandomize=True, database=None)
 settings.register_profile("dev", _common, derandomize=False)
 

@@ -1,4 +1,7 @@
-"""Tests on several processes (pytest-xdist): an interruption reaches each of them, and each ends what it has started.
+"""Tests on several processes (pytest-xdist): what each of them runs, and that an interruption ends what each has started.
+
+A file of tests is one process's, so that its cluster is started once; simulated worlds share nothing and are handed out one
+by one. What mostly waits (daemons) alternates with what only computes, and small files come last.
 
 Invariant: the process that distributes the tests ends after its workers, whose fixtures end the daemons that they have
 started. By default pytest-xdist cuts off a worker that is still at it after ten seconds.
@@ -9,11 +12,16 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
+TESTS = Path(__file__).parents[1]
+WAITING = ("contract", "integration", "security")
+COMPUTING = ("property", "sim")
 WORKERS_END_S = 40.0
 """How long interrupted workers may take to end what they have started; CI kills what is still there a little later."""
 
@@ -57,6 +65,37 @@ class Workers:
         self._is_terminated = True
         for node in self._nodes:
             node.gateway._io.popen.send_signal(signal.SIGTERM)
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Files in the order of `pytest_collection_modifyitems`, and single tests where they share nothing."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return (
+            nodeid
+            if nodeid.startswith(tuple(f"tests/{room}/" for room in COMPUTING))
+            else super()._split_scope(nodeid)
+        )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not hasattr(config, "workerinput"):
+        return
+    rooms: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        room = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+        kind = "waiting" if room in WAITING else "computing" if room in COMPUTING else "small"
+        rooms.setdefault(kind, []).append(item)
+    small = rooms.pop("small", [])
+    # The sort is stable: within its kind each test stays where it is.
+    placed = [(at / len(room), item) for room in rooms.values() for at, item in enumerate(room)]
+    items[:] = [item for _, item in sorted(placed, key=lambda one: one[0])] + small
 
 
 def pytest_configure(config: pytest.Config) -> None:

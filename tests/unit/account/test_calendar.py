@@ -16,6 +16,7 @@ from eslurm.compat.validity import parse_validity
 from eslurm.core.account.model import Validity
 from eslurm.core.account.validity import DatesOnly, Window, clipped, merged
 from eslurm.core.resources.timeline import INFINITY_US
+from tests.support.profiles import draws
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -158,7 +159,7 @@ FIELDS = st.tuples(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(
     FIELDS.map(" ".join),
     st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"]),
@@ -175,7 +176,7 @@ def test_windows_are_the_minutes_that_match(
     assert found == minute_by_minute(text, ZoneInfo(zone), from_us, until_us)
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(
     FIELDS.map(" ".join).filter(lambda text: not text.startswith("* ")),
     st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe"]),
@@ -203,7 +204,7 @@ def test_intervals_begin_when_the_library_says(
     assert found == clipped(windows, us(begin), us(end))
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(
     FIELDS.map(" ".join),
     st.integers(1, 400),

@@ -17,6 +17,7 @@ from eslurm.core.job.model import StepEnd
 from eslurm.core.step.key import StepKey
 from eslurm.core.tree.results import Status
 from eslurm.core.wire import Body, Command, End, Gone, NodeGone, Prepare, Registration, Start, StepEnded
+from tests.support.profiles import draws
 from tests.support.seeds import Seeds
 from tests.unit.agent.world import Crashed, World, launch
 
@@ -260,7 +261,7 @@ class Noisy(Controller):
 
 
 def test_commands_doubled_and_reordered_with_restarts(seeds: Seeds) -> None:
-    for seed in seeds(300):
+    for seed in seeds(draws(300)):
         rng = random.Random(seed)
         nodes = rng.choice([(0,), (0, 1, 2)])
         world = World(nodes=3)

@@ -22,6 +22,7 @@ from eslurm.core.plan.phrases import (
     type_in,
     wide_option,
 )
+from tests.support.profiles import draws
 
 CHUNKS = st.builds(
     lambda count, cores, memory, gpus, fpgas, words: Chunk(
@@ -55,7 +56,7 @@ REQUESTS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(REQUESTS)
 def test_chunks_are_read_back(request: Request) -> None:
     name, text = shlex.split(rset_option(request))

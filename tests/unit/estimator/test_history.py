@@ -24,6 +24,7 @@ from eslurm.estimator.registry import UnknownEstimator
 from eslurm.estimator.registry import make as registered
 from eslurm.estimator.workload import LoggedJob
 from eslurm.ports.estimator import Model
+from tests.support.profiles import draws
 from tests.unit.estimator.kit import jobs, synthetic
 
 QUICK: Mapping[str, Any] = {"retrain_jobs": 150, "window_jobs": 500}
@@ -268,7 +269,7 @@ def test_underestimates_stay_near_the_share_asked_for(target: float, monkeypatch
         assert 0.7 < inside < 0.9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(
     st.builds(
         Submitted,

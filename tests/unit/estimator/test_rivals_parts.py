@@ -21,6 +21,7 @@ from eslurm.estimator.rivals.prep import places
 from eslurm.estimator.rivals.trees import SEED, Trees
 from eslurm.estimator.rivals.vectors import Vectors
 from eslurm.estimator.rivals.windows import Window
+from tests.support.profiles import draws
 
 
 def drawn(count: int, width: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +149,7 @@ def test_tobit_sees_through_censoring() -> None:
     assert error[0] < 0.6 * error[1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(st.integers(1, 40), st.integers(0, 10**6), st.floats(0, 1), st.booleans())
 def test_tobit_always_ends_with_a_line(count: int, seed: int, share: float, exact: bool) -> None:
     random_numbers = np.random.default_rng(seed)

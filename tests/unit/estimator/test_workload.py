@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from eslurm.core.estimate.model import Submitted
 from eslurm.estimator.workload import BAD_LINES_MAX, LogError, build, read_log
 from eslurm.swf import Header, Record, SwfError
+from tests.support.profiles import draws
 from tests.unit.estimator.kit import log_file, record, synthetic
 
 
@@ -121,7 +122,7 @@ def test_rubbish_is_refused_in_one_line(tmp_path: Path) -> None:
 _NUMBERS = st.one_of(st.integers(-2, 5), st.integers(-(10**11), 10**11))
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(st.lists(st.builds(Record, *[_NUMBERS] * 18), max_size=20))
 def test_whatever_a_log_holds_its_jobs_can_be_replayed(records: list[Record]) -> None:
     try:

@@ -20,6 +20,7 @@ from eslurm.simulate.metrics import measure, percentile, slowdown
 from eslurm.simulate.seat import LIMITS, Seat
 from eslurm.simulate.workload import Choices, Job
 from eslurm.swf import Record
+from tests.support.profiles import draws
 from tests.unit.simulate.kit import record, run, starts, workload
 
 POLICIES = ("fcfs", "easy", "conservative", "planned")
@@ -227,7 +228,7 @@ def records_of(drawn: list[tuple[int, int, int, int]]) -> list[Record]:
     return [record(number, *fields) for number, fields in enumerate(drawn, start=1)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(LOGS)
 def test_strict_order_agrees_with_a_naive_model(drawn: list[tuple[int, int, int, int]]) -> None:
     found = run(records_of(drawn), "fcfs", nodes=6)
@@ -254,7 +255,7 @@ def naive_fcfs(records: Sequence[Record], processors: int) -> dict[int, int]:
     return begun
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(LOGS, st.sampled_from(POLICIES), st.sampled_from([(6, 1), (3, 2), (2, 4)]))
 def test_every_run_holds_and_is_repeatable(
     drawn: list[tuple[int, int, int, int]], policy: str, shape: tuple[int, int]
@@ -264,7 +265,7 @@ def test_every_run_holds_and_is_repeatable(
     assert sorted(one.job.record.job_id for one in first.ran) == list(range(1, len(drawn) + 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(LOGS, st.sampled_from([(6, 1), (3, 2), (2, 4)]))
 def test_with_perfect_estimates_conservative_keeps_every_first_promise(
     drawn: list[tuple[int, int, int, int]], shape: tuple[int, int]

@@ -26,6 +26,7 @@ from eslurm.simulate.rules import Rules, RulesError, plain_config
 from eslurm.simulate.watch import Watch, Who
 from eslurm.simulate.workload import MONDAY_S, Choices, Names
 from eslurm.swf import Record
+from tests.support.profiles import draws
 from tests.unit.simulate.kit import record, records_of, ruled, run, workload
 
 POLICIES = ("fcfs", "easy", "conservative", "planned")
@@ -439,7 +440,7 @@ def outline(result: Result) -> list[tuple[int, int, int, tuple[tuple[int, int], 
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(LOGS, st.sampled_from(POLICIES), st.sampled_from([(6, 1), (3, 2), (2, 4)]))
 def test_without_rules_the_core_does_what_the_planner_alone_does(
     drawn: list[tuple[int, int, int, int]], policy: str, shape: tuple[int, int]
