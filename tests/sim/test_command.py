@@ -28,15 +28,15 @@ def test_each_seed_is_told_and_the_median(capsys: pytest.CaptureFixture[str]) ->
 def test_the_number_of_processes_changes_nothing_but_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     for jobs in ("1", "3"):
-        assert main(["--seeds", "7", "--nodes", "4-6", "--json", "--jobs", jobs]) == 0
+        assert main(["--seeds", "4", "--nodes", "4", "--json", "--jobs", jobs]) == 0
         told.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
     for lines in told:
         summary = lines[-1]
-        assert (summary["type"], summary["seeds"]) == ("Summary", 7)
+        assert (summary["type"], summary["seeds"]) == ("Summary", 4)
         assert summary["total"]["messages"] == sum(line["messages"] for line in lines[:-1])
         assert summary.pop("seeds_per_s") > 0
     assert told[0] == told[1]
-    assert [line["seed"] for line in told[0][:-1]] == list(range(1, 8))
+    assert [line["seed"] for line in told[0][:-1]] == list(range(1, 5))
 
 
 class BrokenAt:

@@ -11,9 +11,10 @@ import pytest
 from eslurm.sim import failed
 from eslurm.sim.command import main
 from eslurm.sim.run import Failure, Scenario, draw_nodes, judge, new_seed
+from tests.support.profiles import draws
 
 FAILED = Path(__file__).with_name("failed_seeds.txt")
-SEEDS = 24
+SEEDS = draws(24)
 
 
 @pytest.mark.slow
