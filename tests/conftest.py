@@ -28,6 +28,8 @@ pytest_plugins = (
 
 SLOW_S = 240
 """Time limit of slow tests and of those with real clusters: many times what they take where nobody else computes."""
+NAME_MOST = 15
+"""Bytes of a parameter that is shown as it is in the name of its test."""
 CLUSTERS = {Path(__file__).parent / name for name in ("integration", "security")}
 
 
@@ -51,6 +53,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_slow = item.get_closest_marker("slow") or CLUSTERS.intersection(item.path.parents)
         if is_slow and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_S))
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Keys and tokens are drawn at random, and no names: in each process that runs tests a test has the same one."""
+    is_drawn = (isinstance(val, bytes) and len(val) > NAME_MOST) or (
+        isinstance(val, str) and len(val) > 2 * NAME_MOST
+    )
+    return argname if is_drawn else None
 
 
 def _keep_bytecode() -> None:
