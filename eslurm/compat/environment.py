@@ -6,11 +6,11 @@ inside another gets none of the other's.
 
 from __future__ import annotations
 
-from eslurm.compat.hostlist import expand, fold
+from eslurm.compat.hostlist import fold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eslurm.core.wire import JobLaunch, LaunchStep, NodeGroup
 
@@ -44,16 +44,16 @@ def decode_environment(blob: bytes) -> dict[str, str]:
     return variables
 
 
-def batch_environment(launch: JobLaunch, submitted: Mapping[str, str] | None = None) -> dict[str, str]:
+def batch_environment(
+    launch: JobLaunch, names: Sequence[str], submitted: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The whole environment of the batch script: what was submitted, then the job's variables over it.
 
-    The script runs on the first node of the allocation.
+    `names` are the job's nodes in order; the script runs on the first one.
     """
-    nodes = _layout(launch, _names_by_number(launch))
-    first_name, first_cores, _ = nodes[0]
-    values = _job_values(launch, nodes)
+    values = _job_values(launch)
     values |= {
-        "CPUS_ON_NODE": str(first_cores),
+        "CPUS_ON_NODE": str(_amount(launch.groups[0], _CORES)),
         "GTIDS": "0",
         "LOCALID": "0",
         "NODEID": "0",
@@ -62,35 +62,40 @@ def batch_environment(launch: JobLaunch, submitted: Mapping[str, str] | None = N
     environment = _without_outer_job(submitted or {})
     _put(environment, values)
     _put_submit_dir(environment, launch)
-    environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": first_name, "ESLURM_NODENAME": first_name}
+    environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": names[0], "ESLURM_NODENAME": names[0]}
     _put_devices(environment, launch, launch.groups[0].runs[0][0], "JOB")
     return environment
 
 
 class StepEnvironment:
-    """The variables of one step's tasks. Built once per step and agent process, asked once per node.
+    """The variables of one step's tasks. `names` are the nodes of its job in order.
 
     `shared` is the whole environment that all tasks have in common: what was submitted with the job's and
-    the step's variables over it. `of_task` gives what only one task has.
+    the step's variables over it. `of_task` gives what only one task has. Each task may build it anew: what it takes grows
+    with the groups of the job's nodes, not with the nodes, where the step is on all of them.
     """
 
     def __init__(
-        self, launch: JobLaunch, step: LaunchStep, submitted: Mapping[str, str] | None = None
+        self,
+        launch: JobLaunch,
+        step: LaunchStep,
+        names: Sequence[str],
+        submitted: Mapping[str, str] | None = None,
     ) -> None:
         self._launch = launch
         self._step = step
-        names = _names_by_number(launch)
-        members = _members(step.groups)
-        self._places: dict[int, tuple[str, int, int, NodeGroup]] = {}
-        first_task = 0
-        for index, (number, group) in enumerate(members):
-            self._places[number] = (names[number], index, first_task, group)
-            first_task += group.tasks
-        values = _job_values(launch, _layout(launch, names))
-        values |= _step_values(step, [names[number] for number, _ in members])
+        self._names = names
+        values = _job_values(launch)
+        values |= _step_values(step, self._node_list())
         self.shared = _without_outer_job(submitted or {})
         _put(self.shared, values)
         _put_submit_dir(self.shared, launch)
+
+    def _node_list(self) -> str:
+        if _merged(self._step.groups) == _merged(self._launch.groups):
+            return self._launch.node_names
+        by_number = dict(zip(_numbers(self._launch.groups), self._names, strict=True))
+        return fold([by_number[number] for number in _numbers(self._step.groups)])
 
     def is_of(self, launch: JobLaunch, step: LaunchStep) -> bool:
         """Whether it was built for just these."""
@@ -98,27 +103,29 @@ class StepEnvironment:
 
     def find_share(self, node_number: int) -> tuple[int, int] | None:
         """(tasks, rank of the first) of a node; None when it has no part in the step."""
-        place = self._places.get(node_number)
-        return None if place is None else (place[3].tasks, place[2])
+        place = _find(self._step.groups, node_number)
+        return None if place is None else (place[2].tasks, place[1])
 
     def of_task(self, node_number: int, local: int) -> dict[str, str]:
         """A task's own variables, by its rank on this node, which has a part in the step."""
-        name, index, first_task, group = self._places[node_number]
+        place, in_job = _find(self._step.groups, node_number), _find(self._launch.groups, node_number)
+        assert place is not None and in_job is not None
+        index, first_task, group = place
         own: dict[str, str] = {}
         _put_devices(own, self._launch, node_number, "STEP")
-        return own | _task_values(name, index, group, first_task, local)
+        return own | _task_values(self._names[in_job[0]], index, group, first_task, local)
 
 
-def _step_values(step: LaunchStep, names: list[str]) -> dict[str, str]:
-    tasks_per_node = repeated(group.tasks for _, group in _members(step.groups))
+def _step_values(step: LaunchStep, node_list: str) -> dict[str, str]:
+    tasks_per_node = repeated((group.tasks, _size(group)) for group in step.groups)
     return {
         "CPUS_PER_TASK": str(step.cpus_per_task),
         "NPROCS": str(step.tasks),
         "NTASKS": str(step.tasks),
         "STEPID": str(step.step),
         "STEP_ID": str(step.step),
-        "STEP_NODELIST": fold(names),
-        "STEP_NUM_NODES": str(len(names)),
+        "STEP_NODELIST": node_list,
+        "STEP_NUM_NODES": str(sum(map(_size, step.groups))),
         "STEP_NUM_TASKS": str(step.tasks),
         "STEP_TASKS_PER_NODE": tasks_per_node,
         "TASKS_PER_NODE": tasks_per_node,
@@ -138,22 +145,23 @@ def _task_values(name: str, index: int, group: NodeGroup, first_task: int, local
     return variables
 
 
-def _job_values(launch: JobLaunch, nodes: list[tuple[str, int, int]]) -> dict[str, str]:
+def _job_values(launch: JobLaunch) -> dict[str, str]:
     """Name without prefix -> value, of all that is the same everywhere in the job."""
-    tasks_per_node = repeated(tasks for _, _, tasks in nodes)
+    nodes = str(sum(map(_size, launch.groups)))
+    tasks_per_node = repeated((group.tasks, _size(group)) for group in launch.groups)
     values = {
         "CPUS_PER_TASK": str(launch.cpus_per_task),
         "JOBID": str(launch.job_id),
-        "JOB_CPUS_PER_NODE": repeated(cores for _, cores, _ in nodes),
+        "JOB_CPUS_PER_NODE": repeated((_amount(group, _CORES), _size(group)) for group in launch.groups),
         "JOB_GID": str(launch.user.gid),
         "JOB_ID": str(launch.job_id),
         "JOB_NAME": launch.name,
         "JOB_NODELIST": launch.node_names,
-        "JOB_NUM_NODES": str(len(nodes)),
+        "JOB_NUM_NODES": nodes,
         "JOB_PARTITION": launch.partition,
         "JOB_UID": str(launch.user.uid),
         "JOB_USER": launch.user.name,
-        "NNODES": str(len(nodes)),
+        "NNODES": nodes,
         "NODELIST": launch.node_names,
         "NPROCS": str(launch.tasks),
         "NTASKS": str(launch.tasks),
@@ -180,23 +188,36 @@ def _job_values(launch: JobLaunch, nodes: list[tuple[str, int, int]]) -> dict[st
     return values
 
 
-def _members(groups: Iterable[NodeGroup]) -> list[tuple[int, NodeGroup]]:
+def _numbers(groups: Iterable[NodeGroup]) -> list[int]:
     return [
-        (number, group)
-        for group in groups
-        for first, length in group.runs
-        for number in range(first, first + length)
+        number for group in groups for first, length in group.runs for number in range(first, first + length)
     ]
 
 
-def _names_by_number(launch: JobLaunch) -> dict[int, str]:
-    numbers = [number for number, _ in _members(launch.groups)]
-    return dict(zip(numbers, expand(launch.node_names), strict=True))
+def _merged(groups: Iterable[NodeGroup]) -> list[tuple[int, int]]:
+    """The runs of node numbers, whatever their groups hold: (first, end), as long as can be."""
+    runs: list[tuple[int, int]] = []
+    for group in groups:
+        for first, length in group.runs:
+            start = runs.pop()[0] if runs and runs[-1][1] == first else first
+            runs.append((start, first + length))
+    return runs
 
 
-def _layout(launch: JobLaunch, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
-    """(name, cores, tasks) of each node of the job, in order."""
-    return [(names[number], _amount(group, _CORES), group.tasks) for number, group in _members(launch.groups)]
+def _find(groups: Iterable[NodeGroup], number: int) -> tuple[int, int, NodeGroup] | None:
+    """(place among the nodes, rank of its first task, group) of a node; None where it is none of them."""
+    index = first_task = 0
+    for group in groups:
+        for first, length in group.runs:
+            if first <= number < first + length:
+                return index + number - first, first_task + (number - first) * group.tasks, group
+            index += length
+            first_task += length * group.tasks
+    return None
+
+
+def _size(group: NodeGroup) -> int:
+    return sum(length for _, length in group.runs)
 
 
 def _amount(group: NodeGroup, resource: int) -> int:
@@ -250,15 +271,15 @@ def describes_a_job(name: str) -> bool:
     return rest not in _SUBMIT_NAMES
 
 
-def repeated(counts: Iterable[int]) -> str:
-    """Slurm's run-length form: `2(x3),1`."""
+def repeated(counts: Iterable[tuple[int, int]]) -> str:
+    """Slurm's run-length form of (count, how often): `2(x3),1`."""
     parts: list[str] = []
     last, length = -1, 0
-    for count in (*counts, -1):
+    for count, times in (*counts, (-1, 0)):
         if count == last:
-            length += 1
+            length += times
             continue
         if length:
             parts.append(f"{last}(x{length})" if length > 1 else str(last))
-        last, length = count, 1
+        last, length = count, times
     return ",".join(parts)

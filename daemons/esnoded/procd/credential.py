@@ -39,11 +39,15 @@ class UserNotAllowed(NotAllowed):
 
 
 class Launchable(msgspec.Struct, frozen=True):
-    """What may be started: the batch script, or with `request` a step's tasks. `until_us`: when the credential ends."""
+    """What may be started: the batch script, or with `request` a step's tasks.
+
+    `names` are the job's nodes in order. `until_us`: when the credential ends.
+    """
 
     launch: JobLaunch
     request: LaunchStep | None
     node_name: str
+    names: tuple[str, ...]
     tasks: int
     until_us: int
 
@@ -141,18 +145,14 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
         _, tasks = _place_of(request.groups, key.node)
         if not 1 <= tasks <= TASKS_MAX:
             raise NotAllowed(f"the credential has {tasks} tasks for node number {key.node}")
-    return Launchable(launch, request, _node_name(launch, key.node), tasks, command.expires_us + TOLERANCE_US)
-
-
-def _node_name(launch: JobLaunch, number: int) -> str:
-    place, _ = _place_of(launch.groups, number)
+    place, _ = _place_of(launch.groups, key.node)
     try:
         names = _expand(launch.node_names)
     except OptionError as error:
         raise NotAllowed(f"the credential names no nodes: {error}") from None
     if place >= len(names):
-        raise NotAllowed(f"node number {number} is none of the job's")
-    return names[place]
+        raise NotAllowed(f"node number {key.node} is none of the job's")
+    return Launchable(launch, request, names[place], names, tasks, command.expires_us + TOLERANCE_US)
 
 
 def _place_of(groups: tuple[NodeGroup, ...], number: int) -> tuple[int, int]:

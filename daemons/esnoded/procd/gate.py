@@ -83,7 +83,7 @@ class Gate:
         if request is None:
             _check_hash("script", order.script, launch.script_hash)
             path = self._scripts.hold(key, launch.user, order.script)
-        sealed = (key, launch, request, found.node_name, path)
+        sealed = (key, launch, request, found.node_name, found.names, path)
         make = partial(self._builder.build, *sealed, order.environment, order.door)
         is_batch = request is None
         warns = is_batch and bool(launch.warn_script)

@@ -48,13 +48,13 @@ class Scripts:
         if not os.path.samestat(os.stat(self._directory, follow_symlinks=False), os.fstat(self._fd)):
             raise OSError(f"{self._directory} was replaced: restart the step supervisor")
         self.release(key)
-        with open(os.open(str(key), _FLAGS, 0o600, dir_fd=self._fd), "wb") as file:
-            file.write(script)
-            file.flush()
-            if user.uid != self._euid:
-                os.fchown(file.fileno(), user.uid, user.gid)
+        fd = os.open(str(key), _FLAGS, 0o500, dir_fd=self._fd)
+        with open(fd, "wb", buffering=0) as file:
+            while script:
+                script = script[file.write(script) :]
             # Last: from here on it is the user's, who may do with it as they like.
-            os.fchmod(file.fileno(), 0o500)
+            if user.uid != self._euid:
+                os.fchown(fd, user.uid, user.gid)
         return f"{self._directory}/{key}"
 
     def release(self, key: StepKey) -> None:

@@ -42,7 +42,7 @@ def spec_reader() -> SpecReader:
 
     def read(order: StepOrder) -> StepSpec:
         found = find_launch(order.key, _decoder.decode(unverified_shared_body(order.credential)))
-        sealed = (order.key, found.launch, found.request, found.node_name, "the script")
+        sealed = (order.key, found.launch, found.request, found.node_name, found.names, "the script")
         return builder.build(*sealed, order.environment, order.door)
 
     return read

@@ -7,6 +7,7 @@ word: one variable of the job.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
@@ -30,6 +31,7 @@ class Builder:
         launch: JobLaunch,
         request: LaunchStep | None,
         node_name: str,
+        names: Sequence[str],
         script: str,
         environment: bytes,
         door: str,
@@ -37,87 +39,89 @@ class Builder:
     ) -> StepSpec:
         """The step as its task with rank `local` on this node runs it: the file `script`, or what `request` names.
 
+        `names` are the job's nodes in order.
         Raises ValueError for an endpoint that is none.
         """
         if request is None:
-            return self._batch(key, launch, node_name, script, environment, door)
-        return self._task(key, launch, request, node_name, environment, door, local)
-
-    def _batch(
-        self, key: StepKey, launch: JobLaunch, node_name: str, script: str, environment: bytes, door: str
-    ) -> StepSpec:
-        fields = FileNameFields(
-            launch.job_id,
-            job_name=launch.name,
-            user=launch.user.name,
-            node_name=node_name,
-            array_job_id=launch.array_job_id,
-            array_task=launch.array_task,
-        )
-        output = launch.output or default_output(launch.array_task >= 0)
-        return StepSpec(
-            key=key,
-            node_name=node_name,
-            uid=launch.user.uid,
-            gid=launch.user.gid,
-            groups=launch.user.groups,
-            argv=(script, *launch.arguments),
-            env=batch_environment(launch, _decode(environment)) | {"ESLURM_SOCKET": door},
-            cwd=launch.work_dir,
-            stdin=expand_pattern(launch.input, fields) if launch.input else "/dev/null",
-            stdout=expand_pattern(output, fields),
-            stderr=expand_pattern(launch.error, fields) if launch.error else "",
-            open_mode="append" if launch.append_output else "truncate",
-            umask=launch.umask,
-            time_limit_us=launch.time_limit_s * 1_000_000,
-            kill_grace_us=int(launch.kill_grace_s * 1_000_000),
-            orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
-            warning=_warning(launch),
-        )
-
-    def _task(
-        self,
-        key: StepKey,
-        launch: JobLaunch,
-        request: LaunchStep,
-        node_name: str,
-        environment: bytes,
-        door: str,
-        local: int,
-    ) -> StepSpec:
-        shared = self._step_environment(launch, request, environment)
+            env = batch_environment(launch, names, _decode(environment)) | {"ESLURM_SOCKET": door}
+            return _batch(key, launch, node_name, script, env)
+        shared = self._shared(launch, request, names, environment)
         share = shared.find_share(key.node)
         if share is None:
             raise ValueError(f"the step has no tasks on node number {key.node}")
-        tasks, first_task = share
-        address, port = parse_endpoint(request.endpoint)
-        return StepSpec(
-            key=key,
-            node_name=node_name,
-            uid=launch.user.uid,
-            gid=launch.user.gid,
-            groups=launch.user.groups,
-            argv=request.argv,
-            env=shared.shared | shared.of_task(key.node, local) | {"ESLURM_SOCKET": door},
-            cwd=request.work_dir,
-            endpoint=OutputEndpoint(address, port, request.cookie),
-            umask=launch.umask,
-            kill_grace_us=int(launch.kill_grace_s * 1_000_000),
-            orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
-            tasks=tasks,
-            first_task=first_task,
-        )
+        env = shared.shared | shared.of_task(key.node, local) | {"ESLURM_SOCKET": door}
+        return _task(key, launch, request, node_name, env, share)
 
-    def _step_environment(
-        self, launch: JobLaunch, request: LaunchStep, environment: bytes
+    def _shared(
+        self, launch: JobLaunch, request: LaunchStep, names: Sequence[str], environment: bytes
     ) -> StepEnvironment:
         key = (launch.job_id, launch.attempt, request.step)
         known = self._step_environments.get(key)
         if known is None or not known.is_of(launch, request):
-            known = self._step_environments[key] = StepEnvironment(launch, request, _decode(environment))
+            known = self._step_environments[key] = StepEnvironment(
+                launch, request, names, _decode(environment)
+            )
             if len(self._step_environments) > STEP_ENVIRONMENTS_MAX:
                 self._step_environments.popitem(last=False)
         return known
+
+
+def _batch(key: StepKey, launch: JobLaunch, node_name: str, script: str, env: dict[str, str]) -> StepSpec:
+    fields = FileNameFields(
+        launch.job_id,
+        job_name=launch.name,
+        user=launch.user.name,
+        node_name=node_name,
+        array_job_id=launch.array_job_id,
+        array_task=launch.array_task,
+    )
+    output = launch.output or default_output(launch.array_task >= 0)
+    return StepSpec(
+        key=key,
+        node_name=node_name,
+        uid=launch.user.uid,
+        gid=launch.user.gid,
+        groups=launch.user.groups,
+        argv=(script, *launch.arguments),
+        env=env,
+        cwd=launch.work_dir,
+        stdin=expand_pattern(launch.input, fields) if launch.input else "/dev/null",
+        stdout=expand_pattern(output, fields),
+        stderr=expand_pattern(launch.error, fields) if launch.error else "",
+        open_mode="append" if launch.append_output else "truncate",
+        umask=launch.umask,
+        time_limit_us=launch.time_limit_s * 1_000_000,
+        kill_grace_us=int(launch.kill_grace_s * 1_000_000),
+        orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
+        warning=_warning(launch),
+    )
+
+
+def _task(
+    key: StepKey,
+    launch: JobLaunch,
+    request: LaunchStep,
+    node_name: str,
+    env: dict[str, str],
+    share: tuple[int, int],
+) -> StepSpec:
+    address, port = parse_endpoint(request.endpoint)
+    return StepSpec(
+        key=key,
+        node_name=node_name,
+        uid=launch.user.uid,
+        gid=launch.user.gid,
+        groups=launch.user.groups,
+        argv=request.argv,
+        env=env,
+        cwd=request.work_dir,
+        endpoint=OutputEndpoint(address, port, request.cookie),
+        umask=launch.umask,
+        kill_grace_us=int(launch.kill_grace_s * 1_000_000),
+        orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
+        tasks=share[0],
+        first_task=share[1],
+    )
 
 
 def _warning(launch: JobLaunch) -> StepWarning | None:

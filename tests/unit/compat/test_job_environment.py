@@ -15,6 +15,8 @@ from eslurm.compat.filenames import FileNameFields, default_output, expand_patte
 from eslurm.core.job.model import Principal
 from eslurm.core.wire import JobLaunch, LaunchStep, NodeGroup
 
+NAMES = ("cn05", "cn06", "gpu1")
+
 
 def launch(**changes: object) -> JobLaunch:
     values: dict[str, object] = {
@@ -37,7 +39,7 @@ def launch(**changes: object) -> JobLaunch:
 
 
 def test_a_batch_script_knows_its_job() -> None:
-    found = batch_environment(launch(), {"HOME": "/home/ada", "SLURM_SUBMIT_DIR": "/home/ada/run"})
+    found = batch_environment(launch(), NAMES, {"HOME": "/home/ada", "SLURM_SUBMIT_DIR": "/home/ada/run"})
     expected = {
         "SLURM_JOB_ID": "17",
         "SLURM_JOBID": "17",
@@ -68,7 +70,7 @@ def test_a_batch_script_knows_its_job() -> None:
 
 def test_an_array_task_knows_its_place() -> None:
     found = batch_environment(
-        launch(array_job_id=12, array_task=3, array_count=16, array_min=0, array_max=15)
+        launch(array_job_id=12, array_task=3, array_count=16, array_min=0, array_max=15), NAMES
     )
     assert [
         found[f"SLURM_ARRAY_{name}"] for name in ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX")
@@ -89,7 +91,7 @@ def test_the_surrounding_job_leaves_no_trace() -> None:
         "ESLURM_SOCKET": "/run/s",
         "SLURM_CONF": "/etc/slurm.conf",
     }
-    found = batch_environment(launch(), outer)
+    found = batch_environment(launch(), NAMES, outer)
     assert "SLURM_ARRAY_TASK_ID" not in found
     assert "ESLURM_STEP_ID" not in found
     assert found["SLURMD_NODENAME"] == "cn05"
@@ -111,7 +113,7 @@ def test_a_steps_tasks_are_numbered_over_its_nodes() -> None:
         cookie=b"c",
         tasks=3,
     )
-    environment = StepEnvironment(launch(), step, {"A": "b"})
+    environment = StepEnvironment(launch(), step, NAMES, {"A": "b"})
     assert environment.shared["SLURM_NTASKS"] == "3"
     assert environment.shared["SLURM_STEP_NODELIST"] == "cn06,gpu1"
     assert environment.shared["SLURM_STEP_TASKS_PER_NODE"] == "2,1"
@@ -125,6 +127,18 @@ def test_a_steps_tasks_are_numbered_over_its_nodes() -> None:
     assert environment.find_share(4) is None
 
 
+def test_a_step_on_all_nodes_has_the_list_of_its_job() -> None:
+    groups = (NodeGroup(((4, 1),), (4, 0), 2), NodeGroup(((5, 1), (9, 1)), (2, 0), 1))
+    request = LaunchStep(17, 2, 3, groups, ("solve",), b"", "/", "host:1", b"c", 4)
+    step = StepEnvironment(launch(node_names="as it came"), request, NAMES)
+    assert step.shared["SLURM_STEP_NODELIST"] == "as it came"
+    assert (
+        step.shared["SLURM_STEP_TASKS_PER_NODE"] == "2,1(x2)" and step.shared["SLURM_STEP_NUM_NODES"] == "3"
+    )
+    assert [step.find_share(number) for number in (4, 5, 9)] == [(2, 0), (1, 2), (1, 3)]
+    assert step.of_task(9, 0)["SLURMD_NODENAME"] == "gpu1"
+
+
 def test_environments_keep_every_byte() -> None:
     variables = {"B": "x=y\nz", "A": "", "raw": "\udcff"}
     blob = encode_environment(variables | {"": "no", "x=": "no", "n": "a\0b"})
@@ -133,8 +147,10 @@ def test_environments_keep_every_byte() -> None:
     assert decode_environment(b"") == {}
 
 
-@pytest.mark.parametrize(("counts", "text"), [([2, 2, 2, 1], "2(x3),1"), ([1], "1"), ([], "")])
-def test_run_lengths(counts: list[int], text: str) -> None:
+@pytest.mark.parametrize(
+    ("counts", "text"), [([(2, 1), (2, 2), (1, 1)], "2(x3),1"), ([(1, 1)], "1"), ([(3, 0)], ""), ([], "")]
+)
+def test_run_lengths(counts: list[tuple[int, int]], text: str) -> None:
     assert repeated(counts) == text
 
 
@@ -174,11 +190,11 @@ def test_default_file_names() -> None:
 
 def test_a_batch_script_sees_the_devices_of_its_node_and_no_others() -> None:
     devices = ((4, "gpu", (2, 3)), (4, "fpga-x", (0,)), (9, "gpu", (0,)))
-    found = batch_environment(launch(devices=devices), {"CUDA_VISIBLE_DEVICES": "7"})
+    found = batch_environment(launch(devices=devices), NAMES, {"CUDA_VISIBLE_DEVICES": "7"})
     assert found["CUDA_VISIBLE_DEVICES"] == found["ROCR_VISIBLE_DEVICES"] == "2,3"
     assert (found["SLURM_JOB_GPUS"], found["SLURM_GPUS_ON_NODE"]) == ("2,3", "2")
     assert found["SLURM_JOB_FPGA_X"] == "0"
-    without = batch_environment(launch(), {"CUDA_VISIBLE_DEVICES": "7"})
+    without = batch_environment(launch(), NAMES, {"CUDA_VISIBLE_DEVICES": "7"})
     assert without["CUDA_VISIBLE_DEVICES"] == "7", "where GPUs are nobody's business they are none of ours"
 
 
@@ -186,7 +202,7 @@ def test_each_node_of_a_step_sees_its_own_devices() -> None:
     groups = (NodeGroup(((4, 2),), (2,), 1),)
     request = LaunchStep(17, 2, 3, groups, ("solve",), b"", "/", "host:1", b"c", 2)
     devices = ((4, "gpu", (1,)),)
-    step = StepEnvironment(launch(devices=devices), request, {"CUDA_VISIBLE_DEVICES": "1"})
+    step = StepEnvironment(launch(devices=devices), request, NAMES, {"CUDA_VISIBLE_DEVICES": "1"})
     first = step.of_task(4, 0)
     second = step.of_task(5, 0)
     assert (first["CUDA_VISIBLE_DEVICES"], first["SLURM_STEP_GPUS"]) == ("1", "1")
@@ -194,5 +210,5 @@ def test_each_node_of_a_step_sees_its_own_devices() -> None:
 
 
 def test_a_job_knows_its_class_of_service_and_its_reservation() -> None:
-    found = batch_environment(launch(qos="urgent", reservation="course"))
+    found = batch_environment(launch(qos="urgent", reservation="course"), NAMES)
     assert (found["SLURM_JOB_QOS"], found["SLURM_JOB_RESERVATION"]) == ("urgent", "course")
