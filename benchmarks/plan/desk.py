@@ -16,7 +16,7 @@ from eslurm.core.plan.explain import Why
 from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Cycle, PlanLimits
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.reconcile import reconcile
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.search import Never, Quest, Start, first_start
@@ -36,7 +36,7 @@ class Desk:
         self.schedule = Schedule()
         exhaust(reconcile(self.schedule, self.snapshot, LIMITS.overdue_grace_us))
         self.cycle = Cycle(self.snapshot, self.schedule, LIMITS)
-        self.entries: dict[int, Entry] = {entry[2]: entry for entry in self.snapshot.pending}
+        self.entries: dict[int, QueueEntry] = {entry.job_id: entry for entry in self.snapshot.pending}
 
     def quest(self, job: Pending) -> Quest:
         """What is to be found for a job. Raises `ValueError` for one that can never run."""

@@ -67,7 +67,7 @@ class Plan:
                 entry, moves = desk.entries[job.job_id], desk.schedule.moves[job.job_id]
                 (booking,) = desk.schedule.remove(job.job_id)
                 booked = [
-                    (desk.schedule.entries[job_id][4], one)
+                    (desk.schedule.entries[job_id].job, one)
                     for job_id, (one,) in desk.schedule.bookings.items()
                 ]
                 quest, found = desk.search(job)

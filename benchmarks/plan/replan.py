@@ -20,7 +20,7 @@ from eslurm.core.plan.ahead import Ahead
 from eslurm.core.plan.cycle import exhaust, plan_at_once
 from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Cycle
-from eslurm.core.plan.queue import Pending, PendingQueue
+from eslurm.core.plan.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.snapshot import NodeView, Running, Snapshot, build_ledger, changes_since
 from eslurm.core.resources.nodes import Topology
@@ -124,7 +124,7 @@ def one_job(figures: Figures, site: Site, count: int, *, quick: bool) -> None:
             cycles_ms.append(site.cycle() * 1000)
         else:
             cycle = Cycle(site.snapshot(), site.schedule, LIMITS)
-            entry = next(entry for entry in cycle.snapshot.pending if entry[2] == job.job_id)
+            entry = next(entry for entry in cycle.snapshot.pending if entry.job_id == job.job_id)
             began = time.thread_time()
             exhaust(Ahead(cycle).plan(entry))
             plans_ms.append((time.thread_time() - began) * 1000)
@@ -150,7 +150,7 @@ def array(figures: Figures, *, quick: bool) -> None:
     )
     desk = plan.desk
     began = time.thread_time()
-    exhaust(Ahead(desk.cycle).plan((0, job.submitted_us, job.job_id, -1, job)))
+    exhaust(Ahead(desk.cycle).plan(QueueEntry(0, job.submitted_us, job.job_id, -1, job)))
     took_s = time.thread_time() - began
     placed = desk.schedule.tasks_booked(job.job_id) + len(desk.cycle.placements)
     if placed != ARRAY_TASKS:

@@ -16,7 +16,7 @@ from benchmarks.figures import Figures, median
 from eslurm.core.config import PriorityWeights
 from eslurm.core.job.request import Request
 from eslurm.core.plan.priority import PRIORITY_DEFAULT, Ranking, Standing, sorted_entries
-from eslurm.core.plan.queue import Entry, Pending, PendingQueue
+from eslurm.core.plan.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.units import SECOND_US
 
 JOBS: Final = 60_000
@@ -33,7 +33,7 @@ def run(figures: Figures, *, quick: bool = False) -> None:
     ranking = Ranking()
     _drive(ranking.refresh(standing, JOBS * SECOND_US))
     _drive(ranking.sync(entries))
-    at_hand = sorted(ranking.ordered(), key=lambda entry: entry[1:3])
+    at_hand = sorted(ranking.ordered(), key=lambda entry: (entry.submitted_us, entry.job_id))
     figures.add("sort_60k_ms", _median_ms(lambda: _drive(sorted_entries(at_hand)), rounds), "ms", rounds)
     figures.add(
         "rank_60k_unchanged_ms", _median_ms(lambda: _drive(ranking.sync(entries)), rounds), "ms", rounds
@@ -77,9 +77,9 @@ def _changed_ms(queue: PendingQueue, ranking: Ranking, rounds: int) -> float:
     times = []
     for _ in range(rounds):
         for entry in draw.sample(queue.first(len(queue)), CHANGED):
-            queue.remove(entry[2])
-            queue.add(entry[4])
-        entries: list[Entry] = queue.first(len(queue))
+            queue.remove(entry.job_id)
+            queue.add(entry.job)
+        entries: list[QueueEntry] = queue.first(len(queue))
         times.append(_median_ms(lambda entries=entries: _drive(ranking.sync(entries)), 1))  # type: ignore[misc]
     return median(times)
 

@@ -85,7 +85,7 @@ def background(number: int, cores: float, rng: random.Random) -> Pending:
 
 def operation_us(desk: Desk) -> float:
     """The mean of an operation on the probes."""
-    jobs = [desk.entries[number + 1][4] for number in range(PROBES)]
+    jobs = [desk.entries[number + 1].job for number in range(PROBES)]
     gc.collect()
     began = time.thread_time()
     for job in jobs:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from esctld.pacing import paced
 from eslurm.core.cluster import State
 from eslurm.core.plan.priority import Priority, Ranking, Standing, explained
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.slices import parts
 from eslurm.core.privacy import Sight
 from eslurm.core.rights import Rules
@@ -75,13 +75,13 @@ class Shares:
         for number, entry in enumerate(self._entries()):
             if number % JOBS_PER_SLICE == JOBS_PER_SLICE - 1:
                 await asyncio.sleep(0)
-            if (not jobs or entry[2] in jobs) and sight.job_of(entry[4].user, entry[4].account):
+            if (not jobs or entry.job_id in jobs) and sight.job_of(entry.job.user, entry.job.account):
                 # One that has come after the last cycle has no number of its own yet.
-                parts = self._ranking.factors(entry[2]) or explained(Standing(), entry[4], 0)
-                found.append(_priority(entry[4], parts))
+                parts = self._ranking.factors(entry.job_id) or explained(Standing(), entry.job, 0)
+                found.append(_priority(entry.job, parts))
         return found
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[QueueEntry]:
         """The waiting jobs in the planner's order: the computed one, or the queue's own."""
         if len(self._ranking):
             return self._ranking.ordered()

@@ -361,7 +361,7 @@ class State:
 
     def queue_ids(self) -> list[int]:
         """The jobs that only the planner keeps waiting, in planning order."""
-        return [entry[2] for entry in self.queue.first(len(self.queue))]
+        return [entry.job_id for entry in self.queue.first(len(self.queue))]
 
     def note_change(self, job_id: int) -> None:
         """What is being planned for this job is planned for another one."""

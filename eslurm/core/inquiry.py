@@ -34,7 +34,7 @@ from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.otherwise import Choices
 from eslurm.core.plan.pools import Kept, Licence
 from eslurm.core.plan.priority import Ranking, weighs
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.search import Quest, Start
 from eslurm.core.plan.snapshot import Running, RunningKey
@@ -158,15 +158,15 @@ class _Case:
             from_us = max(from_us, end_us)
         return from_us
 
-    def _before_it(self, pending: Sequence[Entry]) -> Sequence[Entry]:
+    def _before_it(self, pending: Sequence[QueueEntry]) -> Sequence[QueueEntry]:
         """The waiting jobs that come first; for a job that is not among them those of at least its priority."""
         for at, entry in enumerate(pending):
-            if entry[2] == self._job.job_id:
+            if entry.job_id == self._job.job_id:
                 return pending[:at]
         if weighs(self._state.config.priority) and not self._job.job_id:
             # What its priority would be nobody has computed: it has just come.
             return pending
-        return [entry for entry in pending if -entry[0] >= self._job.priority]
+        return [entry for entry in pending if -entry.rank >= self._job.priority]
 
     def _start(self, quest: Quest | Why) -> Generator[None, None, tuple[int, tuple[str, ...], bool]]:
         """(start, names of nodes, whether that is an estimate); 0: none can be foretold."""
@@ -206,7 +206,7 @@ class _Case:
         if problem:
             return [Reason("never", problem), *found]
         if self._job.job_id and self._ahead and start_us > self._now_us:
-            why = explain.behind(self._ahead[0][2])
+            why = explain.behind(self._ahead[0].job_id)
         elif self._job.job_id:
             why = Why(WhyKind.NOT_EXAMINED, "nothing is in its way: the next plan looks at it")
         else:
@@ -275,7 +275,7 @@ class _Case:
         if self._whatif.schedule.book.topology.size <= NODES_FEW:
             return None, None
         entries = self._whatif.snapshot.pending[:REQUESTS_LOOKED_AT]
-        requests = [entry[4].request for entry in entries]
+        requests = [entry.job.request for entry in entries]
         if request.chunks:
             chunks = [chunk for one in requests for chunk in one.chunks]
             return [chunk.memory_mib for chunk in chunks], [chunk.cores for chunk in chunks]

@@ -57,7 +57,7 @@ def _found(whatif: WhatIf, reach: int, claimants: frozenset[int]) -> Generator[N
     claimed = 0
     schedule = whatif.schedule
     for entry in whatif.snapshot.pending[:LOOKED_AT_MAX]:
-        job = entry[4]
+        job = entry.job
         members = whatif.cycle.members(job)
         # There is none behind the first that could use these nodes; appointments and who is made room for come otherwise.
         if claimed & members or job.start_at_us or job.job_id in claimants:

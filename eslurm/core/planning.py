@@ -26,7 +26,7 @@ from eslurm.core.plan.making_room import Work
 from eslurm.core.plan.mapping import revalidate
 from eslurm.core.plan.policy import Plan, PlanLimits
 from eslurm.core.plan.priority import Ranking, weighs
-from eslurm.core.plan.queue import Entry, PendingQueue
+from eslurm.core.plan.queue import PendingQueue, QueueEntry
 from eslurm.core.plan.schedule import Schedule
 from eslurm.core.plan.snapshot import Running, Snapshot, changes_since
 from eslurm.core.resources.devices import Picker
@@ -143,10 +143,12 @@ def _lenders(state: State) -> list[Running]:
     return [one for one in found if one.lent]
 
 
-def _still_in(queue: PendingQueue, ordered: Iterable[Entry]) -> list[Entry]:
+def _still_in(queue: PendingQueue, ordered: Iterable[QueueEntry]) -> list[QueueEntry]:
     """The ranked entries of jobs that wait there as they are ranked; what changed since is ranked by the next cycle."""
     return [
-        entry for entry in ordered if (there := queue.entry(entry[2])) is not None and there[4] is entry[4]
+        entry
+        for entry in ordered
+        if (there := queue.entry(entry.job_id)) is not None and there.job is entry.job
     ]
 
 

@@ -139,7 +139,7 @@ def naive_start(ledger: Ledger, job: Pending) -> int | None:
 @given(snapshots(), policies)
 def test_no_node_is_over_allocated_and_every_placement_is_right(snapshot: Snapshot, policy: str) -> None:
     plan = plan_at_once(snapshot, policy=policy)
-    jobs = {entry[2]: entry[4] for entry in snapshot.pending}
+    jobs = {entry.job_id: entry.job for entry in snapshot.pending}
     book(snapshot.ledger.fork(), plan.placements)
     topology = snapshot.ledger.topology
     for placement in plan.placements:
@@ -183,10 +183,10 @@ def test_fcfs_never_starts_a_job_before_one_ahead_that_could_use_the_same_nodes(
     plan = plan_at_once(snapshot, policy="fcfs")
     topology = snapshot.ledger.topology
     started = [placement.job_id for placement in plan.placements]
-    order = [entry[2] for entry in snapshot.pending]
+    order = [entry.job_id for entry in snapshot.pending]
     assert started == sorted(started, key=order.index)
     waiting_members = 0
-    for *_, job in snapshot.pending:
+    for job in (entry.job for entry in snapshot.pending):
         members = topology.partitions.get(job.partition, 0)
         count = started.count(job.job_id)
         if count:
@@ -202,7 +202,7 @@ def test_what_would_fit_at_once_is_not_left_lying_at_the_front(snapshot: Snapsho
     plan = plan_at_once(snapshot, policy=policy)
     after = snapshot.ledger.fork()
     book(after, plan.placements)
-    job = snapshot.pending[0][4]
+    job = snapshot.pending[0].job
     started = sum(placement.job_id == job.job_id for placement in plan.placements)
     need = need_of(job, after.topology)
     if started < job.startable and job.partition != "down":
@@ -213,8 +213,8 @@ def test_what_would_fit_at_once_is_not_left_lying_at_the_front(snapshot: Snapsho
 @given(snapshots())
 def test_a_promise_is_the_earliest_start_and_no_backfill_delays_it(snapshot: Snapshot) -> None:
     plan = plan_at_once(snapshot, policy="easy")
-    jobs = {entry[2]: entry[4] for entry in snapshot.pending}
-    order = [entry[2] for entry in snapshot.pending]
+    jobs = {entry.job_id: entry.job for entry in snapshot.pending}
+    order = [entry.job_id for entry in snapshot.pending]
     for promise in plan.promises():
         head = jobs[promise.job_id]
         rank = order.index(head.job_id)
@@ -244,11 +244,11 @@ def test_easy_starts_whatever_fcfs_starts_at_the_front(snapshot: Snapshot) -> No
         (
             index
             for index, entry in enumerate(snapshot.pending)
-            if sum(p.job_id == entry[2] for p in strict) < entry[4].startable
+            if sum(p.job_id == entry.job_id for p in strict) < entry.job.startable
         ),
         len(snapshot.pending),
     )
-    front = {entry[2] for entry in snapshot.pending[: first_waiting + 1]}
+    front = {entry.job_id for entry in snapshot.pending[: first_waiting + 1]}
     assert [p for p in strict if p.job_id in front] == [p for p in eager if p.job_id in front]
 
 
@@ -322,7 +322,7 @@ def test_every_promise_of_a_whole_run_is_kept_and_everything_that_can_run_runs(
     for job_id, promised_us in run.promised.items():
         assert run.started[job_id] <= promised_us
     for entry in run.queue.first(len(run.queue)):
-        why = plan.why(entry[2])
+        why = plan.why(entry.job_id)
         assert why.kind in {WhyKind.NODES_UNAVAILABLE, WhyKind.PARTITION_DOWN}, why
     assert run.ledger.idle == run.ledger.topology.everything
     run.ledger.check()

@@ -12,7 +12,7 @@ from eslurm.core.job.request import Request
 from eslurm.core.plan.book import Book
 from eslurm.core.plan.policies import BUILT_IN
 from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.queue import Entry, Pending, PendingQueue
+from eslurm.core.plan.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.plan.snapshot import NodeView
@@ -93,7 +93,7 @@ def a_schedule() -> Schedule:
     return schedule
 
 
-def an_entry(job_id: int) -> Entry:
+def an_entry(job_id: int) -> QueueEntry:
     queue = PendingQueue()
     queue.add(Pending(job_id, Request(), "all", MINUTE_US, startable=2))
     return queue.first(1)[0]
@@ -117,7 +117,7 @@ def test_starts_of_one_job_that_follow_each_other_can_be_booked_again() -> None:
 def test_what_was_rounded_up_is_given_back_after_the_end_too() -> None:
     schedule = a_schedule()
     late = a_booking(1, 0, 90_000_001)
-    schedule.start(an_entry(1)[4], late)
+    schedule.start(an_entry(1).job, late)
     schedule.book.advance(90_000_001)
     assert schedule.book.free_on(0, 90_000_001, 90_000_002) == (0, 0)
     exhaust(schedule.giving(None, late))
@@ -130,7 +130,7 @@ def test_a_plan_whose_start_was_rounded_down_gives_way_too() -> None:
     schedule = a_schedule()
     schedule.add(an_entry(2), a_booking(2, 50_000_000, 80_000_000))
     assert schedule.book.free_on(0, 0, 50_000_000) == (0, 0)
-    schedule.start(an_entry(1)[4], a_booking(1, 0, 50_000_000), must=True)
+    schedule.start(an_entry(1).job, a_booking(1, 0, 50_000_000), must=True)
     assert 2 in schedule.displaced
     assert schedule.book.free_on(0, 0, 50_000_000) == (0, 0)
     schedule.book.check()

@@ -79,9 +79,9 @@ def newcomers_first(patch: pytest.MonkeyPatch) -> None:
 
     def rude(self: Ahead, order: Any) -> Any:
         schedule = self.schedule
-        if any(entry[2] not in schedule.bookings for entry in order):
+        if any(entry.job_id not in schedule.bookings for entry in order):
             for job_id in list(schedule.bookings):
-                if not schedule.entries[job_id][4].start_at_us:
+                if not schedule.entries[job_id].job.start_at_us:
                     schedule.remove(job_id)
         yield from plan_new(self, list(reversed(order)))
 

@@ -19,7 +19,7 @@ from eslurm.core.plan.limits import Area
 from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.policy import LATE_US, TRY_STEPS, Cycle
 from eslurm.core.plan.quests import allows, is_open
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.schedule import Booking, ends_of
 from eslurm.core.plan.search import RESOURCES, Hints, Move, Never, Quest, Start, first_start, start_exactly
 from eslurm.core.resources.timeline import INFINITY_US
@@ -50,12 +50,12 @@ class Ahead:
         for job_id in self.schedule.due(cycle.now_us):
             entry = self.schedule.entries.get(job_id)
             # One that began before it, but late, may have taken its place.
-            if entry is None or (fixed_only and not entry[4].start_at_us):
+            if entry is None or (fixed_only and not entry.job.start_at_us):
                 continue
-            is_refused = cycle.refused(entry[4]) is not None
-            if not is_refused and is_due(entry[4], cycle.now_us):
+            is_refused = cycle.refused(entry.job) is not None
+            if not is_refused and is_due(entry.job, cycle.now_us):
                 continue
-            if is_refused or not is_ready(entry[4]):
+            if is_refused or not is_ready(entry.job):
                 self.schedule.displace(job_id)
                 continue
             yield from self._begin_all(entry)
@@ -67,11 +67,11 @@ class Ahead:
         """Fixed starts (C-30) are appointments: booked by every policy, exactly then or not at all."""
         cycle, schedule = self.cycle, self.schedule
         for entry in cycle.snapshot.fixed:
-            job_id = entry[2]
+            job_id = entry.job_id
             # One that has just begun has no booking any more.
             is_done = job_id in schedule.bookings or job_id in cycle.placed
             # What was given back may be just what one in the waiting room could not get.
-            if is_done or (schedule.stuck.get(job_id) == entry[3] and not schedule.freed):
+            if is_done or (schedule.stuck.get(job_id) == entry.shape and not schedule.freed):
                 continue
             schedule.displaced.pop(job_id, None)
             yield from self._fix(entry)
@@ -113,7 +113,7 @@ class Ahead:
         cycle.is_unfinished = bool(schedule.freed)
         return not schedule.freed
 
-    def plan_new(self, order: Sequence[Entry]) -> Generator[None, None, None]:
+    def plan_new(self, order: Sequence[QueueEntry]) -> Generator[None, None, None]:
         """Finds a place for every job that has none, behind those that have."""
         cycle, schedule = self.cycle, self.schedule
         bookings, stuck = schedule.bookings, schedule.stuck
@@ -121,11 +121,11 @@ class Ahead:
             part = order[start : start + PASS_SIZE]
             cycle.examined += len(part)
             # Most have a place already: a look at each of them has to be cheap.
-            for entry in [entry for entry in part if entry[2] not in bookings or entry[4].startable > 1]:
+            for entry in [entry for entry in part if entry.job_id not in bookings or entry.job.startable > 1]:
                 if (
-                    stuck.get(entry[2]) != entry[3]
-                    and not entry[4].start_at_us
-                    and self._lacking(entry[4]) > 0
+                    stuck.get(entry.job_id) != entry.shape
+                    and not entry.job.start_at_us
+                    and self._lacking(entry.job) > 0
                 ):
                     yield from self.plan(entry)
                 cycle.spend(PASS_STEPS)
@@ -135,9 +135,9 @@ class Ahead:
 
     # ---- one job ----
 
-    def plan(self, entry: Entry) -> Generator[None, None, None]:
+    def plan(self, entry: QueueEntry) -> Generator[None, None, None]:
         """Gives a job the first place there is for it; starts it when that is now."""
-        job = entry[4]
+        job = entry.job
         if job.start_at_us:
             yield from self._fix(entry)
             return
@@ -153,7 +153,7 @@ class Ahead:
         yield from self._settle(entry, quest, never)
 
     def _find_places(
-        self, entry: Entry, quest: Quest, from_us: int, tasks: int
+        self, entry: QueueEntry, quest: Quest, from_us: int, tasks: int
     ) -> Generator[None, None, Why | None]:
         """Books so many tasks as early as they fit; why some have no place, if so."""
         yield from self.schedule.book.preparing(quest.need)
@@ -170,7 +170,7 @@ class Ahead:
             if self.cycle.slice_over():
                 yield
             booking = self._booking(entry, quest, found, tasks)
-            yield from self.schedule.taking(entry[4], booking)
+            yield from self.schedule.taking(entry.job, booking)
             taken.append(booking)
             moves = found.moves
             tasks -= booking.tasks
@@ -180,10 +180,12 @@ class Ahead:
             self.schedule.note(entry, taken, moves)
         return never
 
-    def _settle(self, entry: Entry, quest: Quest, never: Why | None = None) -> Generator[None, None, None]:
+    def _settle(
+        self, entry: QueueEntry, quest: Quest, never: Why | None = None
+    ) -> Generator[None, None, None]:
         """Starts what begins now; the rest is told why it waits."""
         schedule = self.schedule
-        job_id = entry[2]
+        job_id = entry.job_id
         yield from self._start_if_now(entry)
         if self.cycle.slice_over():
             yield
@@ -199,18 +201,18 @@ class Ahead:
         elif never is not None:
             self._stick(entry, never)
 
-    def _plan_after_grace(self, entry: Entry, quest: Quest) -> Generator[None, None, Why | None]:
+    def _plan_after_grace(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, Why | None]:
         """A place that does not begin before then; why there is none, if so."""
-        job = entry[4]
+        job = entry.job
         if job.start_at_us:
             return explain.not_then(job.start_at_us, self.cycle.reasons.why_waiting(quest, (), None))
         from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
         return (yield from self._find_places(entry, quest, from_us, self._lacking(job)))
 
-    def _booking(self, entry: Entry, quest: Quest, found: Start, left: int) -> Booking:
+    def _booking(self, entry: QueueEntry, quest: Quest, found: Start, left: int) -> Booking:
         """The start found, for as many of the tasks left as fit then."""
         cycle, schedule = self.cycle, self.schedule
-        job = entry[4]
+        job = entry.job
         topology = cycle.ledger.topology
         tasks, need, chosen = 1, quest.need, found.chosen
         if left > 1:
@@ -246,17 +248,17 @@ class Ahead:
         schedule = self.schedule
         changed = [schedule.entries[job_id] for job_id in schedule.changed if job_id in schedule.bookings]
         schedule.changed.clear()
-        for entry in sorted(changed, key=lambda one: one[:3]):
-            yield from self._improve(entry[2], is_changed=True)
+        for entry in sorted(changed, key=lambda one: one.turn):
+            yield from self._improve(entry.job_id, is_changed=True)
             quest = self._careful(entry)
-            if entry[2] in schedule.bookings and not isinstance(quest, Why):
+            if entry.job_id in schedule.bookings and not isinstance(quest, Why):
                 yield from self._settle(entry, quest)
 
     def _improve(self, job_id: int, *, is_changed: bool = False) -> Generator[None, None, bool]:
         """Whether the job was looked at at all."""
         cycle, schedule = self.cycle, self.schedule
         entry = schedule.entries[job_id]
-        job = entry[4]
+        job = entry.job
         quest = self._careful(entry)
         from_us = None if job.start_at_us else self.from_us(job)
         if isinstance(quest, Why) or from_us is None:
@@ -279,10 +281,10 @@ class Ahead:
         return True
 
     def _improve_one(
-        self, entry: Entry, quest: Quest, from_us: int, known_us: int
+        self, entry: QueueEntry, quest: Quest, from_us: int, known_us: int
     ) -> Generator[None, None, None]:
         cycle, schedule = self.cycle, self.schedule
-        job_id = entry[2]
+        job_id = entry.job_id
         (old,) = schedule.bookings[job_id]
         yield from schedule.book.preparing(quest.need)
         is_first = from_us <= max(known_us, quest.from_us)
@@ -313,10 +315,10 @@ class Ahead:
         self._gave_back(old)
         yield from self._settle(entry, quest)
 
-    def _improve_array(self, entry: Entry, quest: Quest, from_us: int) -> Generator[None, None, None]:
+    def _improve_array(self, entry: QueueEntry, quest: Quest, from_us: int) -> Generator[None, None, None]:
         """All of it at once: tasks are alike, so the new starts are compared one by one with the old ones."""
         schedule = self.schedule
-        job_id = entry[2]
+        job_id = entry.job_id
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
         old = yield from schedule.removing(job_id)
         self.cycle.hints.freed(min(booking.start_us for booking in old))
@@ -340,22 +342,22 @@ class Ahead:
 
     # ---- beginning ----
 
-    def _start_if_now(self, entry: Entry) -> Generator[None, None, None]:
-        if is_ready(entry[4]) and entry[2] in self.schedule.bookings:
-            yield from self._begin_all(self.schedule.entries[entry[2]])
+    def _start_if_now(self, entry: QueueEntry) -> Generator[None, None, None]:
+        if is_ready(entry.job) and entry.job_id in self.schedule.bookings:
+            yield from self._begin_all(self.schedule.entries[entry.job_id])
 
-    def _begin_all(self, entry: Entry) -> Generator[None, None, None]:
+    def _begin_all(self, entry: QueueEntry) -> Generator[None, None, None]:
         """Starts what of a job begins now; what begins late may displace what of the same job begins later."""
-        for booking in self.schedule.bookings[entry[2]]:
+        for booking in self.schedule.bookings[entry.job_id]:
             if booking.start_us > self.cycle.now_us or self.cycle.is_full:
                 continue
-            if any(one is booking for one in self.schedule.bookings.get(entry[2], ())):
+            if any(one is booking for one in self.schedule.bookings.get(entry.job_id, ())):
                 yield from self._begin(entry, booking)
 
-    def _begin(self, entry: Entry, booking: Booking) -> Generator[None, None, None]:
+    def _begin(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
         """A planned start begins; one that is late moves on as a whole, and what is in its way with it."""
         cycle, schedule = self.cycle, self.schedule
-        job = entry[4]
+        job = entry.job
         stop_us, until_us = ends_of(job, cycle.now_us)
         on_time = booking.start_us == cycle.now_us
         parts = split(booking) if booking.tasks > 1 else [booking]
@@ -390,7 +392,7 @@ class Ahead:
             return False
         return all(ledger.fits_on(span.node, span.amounts) for span in booking.spans)
 
-    def _is_allowed(self, entry: Entry, booking: Booking) -> bool:
+    def _is_allowed(self, entry: QueueEntry, booking: Booking) -> bool:
         """Whether the rules let it begin now: what ought to have ended may still count against a limit."""
         cycle, schedule = self.cycle, self.schedule
         quest = self._quest(entry)
@@ -405,21 +407,21 @@ class Ahead:
             return False
         if not quest.constraints:
             return True
-        moves, why = schedule.moves.get(entry[2], ()), schedule.whys.get(entry[2])
-        schedule.drop(entry[2], booking)
+        moves, why = schedule.moves.get(entry.job_id, ()), schedule.whys.get(entry.job_id)
+        schedule.drop(entry.job_id, booking)
         # What was planned behind it counts against an area, and was planned with it in mind.
         with_areas = self._is_late
         self._is_late |= cycle.now_us - booking.start_us > LATE_US
         if booking.tasks > 1:
             together = allowed_together(
-                schedule, entry[4], quest, at_us, booking.tasks, is_promised=True, with_areas=with_areas
+                schedule, entry.job, quest, at_us, booking.tasks, is_promised=True, with_areas=with_areas
             )
             is_allowed = together == booking.tasks
         else:
             is_allowed = allows(quest, at_us, chosen, without=() if with_areas else (Area,))
         schedule.add(entry, booking, moves)
         if why is not None:
-            schedule.whys[entry[2]] = why
+            schedule.whys[entry.job_id] = why
         return is_allowed
 
     def _at_once(self, quest: Quest) -> Quest:
@@ -428,12 +430,12 @@ class Ahead:
 
     # ---- the interval (C-30) ----
 
-    def _quest(self, entry: Entry) -> Quest | Why:
-        refused = self.cycle.refused(entry[4])
+    def _quest(self, entry: QueueEntry) -> Quest | Why:
+        refused = self.cycle.refused(entry.job)
         return refused if refused is not None else self.cycle.quest(entry)
 
-    def _careful(self, entry: Entry) -> Quest | Why:
-        refused = self.cycle.refused(entry[4])
+    def _careful(self, entry: QueueEntry) -> Quest | Why:
+        refused = self.cycle.refused(entry.job)
         return refused if refused is not None else self.cycle.careful(entry)
 
     def from_us(self, job: Pending) -> int | None:
@@ -459,10 +461,10 @@ class Ahead:
                 return explain.after_job(other)
         return explain.WAITS
 
-    def _fix(self, entry: Entry) -> Generator[None, None, None]:
+    def _fix(self, entry: QueueEntry) -> Generator[None, None, None]:
         """Books a fixed start, or says why not."""
         cycle, schedule = self.cycle, self.schedule
-        job = entry[4]
+        job = entry.job
         quest = self._quest(entry)
         if isinstance(quest, Why):
             self._stick(entry, quest)
@@ -489,10 +491,10 @@ class Ahead:
         yield from schedule.adding(entry, (self._booking(entry, quest, found, 1),), found.moves)
         yield from self._settle(entry, quest)
 
-    def _stick(self, entry: Entry, why: Why) -> None:
+    def _stick(self, entry: QueueEntry, why: Why) -> None:
         """Into the waiting room (C-04)."""
-        self.schedule.stuck[entry[2]] = entry[3]
-        self.schedule.whys[entry[2]] = why
+        self.schedule.stuck[entry.job_id] = entry.shape
+        self.schedule.whys[entry.job_id] = why
 
     # ---- tasks ----
 

@@ -13,7 +13,7 @@ from eslurm.core.plan.bulk import as_many
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.quests import is_open, quest_of
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.search import Never, Quest, narrowed, start_exactly
 from eslurm.core.plan.snapshot import Snapshot
@@ -23,9 +23,9 @@ _STANDING: Final = ("partition", "user", "groups", "account", "qos", "reservatio
 """What rules know a job by."""
 
 
-def follow_request(schedule: Schedule, snapshot: Snapshot, entry: Entry) -> Generator[None, None, None]:
+def follow_request(schedule: Schedule, snapshot: Snapshot, entry: QueueEntry) -> Generator[None, None, None]:
     """Plans what the job asks for now at the starts that it has; it loses its place where that does not fit."""
-    job_id, job, was = entry[2], entry[4], schedule.entries[entry[2]][4]
+    job_id, job, was = entry.job_id, entry.job, schedule.entries[entry.job_id].job
     partition = snapshot.partitions.get(job.partition)
     is_appointed = job.start_at_us or was.start_at_us or job_id in schedule.claimants
     if is_appointed or schedule.renews or partition is None or not partition.up:
@@ -49,12 +49,12 @@ def follow_request(schedule: Schedule, snapshot: Snapshot, entry: Entry) -> Gene
 
 
 def _where_it_was(
-    schedule: Schedule, entry: Entry, was: Pending, quest: Quest, old: Sequence[Booking]
+    schedule: Schedule, entry: QueueEntry, was: Pending, quest: Quest, old: Sequence[Booking]
 ) -> Generator[None, None, list[Booking]]:
     """On the same nodes for no longer, with no more on any of them: then no rule need be asked. Others that may do more
     than it may have come beside it since, and it could not begin there if it came now.
     """
-    job = entry[4]
+    job = entry.job
     booking = old[0]
     is_alike = all(getattr(job, name) == getattr(was, name) for name in _STANDING)
     at_us = max(booking.start_us, schedule.book.now_us)
@@ -79,10 +79,10 @@ def _where_it_was(
 
 
 def _at_the_same_starts(
-    schedule: Schedule, now_us: int, entry: Entry, quest: Quest, old: Sequence[Booking]
+    schedule: Schedule, now_us: int, entry: QueueEntry, quest: Quest, old: Sequence[Booking]
 ) -> Generator[None, None, list[Booking]]:
     """As many tasks as had a place, each at the start that it had; nothing when one of them does not fit there."""
-    job = entry[4]
+    job = entry.job
     left = job.startable
     taken: list[Booking] = []
     for booking in sorted(old, key=lambda one: one.start_us):

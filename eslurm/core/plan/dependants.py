@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Generator
 
 from eslurm.core.plan.ahead import PASS_STEPS, Ahead
-from eslurm.core.plan.queue import Entry
+from eslurm.core.plan.queue import QueueEntry
 
 
 def plan_later(ahead: Ahead) -> Generator[None, None, None]:
@@ -18,9 +18,9 @@ def plan_later(ahead: Ahead) -> Generator[None, None, None]:
     todo = yield from _dependants(ahead)
     missing: dict[int, int] = {}
     behind: dict[int, list[int]] = {}
-    ready: list[Entry] = []
+    ready: list[QueueEntry] = []
     for job_id, entry in todo.items():
-        before = [other for other in entry[4].after if other in todo]
+        before = [other for other in entry.job.after if other in todo]
         for other in before:
             behind.setdefault(other, []).append(job_id)
         if before:
@@ -31,45 +31,45 @@ def plan_later(ahead: Ahead) -> Generator[None, None, None]:
     while ready:
         entry = heapq.heappop(ready)
         yield from _plan_later(ahead, entry)
-        for job_id in behind.get(entry[2], ()):
+        for job_id in behind.get(entry.job_id, ()):
             missing[job_id] -= 1
             if not missing[job_id]:
                 heapq.heappush(ready, todo[job_id])
     ahead.schedule.changed_ends.clear()
 
 
-def _dependants(ahead: Ahead) -> Generator[None, None, dict[int, Entry]]:
+def _dependants(ahead: Ahead) -> Generator[None, None, dict[int, QueueEntry]]:
     """Those that have no place yet, and everybody behind them or behind a job whose end is not what it was."""
     cycle, schedule = ahead.cycle, ahead.schedule
-    todo: dict[int, Entry] = {}
-    behind: dict[int, list[Entry]] = {}
+    todo: dict[int, QueueEntry] = {}
+    behind: dict[int, list[QueueEntry]] = {}
     for entry in cycle.snapshot.later:
         cycle.spend(PASS_STEPS)
         if cycle.slice_over():
             yield
-        for other in entry[4].after:
+        for other in entry.job.after:
             behind.setdefault(other, []).append(entry)
-        if entry[2] not in schedule.bookings and schedule.stuck.get(entry[2]) != entry[3]:
-            todo[entry[2]] = entry
+        if entry.job_id not in schedule.bookings and schedule.stuck.get(entry.job_id) != entry.shape:
+            todo[entry.job_id] = entry
     reached = [*todo, *(job_id for job_id in schedule.changed_ends if job_id in behind)]
     while reached:
         for entry in behind.get(reached.pop(), ()):
-            if entry[2] not in todo:
-                todo[entry[2]] = entry
-                reached.append(entry[2])
+            if entry.job_id not in todo:
+                todo[entry.job_id] = entry
+                reached.append(entry.job_id)
         cycle.spend(PASS_STEPS)
         if cycle.slice_over():
             yield
     return todo
 
 
-def _plan_later(ahead: Ahead, entry: Entry) -> Generator[None, None, None]:
+def _plan_later(ahead: Ahead, entry: QueueEntry) -> Generator[None, None, None]:
     schedule = ahead.schedule
-    bookings = schedule.bookings.get(entry[2], ())
-    from_us = ahead.from_us(entry[4])
+    bookings = schedule.bookings.get(entry.job_id, ())
+    from_us = ahead.from_us(entry.job)
     if bookings and from_us is not None and min(booking.start_us for booking in bookings) >= from_us:
         return
     if bookings:
-        yield from schedule.removing(entry[2])
-    schedule.stuck.pop(entry[2], None)
+        yield from schedule.removing(entry.job_id)
+    schedule.stuck.pop(entry.job_id, None)
     yield from ahead.plan(entry)

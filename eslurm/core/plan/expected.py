@@ -11,7 +11,7 @@ from math import isqrt
 from typing import Final
 
 from eslurm.core.estimate.model import Forecast
-from eslurm.core.plan.queue import Entry
+from eslurm.core.plan.queue import QueueEntry
 from eslurm.core.plan.slices import sorting
 from eslurm.core.plan.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
@@ -69,28 +69,30 @@ def end_us(one: Running, now_us: int, grace_us: int) -> int:
     return now_us + max(grace_us, now_us - one.until_us, 1)
 
 
-def shortest_first(entries: Sequence[Entry], now_us: int) -> Generator[None, None, list[Entry]]:
+def shortest_first(entries: Sequence[QueueEntry], now_us: int) -> Generator[None, None, list[QueueEntry]]:
     """Waiting jobs in the order in which what came free is offered to them: by priority, and among equals by length.
 
     Whoever is gone soon delays few; those that have waited for a day have their turn before them, by age (ADR 14).
     """
 
-    def turn(entry: Entry) -> tuple[int, int]:
-        job = entry[4]
-        return entry[0], 0 if now_us - job.since_us >= AGED_US else job.stay_us
+    def turn(entry: QueueEntry) -> tuple[int, int]:
+        job = entry.job
+        return entry.rank, 0 if now_us - job.since_us >= AGED_US else job.stay_us
 
     return sorting(entries, turn)
 
 
-def shortest_for_its_wait_first(entries: Sequence[Entry], now_us: int) -> Generator[None, None, list[Entry]]:
+def shortest_for_its_wait_first(
+    entries: Sequence[QueueEntry], now_us: int
+) -> Generator[None, None, list[QueueEntry]]:
     """The same where those who wait have no promise: a job counts as half as long for every three hours that it has waited.
 
     So the long ones are not put off from one hole to the next until their day has passed (ADR 14).
     """
 
-    def turn(entry: Entry) -> tuple[int, float]:
-        job = entry[4]
+    def turn(entry: QueueEntry) -> tuple[int, float]:
+        job = entry.job
         waited_us = max(0, now_us - job.since_us)
-        return entry[0], 0.0 if waited_us >= AGED_US else job.stay_us * 0.5 ** (waited_us / HALVED_US)
+        return entry.rank, 0.0 if waited_us >= AGED_US else job.stay_us * 0.5 ** (waited_us / HALVED_US)
 
     return sorting(entries, turn)

@@ -12,7 +12,7 @@ from typing import Final
 from eslurm.core.job.model import Span
 from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.promise import Promise, PromisedStart, Run
-from eslurm.core.plan.queue import Entry
+from eslurm.core.plan.queue import QueueEntry
 from eslurm.core.plan.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.snapshot import Snapshot
 from eslurm.core.resources.vector import Vector, scale
@@ -31,10 +31,10 @@ def kept_of(job_id: int, bookings: Iterable[Booking]) -> Promise:
 
 def take_over(
     schedule: Schedule, snapshot: Snapshot
-) -> Generator[None, None, tuple[dict[int, tuple[Booking, ...]], dict[int, Entry]]]:
+) -> Generator[None, None, tuple[dict[int, tuple[Booking, ...]], dict[int, QueueEntry]]]:
     """The bookings that an earlier planner's promises stand for, not booked yet, and the entries of their jobs."""
     found: dict[int, tuple[Booking, ...]] = {}
-    entries: dict[int, Entry] = {}
+    entries: dict[int, QueueEntry] = {}
     for number, promise in enumerate(snapshot.promises.values(), 1):
         job_id = promise.job_id
         # What becomes of it is to be told.
@@ -53,9 +53,9 @@ def take_over(
 
 
 def _bookings_of(
-    schedule: Schedule, snapshot: Snapshot, entry: Entry, promise: Promise
+    schedule: Schedule, snapshot: Snapshot, entry: QueueEntry, promise: Promise
 ) -> tuple[Booking, ...]:
-    job = entry[4]
+    job = entry.job
     partition = snapshot.partitions.get(job.partition)
     if partition is None:
         return ()

@@ -31,7 +31,7 @@ from eslurm.core.plan.need import Need
 from eslurm.core.plan.partition import OFF, SUSPEND
 from eslurm.core.plan.policy import SKIP_STEPS, TRY_STEPS, Cycle
 from eslurm.core.plan.preempt import Claim, Freed, Preemptable, Ranks, Victim, victims
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.room import Constraint, Room
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.schedule import Booking
@@ -100,9 +100,9 @@ class MakingRoom:
             if not (yield from self._keep(known[job_id])):
                 schedule.claimants.pop(job_id, None)
 
-    def _keep(self, entry: Entry) -> Generator[None, None, bool]:
+    def _keep(self, entry: QueueEntry) -> Generator[None, None, bool]:
         """Whether it still waits for its room."""
-        job = entry[4]
+        job = entry.job
         if not is_ready(job) or self.cycle.refused(job) is not None:
             return False
         quest = self.cycle.quest(entry)
@@ -116,10 +116,10 @@ class MakingRoom:
         # They have gone, and it was not enough.
         return self._may_push(job.job_id) and (yield from self._claims_room(entry, quest))
 
-    def _hold(self, entry: Entry, quest: Quest, need: Need) -> bool:
+    def _hold(self, entry: QueueEntry, quest: Quest, need: Need) -> bool:
         """Books what those who are on their way out leave; whether it is enough for the job."""
         cycle, schedule = self.cycle, self.schedule
-        job = entry[4]
+        job = entry.job
         going = self._going()
         if not going:
             return False
@@ -184,10 +184,10 @@ class MakingRoom:
             cycle.spend(SKIP_STEPS)
             if cycle.slice_over():
                 yield
-            job = entry[4]
-            if entry[3] in tried or not self._may_claim(job):
+            job = entry.job
+            if entry.shape in tried or not self._may_claim(job):
                 continue
-            tried.add(entry[3])
+            tried.add(entry.shape)
             quest = cycle.refused(job) or cycle.quest(entry)
             if isinstance(quest, Why):
                 continue
@@ -200,10 +200,10 @@ class MakingRoom:
                 schedule.claimants.pop(job.job_id, None)
         return self._made
 
-    def _claims_room(self, entry: Entry, quest: Quest) -> Generator[None, None, bool]:
+    def _claims_room(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, bool]:
         """Whether the job is waiting for its room now: others have been told to go, or go anyway."""
         cycle, schedule = self.cycle, self.schedule
-        job = entry[4]
+        job = entry.job
         if self._made[0]:
             # One at a time: its turn comes in the next cycle.
             return job.job_id in schedule.claimants
@@ -260,10 +260,10 @@ class MakingRoom:
             and self.cycle.placed.get(job.job_id, 0) < job.startable
         )
 
-    def _begin(self, entry: Entry, quest: Quest, need: Need) -> Generator[None, None, bool]:
+    def _begin(self, entry: QueueEntry, quest: Quest, need: Need) -> Generator[None, None, bool]:
         """Starts the job if it fits now, in the way of plans that have to give way to it or of none."""
         cycle, schedule = self.cycle, self.schedule
-        job = entry[4]
+        job = entry.job
         chosen = choose(cycle.ledger, need)
         if chosen is None or cycle.is_full:
             return False
@@ -314,7 +314,7 @@ class MakingRoom:
 
     # ---- what is in the way ----
 
-    def _open(self, entry: Entry, quest: Quest, delay_us: int = 0) -> Generator[None, None, Need]:
+    def _open(self, entry: QueueEntry, quest: Quest, delay_us: int = 0) -> Generator[None, None, Need]:
         """The need on those nodes only that no reservation, pool or plan of others keeps from it all through its stay.
 
         The stay may begin so much later than now.
@@ -327,7 +327,7 @@ class MakingRoom:
         for closure in quest.closed:
             if closure.start_us < stop_us and closure.stop_us > cycle.now_us:
                 shut |= closure.mask
-        shut |= yield from self._planned(entry[4], quest.need, stop_us)
+        shut |= yield from self._planned(entry.job, quest.need, stop_us)
         return narrowed(quest.need, quest.need.allowed & ~shut)
 
     def _planned(self, job: Pending, need: Need, stop_us: int) -> Generator[None, None, int]:
@@ -343,7 +343,7 @@ class MakingRoom:
             entry = self.schedule.entries.get(job_id)
             # The other tasks of an array keep their places.
             is_own = job_id == job.job_id and len(bookings) == 1 and bookings[0].tasks == 1
-            if entry is None or is_own or (job_id != job.job_id and self._gives_way(entry[4], claim)):
+            if entry is None or is_own or (job_id != job.job_id and self._gives_way(entry.job, claim)):
                 continue
             for booking in bookings:
                 if booking.start_us < stop_us and not (job_id == job.job_id and self._is_room(booking)):

@@ -23,7 +23,7 @@ from eslurm.core.plan.need import Need
 from eslurm.core.plan.preempt import Victim
 from eslurm.core.plan.promise import Promise
 from eslurm.core.plan.quests import allows, quest_of
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.reasons import Reasons
 from eslurm.core.plan.room import Chosen
 from eslurm.core.plan.schedule import Booking, Schedule, ends_of
@@ -169,12 +169,12 @@ class Cycle:
         self.hints = Hints()
         self.reasons = Reasons(self.ledger, schedule, self.now_us)
         self.reach = self._reachable()
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, QueueEntry] = {}
         self._quests: dict[int, Quest | Why] = {}
         self._shield = Shield(schedule)
         self._failed: dict[int, Why] = {}
         self._interns: dict[tuple[int, ...], Quest] = {}
-        self._withdrawn: dict[int, tuple[Entry, Booking]] = {}
+        self._withdrawn: dict[int, tuple[QueueEntry, Booking]] = {}
         self._searches = 0
         self._steps = 0
         self._work = schedule.book.work
@@ -192,7 +192,7 @@ class Cycle:
                 return
             self.examined += 1
             self._steps += SKIP_STEPS
-            job = entry[4]
+            job = entry.job
             self._entries[job.job_id] = entry
             if job.start_at_us or job.job_id in self.schedule.claimants:
                 continue
@@ -225,7 +225,7 @@ class Cycle:
             return jobs
         entries = [self._entries[job.job_id] for job in jobs]
         found = yield from shortest_for_its_wait_first(entries, self.now_us)
-        return [entry[4] for entry in found]
+        return [entry.job for entry in found]
 
     def members(self, job: Pending) -> int:
         """The positions of the job's partition."""
@@ -250,19 +250,19 @@ class Cycle:
             return None
         return explain.partition_down(job.partition, partition is not None)
 
-    def quest(self, entry: Entry) -> Quest | Why:
+    def quest(self, entry: QueueEntry) -> Quest | Why:
         """What is to be found for a job, shared by all of its shape; or why that is impossible."""
-        found = self._quests.get(entry[3])
+        found = self._quests.get(entry.shape)
         if found is None:
-            found = self._quests[entry[3]] = self._interned(self._compiled(entry[4]))
+            found = self._quests[entry.shape] = self._interned(self._compiled(entry.job))
         return found
 
-    def careful(self, entry: Entry) -> Quest | Why:
+    def careful(self, entry: QueueEntry) -> Quest | Why:
         """The same for a job that is to be let in front of others: it keeps clear of those whose starts have slipped."""
         found = self.quest(entry)
         return found if isinstance(found, Why) else self.clear_of_late(entry, found)
 
-    def clear_of_late(self, entry: Entry, quest: Quest) -> Quest:
+    def clear_of_late(self, entry: QueueEntry, quest: Quest) -> Quest:
         """What is to be found for a job at that turn, outside of the places of those before it whose starts have slipped."""
         return self._shield.around(entry, quest)
 
@@ -290,13 +290,13 @@ class Cycle:
         that ask for the same, since less and less is free: they are not tried.
         """
         entry = self._entries[job.job_id]
-        known = self._failed.get(entry[3])
+        known = self._failed.get(entry.shape)
         if known is not None:
             self.waiting[job.job_id] = known
             return job.startable
         quest = self.careful(entry)
         if isinstance(quest, Why):
-            self._failed[entry[3]] = self.waiting[job.job_id] = quest
+            self._failed[entry.shape] = self.waiting[job.job_id] = quest
             return job.startable
         # A job that room was made for may have begun in this cycle already.
         left = job.startable - self.placed.get(job.job_id, 0)
@@ -313,7 +313,7 @@ class Cycle:
                 self.has_failed = True
                 plain = self.quest(entry)
                 why = self.reasons.why_not_now(quest if isinstance(plain, Why) else plain, found.moves)
-                self._failed[entry[3]] = self.waiting[job.job_id] = why
+                self._failed[entry.shape] = self.waiting[job.job_id] = why
                 break
             booking = self.booking(
                 job, quest.need, self.now_us, spans_of(self.ledger.topology, quest.need, found.chosen)
@@ -329,9 +329,9 @@ class Cycle:
         late_us = self.now_us - kept.start_us if kept is not None else 0
         return late_us if 0 < late_us <= LATE_US else 0
 
-    def _begin_as_promised(self, entry: Entry) -> Generator[None, None, bool]:
+    def _begin_as_promised(self, entry: QueueEntry) -> Generator[None, None, bool]:
         """Starts a job where it was promised to begin by now, whatever was let into a pool since."""
-        job = entry[4]
+        job = entry.job
         _, kept = self._withdrawn.get(job.job_id, (entry, None))
         quest = self.quest(entry)
         if kept is None or kept.start_us > self.now_us or job.job_id in self.placed or isinstance(quest, Why):
@@ -360,7 +360,7 @@ class Cycle:
 
     def is_untried(self, job: Pending) -> bool:
         """Whether nothing that asks for the same has failed in this cycle."""
-        return self._entries[job.job_id][3] not in self._failed
+        return self._entries[job.job_id].shape not in self._failed
 
     def place(self, booking: Booking, late_us: int = 0) -> Generator[None, None, None]:
         """Notes a start that the schedule has booked already, and that was planned for so much earlier."""
@@ -394,7 +394,7 @@ class Cycle:
         schedule.renews = True
         for job_id in list(schedule.bookings):
             entry = schedule.entries[job_id]
-            if entry[4].start_at_us or job_id in schedule.claimants:
+            if entry.job.start_at_us or job_id in schedule.claimants:
                 continue
             for booking in schedule.remove(job_id):
                 self._withdrawn[job_id] = (entry, booking)
@@ -437,7 +437,7 @@ class Cycle:
         self._say_when(job.job_id, found.at_us)
         return True
 
-    def _renew(self, entry: Entry, kept: Booking) -> bool:
+    def _renew(self, entry: QueueEntry, kept: Booking) -> bool:
         if kept.start_us <= self.now_us:
             return False
         chosen = self._chosen(kept)
@@ -487,11 +487,11 @@ class Cycle:
         if (
             self.examined >= len(pending)
             or self.is_exhausted
-            or pending[self.examined][2] in self.schedule.whys
+            or pending[self.examined].job_id in self.schedule.whys
         ):
             return
         entry = pending[self.examined]
-        job = entry[4]
+        job = entry.job
         why = self.refused(job)
         if why is None and self.rest is not NOT_EXAMINED:
             why = self.rest
@@ -507,7 +507,7 @@ class Cycle:
     def _put_back(self) -> None:
         """Promises of jobs that were not reached this time, and of the one at the front, stay as they were."""
         pending = self.snapshot.pending
-        front = pending[self.examined][2] if self.examined < len(pending) else 0
+        front = pending[self.examined].job_id if self.examined < len(pending) else 0
         for job_id, (entry, booking) in self._withdrawn.items():
             if job_id in self.schedule.bookings or job_id in self.placed:
                 continue

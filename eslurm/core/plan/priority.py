@@ -11,14 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Generator, Mapping, Sequence, Set
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
 from eslurm.core.config import PriorityWeights
 from eslurm.core.job.request import Request
-from eslurm.core.plan.queue import Entry, Pending, PendingQueue
+from eslurm.core.plan.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.plan.slices import SORTED_PER_SLICE, sorting
 from eslurm.core.units import SECOND_US
 
@@ -100,9 +100,9 @@ class Ranking:
     def __init__(self) -> None:
         self._standing = Standing()
         self._computed_us = 0
-        self._known: dict[int, Entry] = {}
-        self._ranked: dict[int, Entry] = {}
-        self._order: list[Entry] = []
+        self._known: dict[int, QueueEntry] = {}
+        self._ranked: dict[int, QueueEntry] = {}
+        self._order: list[QueueEntry] = []
         # By shape: the points for all but age, which jobs of one shape share (they are of one user, too).
         self._shapes: dict[int, float] = {}
 
@@ -114,20 +114,20 @@ class Ranking:
         grown_us = now_us - self._computed_us
         return weights != self._standing.weights or grown_us >= weights.recompute_s * SECOND_US
 
-    def first(self, count: int, within: PendingQueue | Set[int] | None = None) -> list[Entry]:
+    def first(self, count: int, within: PendingQueue | Set[int] | None = None) -> list[QueueEntry]:
         """The first `count` entries (of the jobs `within`), in planning order, as a copy, with `-priority` as computed."""
         if within is None:
             return self._order[:count]
-        return list(islice((entry for entry in self._order if entry[2] in within), count))
+        return list(islice((entry for entry in self._order if entry.job_id in within), count))
 
-    def ordered(self) -> list[Entry]:
+    def ordered(self) -> list[QueueEntry]:
         """All entries in planning order, as a copy."""
         return self._order.copy()
 
     def priority(self, job_id: int) -> int | None:
         """The priority that a job is planned with; None for one that is not ranked."""
         entry = self._ranked.get(job_id)
-        return -entry[0] if entry is not None else None
+        return -entry.rank if entry is not None else None
 
     def priority_then(self, job: Pending, started_us: int) -> int:
         """The priority of a job that has waited until then, by what all others were computed from last."""
@@ -138,14 +138,14 @@ class Ranking:
         ranked = self._ranked.get(job_id)
         if ranked is None:
             return None
-        return explained(self._standing, ranked[4], self._computed_us)
+        return explained(self._standing, ranked.job, self._computed_us)
 
     # ---- changes ----
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: QueueEntry) -> None:
         """One more waiting job, as the queue has it."""
-        self._known[entry[2]] = entry
-        ranked = self._ranked[entry[2]] = (-self._value(entry), *entry[1:])
+        self._known[entry.job_id] = entry
+        ranked = self._ranked[entry.job_id] = self._ranked_as(entry)
         insort(self._order, ranked)
 
     def remove(self, job_id: int) -> None:
@@ -159,16 +159,16 @@ class Ranking:
         if self._known or self._computed_us:
             self._take_over(Ranking())
 
-    def sync(self, entries: Sequence[Entry]) -> Generator[None, None, bool]:
+    def sync(self, entries: Sequence[QueueEntry]) -> Generator[None, None, bool]:
         """Take over every difference from the queue's `entries`; costs little where little differs.
 
         True when it took pauses, in which the queue may have moved on.
         """
         known = self._known
-        new = [entry for entry in entries if known.get(entry[2]) is not entry]
-        old = [entry[2] for entry in new if entry[2] in known]
+        new = [entry for entry in entries if known.get(entry.job_id) is not entry]
+        old = [entry.job_id for entry in new if entry.job_id in known]
         if len(known) + len(new) - len(old) > len(entries):
-            old += known.keys() - {entry[2] for entry in entries}
+            old += known.keys() - {entry.job_id for entry in entries}
         if len(new) + len(old) <= FEW:
             for job_id in old:
                 self.remove(job_id)
@@ -178,15 +178,15 @@ class Ranking:
         yield
         for job_id in old:
             del known[job_id], self._ranked[job_id]
-        added: list[Entry] = []
+        added: list[QueueEntry] = []
         for start in range(0, len(new), COMPUTED_PER_SLICE):
             for entry in new[start : start + COMPUTED_PER_SLICE]:
-                known[entry[2]] = entry
-                ranked = self._ranked[entry[2]] = (-self._value(entry), *entry[1:])
+                known[entry.job_id] = entry
+                ranked = self._ranked[entry.job_id] = self._ranked_as(entry)
                 added.append(ranked)
             yield
         still = self._ranked
-        kept = [entry for entry in self._order if still.get(entry[2]) is entry]
+        kept = [entry for entry in self._order if still.get(entry.job_id) is entry]
         self._order = yield from sorted_entries(kept + added)
         return True
 
@@ -208,16 +208,20 @@ class Ranking:
         self._standing, self._computed_us, self._shapes = fresh._standing, fresh._computed_us, fresh._shapes
         self._known, self._ranked, self._order = fresh._known, fresh._ranked, fresh._order
 
-    def _value(self, entry: Entry) -> int:
-        job = entry[4]
+    def _ranked_as(self, entry: QueueEntry) -> QueueEntry:
+        """The entry with the priority that is computed for it."""
+        return QueueEntry(-self._value(entry), entry.submitted_us, entry.job_id, entry.shape, entry.job)
+
+    def _value(self, entry: QueueEntry) -> int:
+        job = entry.job
         if job.priority != PRIORITY_DEFAULT:
             return job.priority
-        points = self._shapes.get(entry[3])
+        points = self._shapes.get(entry.shape)
         if points is None:
-            points = self._shapes[entry[3]] = sum(_lasting_points(self._standing, job))
+            points = self._shapes[entry.shape] = sum(_lasting_points(self._standing, job))
         weights = self._standing.weights
         if weights.age:
-            points += _age_points(weights, entry[1], self._computed_us)
+            points += _age_points(weights, entry.submitted_us, self._computed_us)
         return min(PRIORITY_MAX, max(0, round(points) - job.nice))
 
 
@@ -251,7 +255,7 @@ def _lasting_points(standing: Standing, job: Pending) -> tuple[float, float, flo
     )
 
 
-def sorted_entries(entries: list[Entry]) -> Generator[None, None, list[Entry]]:
+def sorted_entries(entries: list[QueueEntry]) -> Generator[None, None, list[QueueEntry]]:
     """Sorted as tuples, a part at a time.
 
     Sorting by the one number compares small integers only. What is equal in it then lies together: as it came, if that
@@ -262,7 +266,7 @@ def sorted_entries(entries: list[Entry]) -> Generator[None, None, list[Entry]]:
     start = len(order) if came_in_order else 0
     while start < len(order):
         stop = min(start + SORTED_PER_SLICE, len(order))
-        while stop < len(order) and order[stop][0] == order[stop - 1][0]:
+        while stop < len(order) and order[stop].rank == order[stop - 1].rank:
             stop += 1
         order[start:stop] = sorted(order[start:stop])
         start = stop
@@ -270,7 +274,7 @@ def sorted_entries(entries: list[Entry]) -> Generator[None, None, list[Entry]]:
     return order
 
 
-def _is_by_submission(entries: Sequence[Entry]) -> Generator[None, None, bool]:
+def _is_by_submission(entries: Sequence[QueueEntry]) -> Generator[None, None, bool]:
     """Whether neither the times of submission nor the job ids ever fall: as a rule they do not, where a queue comes from."""
     for start in range(0, len(entries), SORTED_PER_SLICE):
         part = entries[start : start + SORTED_PER_SLICE + 1]
@@ -283,4 +287,4 @@ def _is_by_submission(entries: Sequence[Entry]) -> Generator[None, None, bool]:
     return True
 
 
-_PRIORITY, _SUBMITTED, _JOB_ID = itemgetter(0), itemgetter(1), itemgetter(2)
+_PRIORITY, _SUBMITTED, _JOB_ID = attrgetter("rank"), attrgetter("submitted_us"), attrgetter("job_id")

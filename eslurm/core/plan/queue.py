@@ -71,8 +71,24 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
         return (self.time_limit_us or INFINITY_US) - self.stay_us
 
 
-Entry: TypeAlias = tuple[int, int, int, int, Pending]
-"""(-priority, submitted_us, job_id, shape, the job); the first three are the order."""
+class QueueEntry(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A waiting job and its place in the planning order: entries compare by their first three fields.
+
+    The collector does not look at it: a queue has many thousands of them.
+    """
+
+    rank: int
+    """The negated priority."""
+    submitted_us: int
+    job_id: int
+    shape: int
+    job: Pending
+
+    @property
+    def turn(self) -> tuple[int, int, int]:
+        """What decides which of two jobs comes first."""
+        return self.rank, self.submitted_us, self.job_id
+
 
 _Shape: TypeAlias = tuple[
     str, Request, int, frozenset[int], str, int, tuple[str, ...], str, str, str, int, int, int
@@ -156,9 +172,9 @@ class PendingQueue:
     __slots__ = ("_by_id", "_entries", "fixed", "shapes")
 
     def __init__(self, jobs: Iterable[Pending] = (), shapes: Shapes | None = None) -> None:
-        self._entries: list[Entry] = []
-        self._by_id: dict[int, Entry] = {}
-        self.fixed: dict[int, Entry] = {}
+        self._entries: list[QueueEntry] = []
+        self._by_id: dict[int, QueueEntry] = {}
+        self.fixed: dict[int, QueueEntry] = {}
         self.shapes = shapes if shapes is not None else Shapes()
         for job in jobs:
             entry = self._admit(job)
@@ -179,7 +195,7 @@ class PendingQueue:
         """Takes a job out and returns it. Raises `KeyError` when it does not wait."""
         entry = self._by_id.pop(job_id)
         del self._entries[bisect_left(self._entries, entry)]
-        job = entry[4]
+        job = entry.job
         self.shapes.journal.note(job_id)
         self.fixed.pop(job_id, None)
         self.shapes.give_back(job)
@@ -188,8 +204,10 @@ class PendingQueue:
     def replace(self, job: Pending) -> None:
         """Puts a changed record in the place of the one with the same id."""
         old = self._by_id[job.job_id]
-        if (old[0], old[1]) == (-job.priority, job.submitted_us) and _shape_of(old[4]) == _shape_of(job):
-            entry = (*old[:4], job)
+        if (old.rank, old.submitted_us) == (-job.priority, job.submitted_us) and _shape_of(
+            old.job
+        ) == _shape_of(job):
+            entry = QueueEntry(*old.turn, old.shape, job)
             self._entries[bisect_left(self._entries, old)] = entry
             self._by_id[job.job_id] = entry
             self.shapes.journal.note(job.job_id)
@@ -197,17 +215,17 @@ class PendingQueue:
                 self.fixed[job.job_id] = entry
             return
         # Asked for by nobody in between, its shape would get another number: what is planned for it would be lost.
-        self.shapes.take(old[4])
+        self.shapes.take(old.job)
         self.remove(job.job_id)
         self.add(job)
-        self.shapes.give_back(old[4])
+        self.shapes.give_back(old.job)
 
     def find(self, job_id: int) -> Pending | None:
         """The waiting job with this id."""
         entry = self._by_id.get(job_id)
-        return entry[4] if entry is not None else None
+        return entry.job if entry is not None else None
 
-    def entry(self, job_id: int) -> Entry | None:
+    def entry(self, job_id: int) -> QueueEntry | None:
         """The waiting job with this id, its place in the order, and its shape."""
         return self._by_id.get(job_id)
 
@@ -215,14 +233,14 @@ class PendingQueue:
         """All job ids, in no order."""
         return list(self._by_id)
 
-    def first(self, count: int) -> list[Entry]:
+    def first(self, count: int) -> list[QueueEntry]:
         """The first `count` entries in planning order, as a copy."""
         return self._entries[:count]
 
-    def _admit(self, job: Pending) -> Entry:
+    def _admit(self, job: Pending) -> QueueEntry:
         if job.job_id in self._by_id:
             raise ValueError(f"job {job.job_id} waits already")
-        entry = (-job.priority, job.submitted_us, job.job_id, self.shapes.take(job), job)
+        entry = QueueEntry(-job.priority, job.submitted_us, job.job_id, self.shapes.take(job), job)
         self._by_id[job.job_id] = entry
         self.shapes.journal.note(job.job_id)
         if job.start_at_us:

@@ -20,7 +20,7 @@ from eslurm.core.plan.explain import Why
 from eslurm.core.plan.kept import take_over
 from eslurm.core.plan.mapping import satisfies
 from eslurm.core.plan.quests import allows, quest_of
-from eslurm.core.plan.queue import Entry, Pending, differs_in_estimate
+from eslurm.core.plan.queue import Pending, QueueEntry, differs_in_estimate
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.rulings import keep_allowed
 from eslurm.core.plan.schedule import CHANGES_PER_SLICE, KEYS_PER_SLICE, Booking, Held, Schedule, ends_of
@@ -127,15 +127,15 @@ class _Following:
         return found
 
     def _book_again(
-        self, entry: Entry, bookings: tuple[Booking, ...], moves: tuple[Move, ...]
+        self, entry: QueueEntry, bookings: tuple[Booking, ...], moves: tuple[Move, ...]
     ) -> Generator[None, None, None]:
         """What was planned on another book. Raises `BookError` where it is not to be had any more."""
         schedule, snapshot = self.schedule, self.snapshot
         topology = snapshot.ledger.topology
-        partition = snapshot.partitions.get(entry[4].partition)
+        partition = snapshot.partitions.get(entry.job.partition)
         if partition is None or not partition.up:
-            raise BookError(f"partition {entry[4].partition} starts no jobs")
-        need = schedule.need(entry[4], partition)
+            raise BookError(f"partition {entry.job.partition} starts no jobs")
+        need = schedule.need(entry.job, partition)
         if not all(satisfies(topology, need, one.spans, one.wide, one.tasks) for one in bookings):
             raise BookError("it would get something else now")
         if schedule.is_new:
@@ -223,10 +223,10 @@ class _Following:
             if old is not None and entry is None:
                 gone = yield from schedule.removing(job_id)
                 schedule.free_early(span for booking in gone for span in booking.spans)
-            elif old is not None and entry is not None and entry[4] is not old[4]:
-                if entry[3] == old[3] and not self._begins_elsewhen(entry[4], old[4]):
+            elif old is not None and entry is not None and entry.job is not old.job:
+                if entry.shape == old.shape and not self._begins_elsewhen(entry.job, old.job):
                     self._follow_entry(entry)
-                elif differs_in_estimate(entry[4], old[4]) and job_id not in schedule.claimants:
+                elif differs_in_estimate(entry.job, old.job) and job_id not in schedule.claimants:
                     yield from self._refit(entry)
                 else:
                     yield from follow_request(schedule, snapshot, entry)
@@ -240,9 +240,9 @@ class _Following:
             return False
         return bool(job.not_before_us) or old.not_before_us > self.now_us
 
-    def _refit(self, entry: Entry) -> Generator[None, None, None]:
+    def _refit(self, entry: QueueEntry) -> Generator[None, None, None]:
         """Another estimate: a place that is long enough for it is kept, with the new length, and lost otherwise."""
-        schedule, job_id, job = self.schedule, entry[2], entry[4]
+        schedule, job_id, job = self.schedule, entry.job_id, entry.job
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
         old = yield from schedule.removing(job_id)
         new = tuple([replace(one, stop_us=ends_of(job, one.start_us)[0]) for one in old])
@@ -262,13 +262,13 @@ class _Following:
             schedule.whys[job_id] = why
         self._follow_entry(entry)
 
-    def _lets_stay(self, entry: Entry, bookings: tuple[Booking, ...]) -> bool:
+    def _lets_stay(self, entry: QueueEntry, bookings: tuple[Booking, ...]) -> bool:
         """Whether the rules let it stay longer than planned."""
         schedule = self.schedule
-        partition = self.snapshot.partitions.get(entry[4].partition)
+        partition = self.snapshot.partitions.get(entry.job.partition)
         if schedule.rules is None or partition is None:
             return True
-        quest = quest_of(entry[4], schedule.need(entry[4], partition), schedule.rules, self.now_us)
+        quest = quest_of(entry.job, schedule.need(entry.job, partition), schedule.rules, self.now_us)
         if isinstance(quest, Why) or not quest.constraints:
             return not isinstance(quest, Why)
         if len(bookings) > 1 or bookings[0].tasks > 1:
@@ -278,12 +278,12 @@ class _Following:
         chosen = [(positions[span.node], span.amounts, span.tasks) for span in bookings[0].spans]
         return allows(quest, max(bookings[0].start_us, self.now_us), chosen)
 
-    def _follow_entry(self, entry: Entry) -> None:
+    def _follow_entry(self, entry: QueueEntry) -> None:
         """The same job, in another place of the queue, nearer to its start, or with fewer tasks left."""
-        schedule, job_id = self.schedule, entry[2]
+        schedule, job_id = self.schedule, entry.job_id
         schedule.entries[job_id] = entry
         bookings = schedule.bookings[job_id]
-        excess = sum(booking.tasks for booking in bookings) - entry[4].startable
+        excess = sum(booking.tasks for booking in bookings) - entry.job.startable
         if excess <= 0:
             return
         dropped: list[Booking] = []

@@ -14,37 +14,41 @@ from typing import TypeAlias
 
 from eslurm.core.plan.ahead import Ahead
 from eslurm.core.plan.policy import SPAN_STEPS, TRY_STEPS
-from eslurm.core.plan.queue import Entry
+from eslurm.core.plan.queue import QueueEntry
 from eslurm.core.plan.schedule import Schedule
 
 Rank: TypeAlias = tuple[bool, tuple[int, ...]]
-Order: TypeAlias = Callable[[Entry, int], tuple[int, ...]]
+Order: TypeAlias = Callable[[QueueEntry, int], tuple[int, ...]]
 """Where a job stands, by its entry and the start it has or had; the least comes first."""
 
 
-def by_start(entry: Entry, start_us: int) -> tuple[int, ...]:
+def by_start(entry: QueueEntry, start_us: int) -> tuple[int, ...]:
     """In the order of the starts that were promised."""
-    return start_us, entry[2]
+    return start_us, entry.job_id
 
 
-def by_priority(entry: Entry, _: int) -> tuple[int, ...]:
+def by_priority(entry: QueueEntry, _: int) -> tuple[int, ...]:
     """By priority, then age."""
-    return entry[:3]
+    return entry.turn
 
 
-def recover(ahead: Ahead, jobs: Iterable[Entry], order: Order) -> Generator[None, None, None]:
+def recover(ahead: Ahead, jobs: Iterable[QueueEntry], order: Order) -> Generator[None, None, None]:
     """Plans those of the jobs that have lost their places, and those behind them if need be."""
     schedule = ahead.schedule
     if not schedule.displaced:
         return
     displaced, schedule.displaced = schedule.displaced, {}
-    lost = [(_rank(order, entry, displaced[entry[2]][0]), entry) for entry in jobs if entry[2] in displaced]
+    lost = [
+        (_rank(order, entry, displaced[entry.job_id][0]), entry)
+        for entry in jobs
+        if entry.job_id in displaced
+    ]
     lost.sort()
     for index, (rank, entry) in enumerate(lost):
         yield from ahead.plan(entry)
-        start_us, until_us = displaced[entry[2]]
-        if _last_start_us(schedule, entry[2]) > until_us:
-            yield from schedule.removing(entry[2])
+        start_us, until_us = displaced[entry.job_id]
+        if _last_start_us(schedule, entry.job_id) > until_us:
+            yield from schedule.removing(entry.job_id)
             again = lost[index:] + (yield from _give_way(ahead, order, rank, start_us))
             break
     else:
@@ -55,9 +59,9 @@ def recover(ahead: Ahead, jobs: Iterable[Entry], order: Order) -> Generator[None
         yield from ahead.plan(entry)
 
 
-def _rank(order: Order, entry: Entry, start_us: int) -> Rank:
+def _rank(order: Order, entry: QueueEntry, start_us: int) -> Rank:
     """Dependants come behind those that they may wait for."""
-    return bool(entry[4].after), order(entry, start_us)
+    return bool(entry.job.after), order(entry, start_us)
 
 
 def _last_start_us(schedule: Schedule, job_id: int) -> int:
@@ -67,13 +71,13 @@ def _last_start_us(schedule: Schedule, job_id: int) -> int:
 
 def _give_way(
     ahead: Ahead, order: Order, rank: Rank, start_us: int
-) -> Generator[None, None, list[tuple[Rank, Entry]]]:
+) -> Generator[None, None, list[tuple[Rank, QueueEntry]]]:
     """Takes the places of those behind that rank, if they end after that start; those who start first go first."""
     cycle, schedule = ahead.cycle, ahead.schedule
-    behind: list[tuple[int, Rank, Entry]] = []
+    behind: list[tuple[int, Rank, QueueEntry]] = []
     for job_id, bookings in schedule.bookings.items():
         entry = schedule.entries[job_id]
-        if entry[4].start_at_us or job_id in schedule.claimants:
+        if entry.job.start_at_us or job_id in schedule.claimants:
             continue
         if all(booking.stop_us <= start_us for booking in bookings):
             continue
@@ -88,7 +92,7 @@ def _give_way(
     if cycle.limits.improved_max:
         del behind[cycle.limits.improved_max :]
     for _, _, entry in behind:
-        gone = yield from schedule.removing(entry[2])
+        gone = yield from schedule.removing(entry.job_id)
         cycle.spend(sum(TRY_STEPS + SPAN_STEPS * len(booking.spans) for booking in gone))
         if cycle.slice_over():
             yield

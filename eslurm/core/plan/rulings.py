@@ -15,7 +15,7 @@ import msgspec
 from eslurm.core.plan.bulk import allowed_together, merged, split
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.quests import allows, is_open, quest_of
-from eslurm.core.plan.queue import Entry
+from eslurm.core.plan.queue import QueueEntry
 from eslurm.core.plan.room import Chosen
 from eslurm.core.plan.schedule import KEYS_PER_SLICE, Booking, Charge, Held, Schedule, charge_of
 from eslurm.core.plan.search import Quest
@@ -126,14 +126,14 @@ class _Ruling:
             if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
                 yield
 
-    def judge(self, entry: Entry, booking: Booking) -> Generator[None, None, None]:
+    def judge(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
         """Counts what the rules allow of a plan, and displaces the rest."""
         schedule = self.schedule
         quest = self._quest(entry)
         allowed = booking if quest is None else self._allowed(quest, entry, booking)
-        schedule.charge(entry[4], booking)
+        schedule.charge(entry.job, booking)
         if allowed is not booking:
-            job_id, moves = entry[2], schedule.moves.get(entry[2], ())
+            job_id, moves = entry.job_id, schedule.moves.get(entry.job_id, ())
             # Gives back what it was charged for above.
             schedule.drop(job_id, booking)
             schedule.free_early(booking.spans)
@@ -143,7 +143,7 @@ class _Ruling:
         if allowed is not None:
             self.past.add(allowed)
 
-    def _allowed(self, quest: Quest | Why, entry: Entry, booking: Booking) -> Booking | None:
+    def _allowed(self, quest: Quest | Why, entry: QueueEntry, booking: Booking) -> Booking | None:
         """As much of it as the rules let begin as planned: some tasks of an array perhaps."""
         schedule = self.schedule
         if isinstance(quest, Why):
@@ -157,23 +157,23 @@ class _Ruling:
         if not parts or not allows(quest, at_us, self._chosen(parts[0])):
             return None
         if quest.constraints:
-            del parts[allowed_together(schedule, entry[4], quest, at_us, len(parts), is_promised=True) :]
+            del parts[allowed_together(schedule, entry.job, quest, at_us, len(parts), is_promised=True) :]
         return booking if len(parts) == booking.tasks else merged(parts)
 
     def _chosen(self, booking: Booking) -> Chosen:
         positions = self.schedule.book.topology.positions
         return [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
 
-    def _quest(self, entry: Entry) -> Quest | Why | None:
+    def _quest(self, entry: QueueEntry) -> Quest | Why | None:
         """What the job looks for, shared by all of its shape; None where its partition is gone, and that decides."""
-        shape = entry[3]
+        shape = entry.shape
         if shape not in self._quests:
-            partition = self.snapshot.partitions.get(entry[4].partition)
+            partition = self.snapshot.partitions.get(entry.job.partition)
             self._quests[shape] = None
             if partition is not None:
                 schedule = self.schedule
-                need = schedule.need(entry[4], partition)
-                self._quests[shape] = quest_of(entry[4], need, schedule.rules, schedule.book.now_us)
+                need = schedule.need(entry.job, partition)
+                self._quests[shape] = quest_of(entry.job, need, schedule.rules, schedule.book.now_us)
         return self._quests[shape]
 
 

@@ -23,7 +23,7 @@ from eslurm.core.plan.feasible import empty_ledger
 from eslurm.core.plan.mapping import end_of
 from eslurm.core.plan.need import Need
 from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.queue import Entry, Mark, Pending
+from eslurm.core.plan.queue import Mark, Pending, QueueEntry
 from eslurm.core.plan.rules import Rules
 from eslurm.core.plan.search import Move
 from eslurm.core.plan.slices import exhaust
@@ -129,7 +129,7 @@ class Schedule:
         self.rules: Rules | None = None
         self.generation = 0
         self.bookings: dict[int, tuple[Booking, ...]] = {}
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, QueueEntry] = {}
         self.moves: dict[int, tuple[Move, ...]] = {}
         self.whys: dict[int, Why] = {}
         # The waiting room (C-04): jobs without a start, until something changes that could give them one.
@@ -247,7 +247,7 @@ class Schedule:
         book = self.book.copy()
         rules = self.rules.copy(book)
         left = [(held.running.job, held.booking) for key in gone if (held := self.held.get(key)) is not None]
-        left += [(self.entries[waiting][4], booking) for booking in self.bookings.get(waiting, ())]
+        left += [(self.entries[waiting].job, booking) for booking in self.bookings.get(waiting, ())]
         for job, booking in left:
             book.revoke(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
             if job is not None:
@@ -286,20 +286,20 @@ class Schedule:
     # Booking
 
     def add(
-        self, entry: Entry, booking: Booking, moves: tuple[Move, ...] = (), *, must: bool = False
+        self, entry: QueueEntry, booking: Booking, moves: tuple[Move, ...] = (), *, must: bool = False
     ) -> None:
         """Books a planned start. Raises `BookError` when it is not free; with `must` other plans give way."""
         if must:
-            exhaust(self.claiming(entry[4], booking))
+            exhaust(self.claiming(entry.job, booking))
             self.note(entry, (booking,), moves)
         else:
             exhaust(self.adding(entry, (booking,), moves))
 
     def adding(
-        self, entry: Entry, bookings: Sequence[Booking], moves: tuple[Move, ...] = ()
+        self, entry: QueueEntry, bookings: Sequence[Booking], moves: tuple[Move, ...] = ()
     ) -> Generator[None, None, None]:
         """Books planned starts of one job in slices. Raises `BookError` with none of them booked when one is not free."""
-        job = entry[4]
+        job = entry.job
         taken = 0
         # An end that is rounded up never reaches into what comes behind it.
         marked = [booking.start_us for booking in bookings] if len(bookings) > 1 else []
@@ -318,16 +318,16 @@ class Schedule:
             self.book.unmark(marked)
         self.note(entry, bookings, moves)
 
-    def note(self, entry: Entry, bookings: Sequence[Booking], moves: tuple[Move, ...]) -> None:
+    def note(self, entry: QueueEntry, bookings: Sequence[Booking], moves: tuple[Move, ...]) -> None:
         """What has been taken is from now on planned for a waiting job."""
-        job_id = entry[2]
+        job_id = entry.job_id
         self.bookings[job_id] = (*self.bookings.get(job_id, ()), *bookings)
         self.entries[job_id] = entry
         self.moves[job_id] = moves
         self.stuck.pop(job_id, None)
         start_us = min([booking.start_us for booking in bookings])
         may_slip_us = SLIP_HEAD_US if self.renews else slack_us(start_us - self.book.now_us)
-        is_patient = self.renews and self.book.now_us - entry[4].since_us >= PATIENCE_US
+        is_patient = self.renews and self.book.now_us - entry.job.since_us >= PATIENCE_US
         self.slips.note(entry, start_us, may_slip_us, is_shut=is_patient)
         self.changed_ends.add(job_id)
         self.moved.add(job_id)
@@ -349,7 +349,7 @@ class Schedule:
         self.moves.pop(job_id, None)
         self.whys.pop(job_id, None)
         if entry is not None:
-            yield from self._giving_all(entry[4], bookings)
+            yield from self._giving_all(entry.job, bookings)
         if bookings:
             self.changed_ends.add(job_id)
             self.moved.add(job_id)
@@ -362,7 +362,7 @@ class Schedule:
         if not left:
             self.remove(job_id)
             return
-        exhaust(self._giving_all(self.entries[job_id][4], gone))
+        exhaust(self._giving_all(self.entries[job_id].job, gone))
         self.bookings[job_id] = left
         self.changed_ends.add(job_id)
         self.moved.add(job_id)

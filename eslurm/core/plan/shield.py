@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from eslurm.core.plan.queue import Entry
+from eslurm.core.plan.queue import QueueEntry
 from eslurm.core.plan.room import Closure
 from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.plan.search import Quest
@@ -19,7 +19,7 @@ from eslurm.core.plan.search import Quest
 SHIELDED_MAX: Final = 16
 """Late jobs whose places are shut to others at a time: those that come first."""
 
-_Place = tuple[Entry, Booking, int]
+_Place = tuple[QueueEntry, Booking, int]
 
 
 class Shield:
@@ -39,18 +39,18 @@ class Shield:
         # What was made stays: whoever learns something of a quest knows it by identity.
         self._quests: dict[tuple[int, int, int], Quest] = {}
 
-    def around(self, entry: Entry, quest: Quest) -> Quest:
+    def around(self, entry: QueueEntry, quest: Quest) -> Quest:
         """What is to be found for the job without running, by its limit, into the places of the late before it."""
         slips = self._schedule.slips
         if not slips.late or not quest.beyond_us:
             return quest
         if self._version != slips.version:
             self._version, self._places = slips.version, self._found()
-        before = [place for place in self._places if place[0][:3] < entry[:3]]
+        before = [place for place in self._places if place[0].turn < entry.turn]
         if not before:
             return quest
         # The places are in the order of the entries: how many of them come before says which.
-        key = (entry[3], self._version, len(before))
+        key = (entry.shape, self._version, len(before))
         known = self._quests.get(key)
         if known is None:
             shut = [
@@ -66,7 +66,7 @@ class Shield:
         topology = schedule.book.topology
         found: list[_Place] = []
         for entry in nsmallest(SHIELDED_MAX, schedule.slips.late.values()):
-            for booking in schedule.bookings.get(entry[2], ()):
+            for booking in schedule.bookings.get(entry.job_id, ()):
                 known = self._masks.get(id(booking))
                 if known is None:
                     mask = topology.mask_of_numbers(span.node for span in booking.spans)

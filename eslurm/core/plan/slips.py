@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eslurm.core.plan.queue import Entry
+from eslurm.core.plan.queue import QueueEntry
 
 SLIP_HEAD_US: Final = 600_000_000
 """By how much the one promise of a policy that makes no others may slip: all that is let in front is let in front of it."""
@@ -36,7 +36,7 @@ class Slips:
     def __init__(self) -> None:
         # When each job's start was foretold for first, and after which instant that is late.
         self._latest_us: dict[int, tuple[int, int]] = {}
-        self.late: dict[int, Entry] = {}
+        self.late: dict[int, QueueEntry] = {}
         self.by: dict[int, int] = {}
         self.version = 0
 
@@ -55,14 +55,14 @@ class Slips:
         """All jobs of which something is remembered."""
         return list(self._latest_us)
 
-    def note(self, entry: Entry, start_us: int, slack_us: int, *, is_shut: bool = False) -> None:
+    def note(self, entry: QueueEntry, start_us: int, slack_us: int, *, is_shut: bool = False) -> None:
         """A start is planned for the job; the first one may slip by so much. `is_shut`: its place is shut in any case.
 
         Tasks of an array begin one after the other: their next start says nothing.
         """
-        if entry[4].startable > 1:
+        if entry.job.startable > 1:
             return
-        job_id = entry[2]
+        job_id = entry.job_id
         known = self._latest_us.get(job_id)
         if known is None:
             known = self._latest_us[job_id] = start_us, start_us + slack_us

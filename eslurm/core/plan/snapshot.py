@@ -18,7 +18,7 @@ from eslurm.core.account.model import Policy
 from eslurm.core.account.validity import Calendar
 from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.promise import Promise
-from eslurm.core.plan.queue import Entry, Mark, Pending, PendingQueue
+from eslurm.core.plan.queue import Mark, Pending, PendingQueue, QueueEntry
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.vector import Vector
@@ -70,13 +70,13 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     ledger: Ledger
     partitions: Mapping[str, PartitionView]
-    pending: Sequence[Entry]
+    pending: Sequence[QueueEntry]
     generation: int
     now_us: int
     running: Mapping[RunningKey, Running] = MappingProxyType({})
-    later: Sequence[Entry] = ()
-    known: Mapping[int, Entry] = MappingProxyType({})
-    fixed: Sequence[Entry] = ()
+    later: Sequence[QueueEntry] = ()
+    known: Mapping[int, QueueEntry] = MappingProxyType({})
+    fixed: Sequence[QueueEntry] = ()
     policies: Policies = MappingProxyType({})
     policies_changed: int = 0
     calendar: Calendar | None = None
@@ -96,7 +96,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         *,
         generation: int,
         now_us: int,
-        ordered: Sequence[Entry] | None = None,
+        ordered: Sequence[QueueEntry] | None = None,
         running: Mapping[RunningKey, Running] = MappingProxyType({}),
         later: PendingQueue | None = None,
         known: Iterable[int] = (),
@@ -179,7 +179,7 @@ def changes_since(
     return queue.shapes.journal.since(mark)
 
 
-def _find(job_id: int, queue: PendingQueue, later: PendingQueue | None) -> Entry | None:
+def _find(job_id: int, queue: PendingQueue, later: PendingQueue | None) -> QueueEntry | None:
     found = queue.entry(job_id)
     return found if found is not None or later is None else later.entry(job_id)
 

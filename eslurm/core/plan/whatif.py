@@ -13,7 +13,7 @@ from eslurm.core.plan.cycle import exhaust
 from eslurm.core.plan.explain import Why
 from eslurm.core.plan.mapping import spans_of
 from eslurm.core.plan.policy import Cycle, PlanLimits
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.reconcile import reconcile
 from eslurm.core.plan.schedule import Booking, Schedule
 from eslurm.core.plan.search import Never, Quest, Start, first_start, start_exactly
@@ -45,7 +45,7 @@ class WhatIf:
             return refused
         # Shapes of the queue count upwards from 0: each question has one of its own.
         self._shape -= 1
-        return self.cycle.quest((0, 0, job.job_id, self._shape, job))
+        return self.cycle.quest(QueueEntry(0, 0, job.job_id, self._shape, job))
 
     def start(self, job: Pending, from_us: int) -> Generator[None, None, Start | None]:
         """The first start of such a job from `from_us` on beside all that is planned, in slices; None: there is none."""
@@ -75,27 +75,27 @@ class WhatIf:
         if not self.schedule.slips.late:
             return quest
         if self._turns is None:
-            self._turns = {entry[2]: entry[:3] for entry in self.snapshot.pending}
+            self._turns = {entry.job_id: entry.turn for entry in self.snapshot.pending}
         turn = self._turns.get(job.job_id, (-job.priority, self.now_us, INFINITY_US))
         self._shape -= 1
-        return self.cycle.clear_of_late((*turn, self._shape, job), quest)
+        return self.cycle.clear_of_late(QueueEntry(*turn, self._shape, job), quest)
 
-    def plan_ahead(self, entries: Sequence[Entry], *, strict: bool) -> Generator[None, None, bool]:
+    def plan_ahead(self, entries: Sequence[QueueEntry], *, strict: bool) -> Generator[None, None, bool]:
         """Books the waiting jobs that come first and have no booking yet, each as early as it fits.
 
         `strict`: nobody starts before those ahead. False when there are more than `AHEAD_MAX`.
         """
-        todo = [entry for entry in entries if entry[2] not in self.schedule.bookings]
-        if sum(entry[4].startable for entry in todo) > AHEAD_MAX:
+        todo = [entry for entry in entries if entry.job_id not in self.schedule.bookings]
+        if sum(entry.job.startable for entry in todo) > AHEAD_MAX:
             return False
         for entry in todo:
-            quest = self.quest(entry[4])
+            quest = self.quest(entry.job)
             yield
             if isinstance(quest, Why):
                 continue
             yield from self.preparing(quest)
-            for _ in range(entry[4].startable):
-                found = self.find(quest, entry[4], self.now_us)
+            for _ in range(entry.job.startable):
+                found = self.find(quest, entry.job, self.now_us)
                 if found is None:
                     break
                 self._take(entry, quest, found)
@@ -104,8 +104,8 @@ class WhatIf:
                 yield
         return True
 
-    def _take(self, entry: Entry, quest: Quest, found: Start) -> None:
-        job = entry[4]
+    def _take(self, entry: QueueEntry, quest: Quest, found: Start) -> None:
+        job = entry.job
         spans = spans_of(self.schedule.book.topology, quest.need, found.chosen)
         booking = self.cycle.booking(job, quest.need, found.at_us, spans)
         self.schedule.add(entry, booking)

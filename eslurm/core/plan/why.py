@@ -19,7 +19,7 @@ from eslurm.core.plan.capacity import fitting
 from eslurm.core.plan.explain import Why, WhyKind
 from eslurm.core.plan.mapping import choose
 from eslurm.core.plan.need import Need
-from eslurm.core.plan.queue import Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.room import Closure, Room
 from eslurm.core.plan.search import Quest
 from eslurm.core.plan.usage import length_words
@@ -97,7 +97,7 @@ def plan_reasons(whatif: WhatIf, job: Pending, quest: Quest | Why, sources: Sour
 
 def _without_partition(whatif: WhatIf, job: Pending, sources: Sources) -> Reasons:
     """What else would be in the way of a job whose partition is down."""
-    quest = whatif.cycle.quest((0, 0, job.job_id, -1 << 40, job))
+    quest = whatif.cycle.quest(QueueEntry(0, 0, job.job_id, -1 << 40, job))
     if isinstance(quest, Why):
         return [Reason(quest.kind.value, quest.text)]
     return (yield from _node_reasons(whatif, job, quest, sources))

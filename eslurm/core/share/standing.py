@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from eslurm.core.account.model import Account, Qos, User
 from eslurm.core.plan.priority import Ranking, Standing, normalised, weighs
-from eslurm.core.plan.queue import Entry, PendingQueue
+from eslurm.core.plan.queue import PendingQueue, QueueEntry
 from eslurm.core.plan.slices import parts
 from eslurm.core.share.tree import Association, FairTree
 from eslurm.core.share.usage import usage_now
@@ -71,7 +71,7 @@ def rank(
     if ranking.is_due(weights, now_us):
         waiting: dict[Association, None] = {}
         for part in parts(_entries(queues), JOBS_PER_SLICE):
-            waiting.update(dict.fromkeys([(entry[4].account, entry[4].user) for entry in part]))
+            waiting.update(dict.fromkeys([(entry.job.account, entry.job.user) for entry in part]))
             yield
         standing = yield from standing_of(state, now_us, waiting)
         yield from ranking.refresh(standing, now_us)
@@ -81,5 +81,5 @@ def rank(
             return
 
 
-def _entries(queues: Sequence[PendingQueue]) -> list[Entry]:
+def _entries(queues: Sequence[PendingQueue]) -> list[QueueEntry]:
     return [entry for queue in queues for entry in queue.first(len(queue))]

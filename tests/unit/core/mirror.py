@@ -73,7 +73,7 @@ def picture(state: State) -> dict[str, object]:
         "job_counts": state.job_counts.counts,
         "numbers": state.numbers,
         "partitions": (state.partitions, state.partition_nodes, state.partition_views),
-        "queue": [(*entry[:3], entry[4]) for entry in state.queue.first(len(state.queue))],
+        "queue": [(entry.turn, entry.job) for entry in state.queue.first(len(state.queue))],
         "ledger": [
             (number, ledger.free(number), ledger.holds_on(position), ledger.usable >> position & 1)
             for position, number in enumerate(ledger.topology.numbers)

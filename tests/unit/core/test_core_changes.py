@@ -116,10 +116,10 @@ def test_priority_is_lowered_by_users_and_raised_by_operators() -> None:
     world = World()
     first, second = world.submit(), world.submit()
     assert update(world, first, priority=10) == Changed(1)
-    assert [entry[2] for entry in world.state.queue.first(9)] == [second, first]
+    assert [entry.job_id for entry in world.state.queue.first(9)] == [second, first]
     assert "only operators may raise it" in problem(update(world, first, priority=20))
     assert update(world, first, ROOT, priority=5000) == Changed(1)
-    assert [entry[2] for entry in world.state.queue.first(9)] == [first, second]
+    assert [entry.job_id for entry in world.state.queue.first(9)] == [first, second]
     assert update(world, first, name="still-mine") == Changed(1)
     assert world.job(first).priority == 5000
 

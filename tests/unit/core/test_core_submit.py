@@ -31,7 +31,7 @@ def spec(name: str = "job", partition: str = "", **more: object) -> JobSpec:
 def test_jobs_get_ascending_ids_and_wait() -> None:
     world = World()
     assert [world.submit(), world.submit()] == [1, 2]
-    assert [entry[2] for entry in world.state.queue.first(9)] == [1, 2]
+    assert [entry.job_id for entry in world.state.queue.first(9)] == [1, 2]
     assert world.job(1).spec.partition == "main"
 
 
@@ -124,7 +124,7 @@ def test_an_array_may_not_be_too_large() -> None:
 def test_operators_may_give_more_priority_but_not_through_an_agent() -> None:
     world = World()
     low, high = world.submit(), world.submit(user=ROOT, priority=5000)
-    assert [entry[2] for entry in world.state.queue.first(9)] == [high, low]
+    assert [entry.job_id for entry in world.state.queue.first(9)] == [high, low]
     through_agent = Principal("root", 0, 0, via="agent")
     assert "only operators" in refused(world.try_submit(user=through_agent, priority=5000))
 

@@ -36,7 +36,7 @@ def test_the_order_of_plans_and_of_the_queue_is_the_computed_one() -> None:
             sizes = [replace(spec, components=(Request(tasks=tasks),)) for tasks in (1, 16, 8)]
             await bench.dispatcher.request(SubmitJobs(tuple(sizes)))
             await planner._cycle(bench.dispatcher)
-            assert [entry[2] for entry in planner.ranking.ordered()] == [2, 3, 1]
+            assert [entry.job_id for entry in planner.ranking.ordered()] == [2, 3, 1]
 
             queries = Queries(bench.dispatcher.view, planner, bench.store, list)
             reply = pb.JobsReply.FromString(

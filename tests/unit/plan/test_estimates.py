@@ -22,7 +22,7 @@ from eslurm.core.plan.expected import (
 )
 from eslurm.core.plan.partition import PartitionView
 from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.queue import Entry, Pending, PendingQueue, differs_in_estimate
+from eslurm.core.plan.queue import Pending, PendingQueue, QueueEntry, differs_in_estimate
 from eslurm.core.plan.shield import SHIELDED_MAX
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.plan.slips import PATIENCE_US, SLIP_MAX_US, SLIP_MIN_US, Slips, slack_us
@@ -167,7 +167,7 @@ def test_a_stay_is_the_estimate_up_to_the_limit() -> None:
 
 def test_only_jobs_expected_to_take_as_long_share_what_is_known() -> None:
     queue = PendingQueue([expected(1, 40), expected(2, 40), expected(3, 50)])
-    shapes = [entry[3] for entry in queue.first(3)]
+    shapes = [entry.shape for entry in queue.first(3)]
     assert shapes[0] == shapes[1] != shapes[2]
     assert differs_in_estimate(expected(1, 40), expected(1, 50))
     assert not differs_in_estimate(expected(1, 40), expected(1, 40))
@@ -380,7 +380,7 @@ def test_a_hole_is_offered_to_the_shortest_first(
 
 @pytest.mark.parametrize("order", [shortest_first, shortest_for_its_wait_first])
 def test_who_has_waited_for_a_day_is_not_overtaken_any_more(
-    order: Callable[[Sequence[Entry], int], Generator[None, None, list[Entry]]],
+    order: Callable[[Sequence[QueueEntry], int], Generator[None, None, list[QueueEntry]]],
 ) -> None:
     month_us, now_us = 30 * AGED_US, 2 * AGED_US
     few = [
@@ -393,7 +393,7 @@ def test_who_has_waited_for_a_day_is_not_overtaken_any_more(
         replace(expected(6, 2 * SECOND, limit_us=HOUR), submitted_us=0, eligible_us=now_us + HOUR),
     ]
     entries = PendingQueue(few).first(len(few))
-    assert [entry[2] for entry in exhaust(order(entries, now_us))] == [1, 2, 5, 6, 3, 4]
+    assert [entry.job_id for entry in exhaust(order(entries, now_us))] == [1, 2, 5, 6, 3, 4]
 
 
 def test_what_comes_free_is_offered_to_the_shortest_first() -> None:

@@ -129,8 +129,8 @@ def test_people_see_how_it_came_about() -> None:
 
 def test_first_can_be_asked_of_some_only() -> None:
     ranking = ranked([job(number, cores=5 * number) for number in range(1, 9)])
-    assert [entry[2] for entry in ranking.first(2)] == [8, 7]
-    assert [entry[2] for entry in ranking.first(2, within={3, 5, 1})] == [5, 3]
+    assert [entry.job_id for entry in ranking.first(2)] == [8, 7]
+    assert [entry.job_id for entry in ranking.first(2, within={3, 5, 1})] == [5, 3]
 
 
 def test_when_everything_is_due() -> None:
@@ -148,7 +148,7 @@ def test_until_a_refresh_is_through_nothing_shows_of_it(monkeypatch: pytest.Monk
     other = Standing(WEIGHTS, {("physics", "ada"): 0.0, ("physics", "bob"): 1.0}, nodes=10, cores=40)
     slices = ranking.refresh(other, 0)
     assert sum(ranking.ordered() == before for _ in slices) > 3
-    assert ranking.first(1)[0][2] == 2
+    assert ranking.first(1)[0].job_id == 2
     assert ranking.priority(2) == 2040
 
 
@@ -193,11 +193,13 @@ def test_a_ranking_that_follows_equals_one_made_anew(
             if at % every == 0:
                 run(ranking.sync(queue.first(len(queue))))
         run(ranking.sync(queue.first(len(queue))))
-        anew = ranked([entry[4] for entry in queue.first(len(queue))])
+        anew = ranked([entry.job for entry in queue.first(len(queue))])
     order = ranking.ordered()
-    assert [(*entry[:3], entry[4]) for entry in order] == [(*entry[:3], entry[4]) for entry in anew.ordered()]
-    assert order == sorted(order, key=lambda entry: entry[:3])
-    assert {entry[2] for entry in order} == {entry[2] for entry in queue.first(len(queue))}
+    assert [(entry.turn, entry.job) for entry in order] == [
+        (entry.turn, entry.job) for entry in anew.ordered()
+    ]
+    assert order == sorted(order, key=lambda entry: entry.turn)
+    assert {entry.job_id for entry in order} == {entry.job_id for entry in queue.first(len(queue))}
     for entry in order:
-        ranking.remove(entry[2])
+        ranking.remove(entry.job_id)
     assert len(ranking) == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eslurm.core.job.request import Request
 from eslurm.core.plan import priority, slices
 from eslurm.core.plan.priority import sorted_entries
-from eslurm.core.plan.queue import Entry, Pending
+from eslurm.core.plan.queue import Pending, QueueEntry
 from eslurm.core.plan.slices import exhaust, sorting
 
 pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=80)
@@ -48,10 +48,10 @@ def test_entries_are_sorted_as_tuples_however_they_come(
 ) -> None:
     entries = [entry(first, submitted_us, number) for number, (first, submitted_us) in enumerate(drawn, 1)]
     if by_submission:
-        entries.sort(key=lambda one: one[1:3])
-    assert exhaust(sorted_entries(entries)) == sorted(entries, key=lambda one: one[:3])
+        entries.sort(key=lambda one: (one.submitted_us, one.job_id))
+    assert exhaust(sorted_entries(entries)) == sorted(entries, key=lambda one: one.turn)
 
 
-def entry(first: int, submitted_us: int, job_id: int) -> Entry:
+def entry(first: int, submitted_us: int, job_id: int) -> QueueEntry:
     job = Pending(job_id, Request(), "main", 0, submitted_us=submitted_us)
-    return first, submitted_us, job_id, 0, job
+    return QueueEntry(first, submitted_us, job_id, 0, job)

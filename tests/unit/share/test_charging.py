@@ -134,12 +134,12 @@ def test_who_has_used_less_is_planned_first() -> None:
     hers, his = world.submit(user=ALICE), world.submit(user=BOB)
     ranking = Ranking()
     run(rank(world.state, ranking, world.now_us, (world.state.queue,)))
-    assert [entry[2] for entry in ranking.ordered()] == [his, hers]
+    assert [entry.job_id for entry in ranking.ordered()] == [his, hers]
     assert (ranking.priority(his), ranking.priority(hers)) == (1000, 500)
     world.end(first)
     world.cancel(his, by=BOB)
     run(rank(world.state, ranking, world.now_us, (world.state.queue,)))
-    assert [entry[2] for entry in ranking.ordered()] == [hers]
+    assert [entry.job_id for entry in ranking.ordered()] == [hers]
 
 
 def test_a_site_that_weighs_nothing_keeps_no_ranking() -> None:

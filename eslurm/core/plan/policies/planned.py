@@ -39,4 +39,4 @@ def _in_turn(snapshot: Snapshot) -> Generator[None, None, list[int]]:
     everybody = [*snapshot.pending, *snapshot.later]
     if snapshot.has_estimates:
         everybody = yield from shortest_first(everybody, snapshot.now_us)
-    return [entry[2] for entry in everybody]
+    return [entry.job_id for entry in everybody]
