@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from eslurm.core.agent import actions as act
 from eslurm.core.agent import invariants
@@ -34,10 +34,9 @@ from eslurm.ports.step_runner import (
 from eslurm.sim import wire
 from eslurm.sim.breach import require
 from eslurm.sim.process import Process
-
-if TYPE_CHECKING:
-    from eslurm.sim.host import Host
-    from eslurm.sim.world import World
+from eslurm.sim.spool import Spool
+from eslurm.sim.step_runner import MemoryStepRunner
+from eslurm.sim.surroundings import Surroundings
 
 DIAL_TIMEOUT_US = 1_000_000
 BLOB_US = 20_000
@@ -49,10 +48,34 @@ ANSWER_SHARE = 0.8
 _TERMINATION_CAUSES = {"orphaned": StepEndCause.ORPHANED}
 
 
+class Machine(Protocol):
+    """The host of an agent process, as it sees it (`host.Host`)."""
+
+    index: int
+    names: tuple[str, ...]
+    address: str
+    skew_us: int
+    spool: Spool
+    blobs: dict[bytes, None]
+    runner: MemoryStepRunner
+
+    @property
+    def boot_id(self) -> str: ...
+
+    @property
+    def wall_us(self) -> int: ...
+
+    def start_agent(self) -> None: ...
+
+    def crash_agent(self) -> None: ...
+
+    def on_step_ended(self, outcome: StepOutcome) -> None: ...
+
+
 class AgentProcess(Process):
     """One start of the agent on a host."""
 
-    def __init__(self, world: World, host: Host) -> None:
+    def __init__(self, world: Surroundings, host: Machine) -> None:
         super().__init__(world, host.address, host.skew_us)
         self.host = host
         folded = fold([*host.spool.records, Booted(world.cluster, host.boot_id)])

@@ -7,7 +7,6 @@ breach raises `Breach` with what was seen; the run adds its seed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from eslurm.core import facts, invariants, records
 from eslurm.core.account.apply import records_of
@@ -27,13 +26,11 @@ from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepSpec
 from eslurm.ports.store import AttemptRow, Head, JobRow, NodeRow, RecordRow, SettingRow, StepRow
 from eslurm.replay.base import unpack_base
 from eslurm.sim.breach import require
+from eslurm.sim.host import Host
 from eslurm.sim.log_keeper import BASE, decode_base
 from eslurm.sim.plan_checks import PlanChecks
 from eslurm.sim.runs import Clock, Occupancy, Run
-
-if TYPE_CHECKING:
-    from eslurm.sim.host import Host
-    from eslurm.sim.world import World
+from eslurm.sim.site_view import SiteView
 
 AGENT_CHECK_EVERY = 16
 BASE_CHECK_EVERY = 4
@@ -49,7 +46,7 @@ FOLLOWED_CHECK_EVERY = 16
 class Checks:
     """Told of every fact, spawn and end; asked at each restart and at the end."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SiteView) -> None:
         self.acknowledged: dict[int, None] = {}
         self.cancelled: dict[int, None] = {}
         self.commits = 0
@@ -59,7 +56,7 @@ class Checks:
         self._runs: dict[tuple[int, int], Run] = {}
         self._live: dict[int, dict[StepKey, Host]] = {}
         self._occupancy = Occupancy()
-        self.plans = PlanChecks(world)
+        self.plans = PlanChecks()
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
         # When each attempt was placed, and when its script began, by what the log says.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -39,12 +39,10 @@ from eslurm.core.units import SECOND_US
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.sim import wire
 from eslurm.sim.breach import require
-from eslurm.sim.ordeals import LONG_LIMIT_S
 from eslurm.sim.people import BASE, USERS, draw_changes, draw_spec, lifted, setting
 from eslurm.sim.process import Process
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
+from eslurm.sim.step_runner import LONG_LIMIT_S
+from eslurm.sim.surroundings import Surroundings
 
 RETRY_US = 2 * SECOND_US
 ASKED_AGAIN = 0.2
@@ -69,7 +67,7 @@ class Client(Process):
 
     operator = Principal("root", 0, 0)
 
-    def __init__(self, world: World, address: str = "client", first_request: int = 0) -> None:
+    def __init__(self, world: Surroundings, address: str = "client", first_request: int = 0) -> None:
         super().__init__(world, address)
         self._random = random.Random(f"{world.seed}/people")
         self._pending: dict[bytes, _Pending] = {}

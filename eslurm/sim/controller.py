@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -47,14 +47,12 @@ from eslurm.core.tree import messages as tree
 from eslurm.ports import store
 from eslurm.sim import wire
 from eslurm.sim.log_keeper import LogKeeper
+from eslurm.sim.place import Place
 from eslurm.sim.process import Process
 from eslurm.sim.standby import LEASE_US
 from eslurm.sim.store_lane import StoreLane
+from eslurm.sim.surroundings import Surroundings
 from eslurm.store.rows import to_store
-
-if TYPE_CHECKING:
-    from eslurm.sim.seat import Seat
-    from eslurm.sim.world import World
 
 TICK_US = 200
 TIMERS_MIN_US = 20_000
@@ -83,7 +81,7 @@ class _Entry(msgspec.Struct):
 class Controller(Process):
     """One term as the leader, from the state where the log stood when the lead was won."""
 
-    def __init__(self, world: World, seat: Seat, state: State, epoch: int) -> None:
+    def __init__(self, world: Surroundings, seat: Place, state: State, epoch: int) -> None:
         clock = Timekeeper(state.now_us, leap_bound_us(world.config))
         # What the nodes are told counts from the first `now`: it never jumps, and is not before what was committed.
         began_us = clock.read(seat.wall_us, world.scheduler.at_us)

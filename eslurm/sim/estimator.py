@@ -6,16 +6,14 @@ Invariant: whatever it says, it is only heard; that nothing is ended, lost or st
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from eslurm.core.estimate.model import Forecast
 from eslurm.core.messages import SetForecasts
 from eslurm.core.units import SECOND_US
 from eslurm.sim.client import Client
 from eslurm.sim.people import USERS
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
+from eslurm.sim.surroundings import Surroundings
 
 FIRST_REQUEST: Final = 1 << 64
 """Its requests are told apart from those of people."""
@@ -28,7 +26,7 @@ UNKNOWN_JOB: Final = 2**31 - 1
 class Estimator(Client):
     """Says something now and then as long as things go wrong. In some runs there is none."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Surroundings) -> None:
         super().__init__(world, "estimator", FIRST_REQUEST)
         self._random = random.Random(f"{world.seed}/estimator")
         self._calls = self._random.choice((0, 5, 20, 40))

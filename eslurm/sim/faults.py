@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,10 +17,8 @@ from eslurm.core.units import SECOND_US
 from eslurm.core.wire import Registration, Report
 from eslurm.sim.network import CALM, Weather
 from eslurm.sim.ordeals import Ordeal, Ordeals, draw_ordeals
+from eslurm.sim.site_view import SiteView
 from eslurm.sim.strokes import STROKES, Strokes
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
 
 COMMIT_FAULTS_MAX = 8
 OVERHEARD_MAX = 200
@@ -90,7 +87,7 @@ class Offer(msgspec.Struct, frozen=True):
 class Faults:
     """Carries a plan out."""
 
-    def __init__(self, world: World, plan: FaultPlan) -> None:
+    def __init__(self, world: SiteView, plan: FaultPlan) -> None:
         self.plan = plan
         self.count = 0
         self.seen: dict[str, int] = {}

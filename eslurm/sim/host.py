@@ -6,72 +6,13 @@ was not fsynced, the processes, and nothing that the step runner had made durabl
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from eslurm.core.agent.records import Folded, Record, unfold
 from eslurm.ports.step_runner import StepOutcome, StepSpec
 from eslurm.sim.agent_process import AgentProcess
+from eslurm.sim.spool import Spool
 from eslurm.sim.step_runner import MemoryStepRunner, StepScript
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
-
-
-COMPACT_ABOVE_MIN = 60
-
-
-class SpoolFull(OSError):
-    """There is no room for the records: nothing of them was written."""
-
-
-class Spool:
-    """An append-only file. A durable write makes durable what was written before it; `is_full`: none succeeds."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.is_full = False
-        self._synced = 0
-        self._compact_above = COMPACT_ABOVE_MIN
-
-    @property
-    def wants_compaction(self) -> bool:
-        """Whether it has grown to several times what it has to hold."""
-        return len(self.records) > self._compact_above
-
-    def append(self, records: Iterable[Record], durable: bool, /) -> None:
-        """Write all or none; `durable` waits for the disk. Raises SpoolFull."""
-        self.probe()
-        for record in records:
-            self.write(record, durable=durable)
-
-    def probe(self) -> None:
-        """Raises SpoolFull if there is no room."""
-        if self.is_full:
-            raise SpoolFull("no space left on device")
-
-    def write(self, record: Record, *, durable: bool) -> None:
-        """The next record. Raises SpoolFull."""
-        self.probe()
-        self.records.append(record)
-        if durable:
-            self._synced = len(self.records)
-
-    def compact(self, state: Folded) -> None:
-        """Written aside, synced and renamed. Raises SpoolFull; then nothing is lost."""
-        self.probe()
-        self.records = list(unfold(state))
-        self._synced = len(self.records)
-        self._compact_above = max(COMPACT_ABOVE_MIN, 4 * len(self.records))
-
-    def lose(self, rng: random.Random) -> int:
-        """Power is gone: of what was not synced an arbitrary beginning survives. Returns how much is lost."""
-        kept = rng.randint(self._synced, len(self.records))
-        lost = len(self.records) - kept
-        del self.records[kept:]
-        self._synced = kept
-        return lost
+from eslurm.sim.surroundings import Surroundings
 
 
 class Host:
@@ -80,7 +21,7 @@ class Host:
     `skew_us` is how far its wall clock is before the true time; it may jump at any moment.
     """
 
-    def __init__(self, world: World, index: int, numbers: Sequence[int], skew_us: int = 0) -> None:
+    def __init__(self, world: Surroundings, index: int, numbers: Sequence[int], skew_us: int = 0) -> None:
         self.world = world
         self.index = index
         self.numbers = tuple(numbers)

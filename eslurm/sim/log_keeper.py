@@ -6,17 +6,17 @@ rows as of one revision, is durable before any fact up to its revision is remove
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import msgspec
 
-from eslurm.ports.store import BlobRow, FenceLost, Head, Prune, SettingRow, content_hash
+from eslurm.ports.store import BlobRow, FenceLost, Head, Prune, RowChange, SettingRow, content_hash
 from eslurm.replay.base import BasePacker
+from eslurm.sim.place import Place
 from eslurm.sim.store_lane import StoreLane
-
-if TYPE_CHECKING:
-    from eslurm.sim.controller import Controller
+from eslurm.sim.surroundings import Surroundings
 
 BASE = "state_base"
 """Name of the settings row that says which base state the log goes on from."""
@@ -24,10 +24,26 @@ BASE = "state_base"
 _bases = msgspec.msgpack.Decoder(tuple[int, bytes])
 
 
+class Keeper(Protocol):
+    """The controller whose log it is."""
+
+    world: Surroundings
+    epoch: int
+
+    @property
+    def seat(self) -> Place: ...
+
+    def later(self, delay_us: int, method: Any, *arguments: Any) -> None: ...
+
+    def keep(self, rows: Sequence[RowChange], blobs: Sequence[BlobRow], then: Callable[[], None]) -> bool: ...
+
+    def lose_fence(self, error: FenceLost) -> None: ...
+
+
 class LogKeeper:
     """One controller's. With `every_us` 0 the log is kept whole."""
 
-    def __init__(self, controller: Controller, lane: StoreLane, every_us: int) -> None:
+    def __init__(self, controller: Keeper, lane: StoreLane, every_us: int) -> None:
         self._controller = controller
         self._lane = lane
         self._every_us = every_us

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from eslurm.core.units import SECOND_US
 from eslurm.sim.network import Trouble
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
+from eslurm.sim.site_view import SiteView
 
 SHARE = 0.35
 """Of the seeds, so many have ordeals."""
-LONG_LIMIT_S = 3_600
-"""The time limit that makes a simulated script a long one."""
 LONG_JOBS_MAX = 6
 KINDS = ("out", "in", "slow", "lossy", "flapping")
 INTERRUPTIONS = ("", "", "crash_controller", "take_over", "pause_controller", "crash_agent", "pause_agent")
@@ -81,7 +76,7 @@ def draw_trouble(rng: random.Random, kind: str) -> Trouble:
 class Ordeals:
     """Carries them out."""
 
-    def __init__(self, world: World, ordeals: tuple[Ordeal, ...]) -> None:
+    def __init__(self, world: SiteView, ordeals: tuple[Ordeal, ...]) -> None:
         self._world = world
         self._ordeals = ordeals
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from eslurm.core import facts
 from eslurm.core.account.model import Qos
@@ -26,9 +25,6 @@ from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.sim import naive_rules
 from eslurm.sim.breach import require
 from eslurm.sim.promise_checks import PromiseChecks
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
 
 WHY_EVERY = 24
 """One in so many plans one waiting job is asked for its reasons."""
@@ -75,8 +71,7 @@ class _Promises:
 class PlanChecks:
     """Kept by the run's `Checks`."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self) -> None:
         self._promises: dict[int, _Promises] = {}
         self._plans = 0
         self._preempted: dict[Attempted, StopCause] = {}

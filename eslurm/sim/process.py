@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eslurm.core.tree import messages as tree
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
+from eslurm.sim.surroundings import Surroundings
 
 REFUSED_AFTER_US = 400
 
@@ -27,7 +25,7 @@ class Process:
 
     takes_links = True
 
-    def __init__(self, world: World, address: str, offset_us: int = 0) -> None:
+    def __init__(self, world: Surroundings, address: str, offset_us: int = 0) -> None:
         self.world = world
         self.address = address
         self.name = world.new_name(address)

@@ -6,15 +6,12 @@ Kept apart from what agents and runners believe, which is measured against it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from eslurm.core.resources.vector import CORES
 from eslurm.core.step.key import StepKey
 from eslurm.core.wire import JobLaunch
 from eslurm.ports.step_runner import StepOutcome
-
-if TYPE_CHECKING:
-    from eslurm.sim.host import Host
+from eslurm.sim.host import Host
 
 
 class Clock:

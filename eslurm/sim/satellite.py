@@ -5,7 +5,7 @@ Invariant: a satellite that starts knows nothing of the one before it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eslurm.core.satellite.reports import ReportRouter
 from eslurm.core.satellite.roster import SatelliteStatus, satellite_number
@@ -14,9 +14,7 @@ from eslurm.core.tree.relay import Relay
 from eslurm.core.wire import Report
 from eslurm.sim import wire
 from eslurm.sim.process import Process
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
+from eslurm.sim.surroundings import Surroundings
 
 REDIAL_US = 300_000
 
@@ -24,7 +22,7 @@ REDIAL_US = 300_000
 class Satellite(Process):
     """One start of the satellite at this place of the configuration."""
 
-    def __init__(self, world: World, index: int) -> None:
+    def __init__(self, world: Surroundings, index: int) -> None:
         super().__init__(world, f"satellite{index}")
         self.relay = Relay(root=True, tuning=world.tuning)
         self.router: ReportRouter[Report] = ReportRouter()

@@ -6,15 +6,11 @@ program going on in another role, with no link left of the role before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from eslurm.core.cluster import State
 from eslurm.core.units import SECOND_US
 from eslurm.sim.controller import Controller
 from eslurm.sim.standby import Standby
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
+from eslurm.sim.surroundings import Surroundings
 
 PAUSE_MAX_S = 20.0
 
@@ -22,7 +18,7 @@ PAUSE_MAX_S = 20.0
 class Seat:
     """One of the controllers of the cluster. `skew_us` is how far the wall clock of its host is before the true time."""
 
-    def __init__(self, world: World, index: int, skew_us: int) -> None:
+    def __init__(self, world: Surroundings, index: int, skew_us: int) -> None:
         self.world = world
         self.name = f"c{index}"
         self.address = f"controller{index}"

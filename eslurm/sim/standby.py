@@ -7,7 +7,7 @@ with a state that stands where the log does.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eslurm.core.apply import apply
 from eslurm.core.cluster import State
@@ -16,12 +16,10 @@ from eslurm.core.facts import decode_fact
 from eslurm.core.timers import drop_stale
 from eslurm.ports.store import Claim, FenceLost, Leader, LogPruned, StoreError
 from eslurm.sim import wire
+from eslurm.sim.place import Place
 from eslurm.sim.process import Process
 from eslurm.sim.store_lane import StoreLane
-
-if TYPE_CHECKING:
-    from eslurm.sim.seat import Seat
-    from eslurm.sim.world import World
+from eslurm.sim.surroundings import Surroundings
 
 LEASE_US = 2_000_000
 FOLLOW_US = 800_000
@@ -35,7 +33,7 @@ class Standby(Process):
 
     takes_links = False
 
-    def __init__(self, world: World, seat: Seat) -> None:
+    def __init__(self, world: Surroundings, seat: Place) -> None:
         super().__init__(world, seat.address)
         self.state: State | None = None
         self._seat = seat

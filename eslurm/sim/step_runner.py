@@ -23,6 +23,8 @@ from eslurm.ports.step_runner import (
     StepState,
 )
 
+LONG_LIMIT_S = 3_600
+"""The time limit that makes a simulated script a long one."""
 _FIRST_PID = 1000
 
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from eslurm.ports.store import StoreError, StoreUnavailable
+from eslurm.sim.place import Place
 from eslurm.sim.process import Process
-
-if TYPE_CHECKING:
-    from eslurm.sim.seat import Seat
 
 GIVEN_UP_AFTER_US = 2_000
 
@@ -31,7 +29,7 @@ class _Wish(msgspec.Struct, frozen=True):
 class StoreLane:
     """Made by a process for itself; `seat` says whether the store can be reached from there."""
 
-    def __init__(self, process: Process, seat: Seat) -> None:
+    def __init__(self, process: Process, seat: Place) -> None:
         self._process = process
         self._seat = seat
         self._queue: deque[_Wish] = deque()

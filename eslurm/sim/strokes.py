@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from eslurm.core.messages import UpdateNodes, UpdateSatellites
 from eslurm.core.units import SECOND_US
 from eslurm.sim import wire
 from eslurm.sim.network import CALM, Cut, Weather
-
-if TYPE_CHECKING:
-    from eslurm.sim.world import World
+from eslurm.sim.place import Place
+from eslurm.sim.site_view import SiteView
 
 LATE_MAX = 6
 
@@ -24,7 +22,7 @@ LATE_MAX = 6
 class Strokes:
     """One event of a plan: its world, and its luck."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(self, world: SiteView, rng: random.Random) -> None:
         self._world = world
         self._random = rng
 
@@ -105,7 +103,7 @@ class Strokes:
     def cut_off_store(self) -> None:
         """One controller, mostly the leader, does not reach it."""
         world = self._world
-        seat = self._random.choice(world.seats)
+        seat: Place = self._random.choice(world.seats)
         if world.controller is not None and self._random.random() < 0.7:
             seat = world.controller.seat
         world.note_fault("cut_off_store", seat.name)

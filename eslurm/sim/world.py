@@ -29,13 +29,12 @@ from eslurm.sim.estimator import Estimator
 from eslurm.sim.faults import HOST_SKEW_US, FaultPlan, Faults, draw_plan
 from eslurm.sim.host import Host
 from eslurm.sim.network import Network
-from eslurm.sim.ordeals import LONG_LIMIT_S
 from eslurm.sim.satellite import Satellite
 from eslurm.sim.scheduler import Scheduler
 from eslurm.sim.seat import Seat
 from eslurm.sim.site import NODE_OFFER, draw_config, with_more_on, with_new_node
 from eslurm.sim.standby import Standby
-from eslurm.sim.step_runner import StepScript
+from eslurm.sim.step_runner import LONG_LIMIT_S, StepScript
 from eslurm.sim.story import describe
 from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load

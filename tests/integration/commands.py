@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from escli.commands import MODULES
+
 BIN = Path(sys.executable).parent
 NOBODY = 65534
 
@@ -28,15 +30,18 @@ class Ran(NamedTuple):
 
 def preload() -> None:
     """Import what commands import only when they need it: a child without root's rights may not be able to."""
-    for name in ("essubmit", "esrun", "escancel", "esqueue", "esctl", "door", "waiting", "step_output"):
-        importlib.import_module(f"escli.{name}")
-    for name in ("compat.arrays", "compat.moments", "compat.states", "ports.door", "rpc.unix_client"):
-        importlib.import_module(f"eslurm.{name}")
+    for command in ("essubmit", "esrun", "escancel", "esqueue", "esctl"):
+        importlib.import_module(MODULES[command])
+    for module in (
+        *("escli.door", "escli.waiting", "escli.step_output", "eslurm.rpc.unix_client"),
+        *("eslurm.compat.arrays", "eslurm.compat.moments", "eslurm.compat.states", "eslurm.ports.door"),
+    ):
+        importlib.import_module(module)
 
 
 def main_of(command: str) -> Callable[[Sequence[str]], int]:
     """A command's entry point."""
-    main: Callable[[Sequence[str]], int] = importlib.import_module(f"escli.{command}").main
+    main: Callable[[Sequence[str]], int] = importlib.import_module(MODULES[command]).main
     return main
 
 

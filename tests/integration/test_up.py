@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from escli.commands import MODULES
 from tests.support import process
 from tests.support.leaks import kept_children
 
@@ -57,11 +58,11 @@ class Cluster:
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def words(self, command: str, *words: str) -> list[str]:
-        module = "cluster.main" if command == "eslurm" else command
+        module = "escli.cluster.main" if command == "eslurm" else MODULES[command]
         return [
             sys.executable,
             "-c",
-            f"import sys; from escli.{module} import main; sys.exit(main())",
+            f"import sys; from {module} import main; sys.exit(main())",
             *words,
         ]
 

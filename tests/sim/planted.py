@@ -24,7 +24,7 @@ from eslurm.core.step.key import BATCH_STEP, StepKey
 from eslurm.core.wire import StepEnded
 from eslurm.sim.checks import Checks
 from eslurm.sim.controller import Controller
-from eslurm.sim.host import Spool
+from eslurm.sim.spool import Spool
 from eslurm.sim.standby import Standby
 from eslurm.store.image import StoreImage
 

@@ -11,8 +11,9 @@ from eslurm.core.step.key import BATCH_STEP
 from eslurm.core.units import SECOND_US
 from eslurm.ports.step_runner import StepStarted, StepState
 from eslurm.sim.faults import FaultPlan
-from eslurm.sim.host import COMPACT_ABOVE_MIN, Host, Spool, SpoolFull
+from eslurm.sim.host import Host
 from eslurm.sim.network import CALM
+from eslurm.sim.spool import COMPACT_ABOVE_MIN, Spool, SpoolFull
 from eslurm.sim.world import START_US, World
 
 HOUR_US = 3_600 * SECOND_US

@@ -12,8 +12,9 @@ from eslurm.sim.command import main
 from eslurm.sim.coverage import PATHS, merged, missing
 from eslurm.sim.faults import FaultPlan, draw_plan
 from eslurm.sim.network import CALM
-from eslurm.sim.ordeals import KINDS, LONG_LIMIT_S, Ordeal
+from eslurm.sim.ordeals import KINDS, Ordeal
 from eslurm.sim.run import Report, Scenario, run_scenario
+from eslurm.sim.step_runner import LONG_LIMIT_S
 from eslurm.sim.world import World
 
 

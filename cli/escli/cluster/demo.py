@@ -30,6 +30,7 @@ from escli.cluster.settings import Wishes
 from escli.cluster.start import log_tail
 from escli.cluster.stop import leftovers, stop_all
 from escli.cluster.up import bring_up
+from escli.commands import MODULES
 from eslurm.compat.hostlist import fold
 from eslurm.compat.states import FINAL_STATES, reason_name
 from eslurm.core.words import quoted
@@ -143,7 +144,7 @@ class Demo:
             "MANDELBROT_HOME": str(self._example),
         }
         environment.pop("ESLURM_SOCKET", None)
-        program = f"import sys; from escli.{name} import main; sys.exit(main())"
+        program = f"import sys; from {MODULES[name]} import main; sys.exit(main())"
         try:
             done = subprocess.run(  # nosec B603 # fixed words and paths of the demo
                 [sys.executable, "-P", "-c", program, *arguments],

@@ -14,6 +14,7 @@ import pytest
 from escli import esctl
 from escli.cluster import main as cluster
 from escli.cluster.errors import ClusterError
+from escli.commands import MODULES
 from escli.option_table import EVERY, rows_of
 from escli.options import FLAG
 from escli.policies import ACTIONS as POLICY_ACTIONS
@@ -60,7 +61,7 @@ def lines_of(command: str) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("command", EVERY.split())
 def test_options_and_words(command: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
-    main: Main = importlib.import_module(f"escli.{command}").main
+    main: Main = importlib.import_module(MODULES[command]).main
     told = {words: said_with(capsys, main, words) for words in lines_of(command)}
     assert {words: text for words, text in told.items() if "''" in text} == {}
     assert any(told.values())

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from escli.commands import MODULES
 from escli.help_text import COMMANDS, usage
 from escli.option_table import EVERY, ROWS, rows_of
 from escli.options import IGNORED, REFUSED, Option, Parser
@@ -122,6 +123,6 @@ def test_hot_commands_start_without_heavy_imports(command: str) -> None:
         "re",
         "typing",
     ]
-    code = f"import sys, escli.{command}; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys, {MODULES[command]}; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
