@@ -46,7 +46,7 @@ ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF
 RUN --mount=type=bind,source=deploy/containers/exercise.py,target=/tmp/exercise.py \
     ldconfig \
  && python -c 'import esctld.roles, esctld.__main__, essatd.daemon, essatd.__main__, esnoded.daemon, esnoded.__main__, \
-        esnoded.stepd.__main__, esnoded.stepd.supervisor, eslurm.store.sql, psycopg, uvloop, escli.cluster.main, escli.esctl' \
+        esnoded.stepd.__main__, esnoded.stepd.supervisor, eslurm.store.sql, psycopg, uvloop, escli.local.main, escli.admin.esctl' \
  && for command in 'eslurm health' essubmit esqueue escancel esinfo esacct esctl esrun eswhy; do $command --help >/dev/null || exit 1; done \
  && PYTHONDONTWRITEBYTECODE=1 python /tmp/exercise.py \
  && find / -xdev -name __pycache__ -type d -empty -delete

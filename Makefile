@@ -63,7 +63,7 @@ $(READY): scripts/venv.sh requirements/run.txt requirements/dev.txt pyproject.to
 	@sh scripts/venv.sh "$(VENV)" "$(PYTHON)"
 
 demo: $(READY)
-	@$(BIN)/python -P -m escli.cluster.demo
+	@$(BIN)/python -P -m escli.local.demo
 
 test: $(READY)
 	@THOROUGH="$(THOROUGH)" exec sh scripts/test.sh "$(BIN)/python" $(TESTS) $(ARGS)

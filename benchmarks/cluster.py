@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.processes import Daemon, cpu_s, end_descendants, module
-from eslurm.rpc.methods import NODES, PING
-from eslurm.rpc.unix_client import Client
+from eslurm.api.methods import NODES, PING
+from eslurm.api.unix_client import Client
 from eslurm.security.enrolment import enrol
 from eslurm.security.membership import Role
 from eslurm.security.site_keys import new_site, write_site_keys

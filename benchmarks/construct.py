@@ -17,8 +17,8 @@ from pathlib import Path
 
 from benchmarks.figures import Figures, median
 from benchmarks.plot import Plot, Series, write
-from eslurm.core.tree.construct import TreeShape, arrange, leaves_of
-from eslurm.core.tree.grouping import BALANCED, POSITIONAL, BalancedGrouping, depth
+from eslurm.core.relay.construct import TreeShape, arrange, leaves_of
+from eslurm.core.relay.grouping import BALANCED, POSITIONAL, BalancedGrouping, depth
 
 WIDTH = 16
 PREDICTED_SHARES = (0.02, 0.3)

@@ -13,7 +13,7 @@ from benchmarks.figures import Figures, median
 from benchmarks.load import Plan, run
 from benchmarks.occupy import occupied
 from benchmarks.stream import Stream
-from eslurm.rpc.methods import JOBS, SUBMIT
+from eslurm.api.methods import JOBS, SUBMIT
 from eslurm.v1 import controller_pb2 as pb
 
 SHAPE = Shape(nodes=64, cores=8)

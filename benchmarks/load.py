@@ -20,8 +20,8 @@ import msgspec
 
 from benchmarks import jobs
 from benchmarks.processes import module
-from eslurm.rpc.framing import REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
-from eslurm.rpc.methods import JOBS, PING, SUBMIT
+from eslurm.api.methods import JOBS, PING, SUBMIT
+from eslurm.transport.framing import REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
 from eslurm.v1 import controller_pb2 as pb
 
 DEADLINE_S = 60
@@ -188,8 +188,8 @@ def _submit_grpc(plan: Plan) -> Result:
 async def _over_grpc(plan: Plan) -> Result:
     import grpc.aio
 
-    from eslurm.rpc.guard import REQUEST_ID_KEY
-    from eslurm.rpc.options import door_channel_options
+    from eslurm.api.interceptor import REQUEST_ID_KEY
+    from eslurm.transport.options import door_channel_options
 
     calls = jobs.calls(
         plan.first, plan.jobs, plan.jobs_per_call, plan.work_dir, held=plan.held, output=plan.output

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.cluster import Cluster
-from eslurm.rpc.methods import CANCEL, SUBMIT
+from eslurm.api.methods import CANCEL, SUBMIT
 from eslurm.v1 import controller_pb2 as pb
 
 START_S = 30.0

@@ -14,9 +14,9 @@ import msgspec
 
 from benchmarks import jobs
 from benchmarks.processes import module
+from eslurm.api.methods import SUBMIT
+from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorUnreachable
-from eslurm.rpc.methods import SUBMIT
-from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 
 CLIENTS = 4

@@ -16,8 +16,8 @@ from benchmarks.cluster import Cluster, Shape, running
 from benchmarks.figures import Figures, median, percentile
 from benchmarks.load import Load, Plan, Result, run
 from benchmarks.occupy import occupied
-from eslurm.rpc.methods import CREATE_TOKEN
-from eslurm.rpc.unix_client import Client
+from eslurm.api.methods import CREATE_TOKEN
+from eslurm.api.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 
 CONNECTIONS = 8

@@ -11,7 +11,7 @@ from benchmarks import floors, jobs
 from benchmarks.cluster import Cluster, Shape, running
 from benchmarks.figures import Figures, median, percentile
 from benchmarks.load import Load, Plan
-from eslurm.rpc.methods import ACCOUNTING, SUBMIT
+from eslurm.api.methods import ACCOUNTING, SUBMIT
 from eslurm.v1 import controller_pb2 as pb
 
 SHAPE = Shape(nodes=64, cores=8)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.cluster import Cluster, Shape, running
 from benchmarks.figures import Figures, median
-from eslurm.rpc.methods import NODES, SUBMIT
+from eslurm.api.methods import NODES, SUBMIT
 from eslurm.v1 import controller_pb2 as pb
 
 NODES_COUNT = 1024

@@ -18,8 +18,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim
 
 from eslurm.compat.cron import Cron, parse_cron
-from eslurm.core.account.model import Validity
-from eslurm.core.account.validity import (
+from eslurm.core.model.accounts import Validity
+from eslurm.core.model.plurals import quoted
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
+from eslurm.core.resources.windows import (
     DAY_US,
     LENGTH_MAX_S,
     STRETCH_US,
@@ -29,9 +32,6 @@ from eslurm.core.account.validity import (
     merged,
     without,
 )
-from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
-from eslurm.core.units import SECOND_US
-from eslurm.core.words import quoted
 
 MINUTE_US = 60 * SECOND_US
 WEEK_US = 7 * DAY_US
@@ -49,7 +49,7 @@ class UnknownZone(ValueError):
 
 
 class SiteCalendar:
-    """Implements `core.account.validity.Calendar` for one zone (`Europe/Berlin`). Raises `UnknownZone`."""
+    """Implements `core.resources.windows.Calendar` for one zone (`Europe/Berlin`). Raises `UnknownZone`."""
 
     def __init__(self, zone: str = "UTC") -> None:
         try:

@@ -130,9 +130,9 @@ def _first_words(states: type[enum.Enum]) -> str:
 
 def configuration_page(root: Path) -> str:
     """docs/reference/configuration.md."""
-    module = importlib.import_module("eslurm.config")
+    module = importlib.import_module("eslurm.config.file")
     texts: dict[str, dict[str, str]] = {}
-    for path in sorted((root / "eslurm").glob("config*.py")):
+    for path in sorted((root / "eslurm/config").glob("*.py")):
         texts |= _texts(path.read_text(encoding="utf-8"))
     parts = [
         "# The configuration file\n",

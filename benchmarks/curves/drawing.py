@@ -10,7 +10,7 @@ from statistics import fmean
 
 from benchmarks.curves.parameters import OUR_WIDTH, PAPER_ROOT_WIDTH, PAPER_WIDTH, Message, System
 from benchmarks.curves.structures import Layout, Structure, broadcast_s, draw
-from eslurm.core.tree.grouping import BALANCED
+from eslurm.core.relay.grouping import BALANCED
 
 SIZES = (4_096, 100_000, 1_000_000)
 DRAWS = {4_096: 20, 16_384: 10, 100_000: 2}

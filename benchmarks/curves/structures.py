@@ -16,9 +16,9 @@ import msgspec
 
 from benchmarks.curves.parameters import ALIVE, REFUSED, SILENT, Message, System
 from benchmarks.curves.walk import Walk
-from eslurm.core.satellite.roster import legs_wanted
-from eslurm.core.tree.construct import TreeShape, arrange, share_out
-from eslurm.core.tree.grouping import POSITIONAL, Grouping
+from eslurm.core.dispatch.satellite_pool import legs_wanted
+from eslurm.core.relay.construct import TreeShape, arrange, share_out
+from eslurm.core.relay.grouping import POSITIONAL, Grouping
 
 Structure = Literal["star", "ring", "pull", "tree", "fptree"]
 

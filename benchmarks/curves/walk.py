@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from itertools import repeat
 
 from benchmarks.curves.parameters import ALIVE, REFUSED, SILENT, Message, Rescue, System
-from eslurm.core.tree.construct import TreeShape
+from eslurm.core.relay.construct import TreeShape
 
 SHORT = 10
 PATTERNS_MAX = 1 << 17

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from eslurm.estimator.evaluate import replay
 from eslurm.estimator.registry import make, parse
-from eslurm.estimator.report import Outcome, judge
-from eslurm.estimator.workload import read_log
+from eslurm.lab.studies.evaluate import replay
+from eslurm.lab.studies.report import Outcome, judge
+from eslurm.lab.studies.workload import read_log
 
 TARGET_UNDER = 0.10
 _KIB_PER_MB = 1e6 / 1024

@@ -20,16 +20,16 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.plan.policies import LOGS
-from eslurm.core.estimate.model import Forecast
-from eslurm.estimator.evaluate import replay as evaluated
+from eslurm.core.model.forecast import Forecast
 from eslurm.estimator.registry import make, parse, slug
-from eslurm.estimator.report import At, rows_of, write_predictions
-from eslurm.estimator.workload import read_log
-from eslurm.simulate.loop import replay
-from eslurm.simulate.machine import from_header
-from eslurm.simulate.metrics import Metrics, measure
-from eslurm.simulate.workload import Choices, build, read_estimates
-from eslurm.swf import SwfFile
+from eslurm.lab.studies.evaluate import replay as evaluated
+from eslurm.lab.studies.report import At, rows_of, write_predictions
+from eslurm.lab.studies.workload import read_log
+from eslurm.lab.workloads.loop import replay
+from eslurm.lab.workloads.machine import from_header
+from eslurm.lab.workloads.metrics import Metrics, measure
+from eslurm.lab.workloads.swf import SwfFile
+from eslurm.lab.workloads.workload import Choices, build, read_estimates
 
 POLICIES: Final = ("easy", "planned")
 USER: Final = "user"

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from benchmarks.plan.workload import PARTITION
-from eslurm.core.account.model import Policy
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.explain import Why
-from eslurm.core.plan.mapping import spans_of
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.policy import Cycle, PlanLimits
-from eslurm.core.plan.queue import Pending, QueueEntry
-from eslurm.core.plan.reconcile import reconcile
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.search import Never, Quest, Start, first_start
-from eslurm.core.plan.snapshot import NodeView, Running, Snapshot
+from eslurm.core.model.accounts import Policy
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policy import Cycle, PlanLimits
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.reconcile import reconcile
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import NodeView, Running, Snapshot
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.profile.search import Never, Quest, Start, first_start
 
 LIMITS = PlanLimits()
 

@@ -19,17 +19,17 @@ import msgspec
 from benchmarks.figures import Figures
 from benchmarks.plan.workload import CORES, PARTITION, backlog
 from benchmarks.processes import module, rss_mb
-from eslurm.core.cluster import State
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.job.model import JobSpec, Principal
-from eslurm.core.messages import ConfigLoaded, EpochStarted, Message, Refused, Reports, SubmitJobs
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.planning import plan_slices
-from eslurm.core.reactor import Reactor
-from eslurm.core.units import SECOND_US
-from eslurm.core.wire import Registration, Report
+from eslurm.core.control.planning import plan_slices
+from eslurm.core.control.reactor import Reactor
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, Refused, Reports, SubmitJobs
+from eslurm.core.model.protocol import Registration, Report
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.state.cluster import State
 
 JOBS: Final = 15_000
 NODES: Final = 616

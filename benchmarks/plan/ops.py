@@ -20,9 +20,9 @@ from benchmarks.figures import Figures
 from benchmarks.plan.desk import Desk
 from benchmarks.plan.oracle import Dense
 from benchmarks.plan.workload import POLICIES, SIZES, backlog, views
-from eslurm.core.account.model import Policy
-from eslurm.core.plan.queue import Pending
-from eslurm.core.plan.search import RESOURCES
+from eslurm.core.model.accounts import Policy
+from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.profile.search import RESOURCES
 
 ENDED_SHARE: Final = 0.05
 """Of the planned jobs, taken out again: jobs that ended early leave holes to move into."""

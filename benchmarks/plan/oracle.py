@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from eslurm.core.account.model import FreePool, Limit, Policy
-from eslurm.core.plan.mapping import choose
-from eslurm.core.plan.need import Need
-from eslurm.core.plan.queue import Pending
-from eslurm.core.plan.room import Chosen
-from eslurm.core.plan.schedule import Booking
+from eslurm.core.model.accounts import FreePool, Limit, Policy
+from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.cycle.schedule import Booking
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.mapping import choose
+from eslurm.core.plan.placement.protocols import Chosen
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, fits, least
 

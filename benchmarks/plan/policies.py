@@ -17,13 +17,13 @@ import time
 from pathlib import Path
 from typing import Final
 
-from eslurm.core.plan.policies import BUILT_IN
-from eslurm.simulate import gantt
-from eslurm.simulate.loop import Result, replay
-from eslurm.simulate.machine import from_header
-from eslurm.simulate.metrics import Metrics, measure
-from eslurm.simulate.workload import Choices, build
-from eslurm.swf import SwfFile
+from eslurm.core.plan.cycle.policies import BUILT_IN
+from eslurm.lab.workloads import gantt
+from eslurm.lab.workloads.loop import Result, replay
+from eslurm.lab.workloads.machine import from_header
+from eslurm.lab.workloads.metrics import Metrics, measure
+from eslurm.lab.workloads.swf import SwfFile
+from eslurm.lab.workloads.workload import Choices, build
 
 LOGS: Final = {
     "KTH": "KTH-SP2-1996-2.1-cln.swf.gz",

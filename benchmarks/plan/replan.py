@@ -14,15 +14,15 @@ from benchmarks.figures import Figures, median
 from benchmarks.plan.desk import LIMITS
 from benchmarks.plan.ops import MACHINES, Plan
 from benchmarks.plan.workload import HOUR_US, LARGE_CORES, PARTITION, POLICIES, large, views
-from esctld.collector import give_back_to_collector, spare_collector
-from eslurm.core.job.request import Request
-from eslurm.core.plan.ahead import Ahead
-from eslurm.core.plan.cycle import exhaust, plan_at_once
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.policy import Cycle
-from eslurm.core.plan.queue import Pending, PendingQueue, QueueEntry
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import NodeView, Running, Snapshot, build_ledger, changes_since
+from esctld.lead.gc_tuning import give_back_to_collector, spare_collector
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import exhaust, plan_at_once
+from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.policy import Cycle
+from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import NodeView, Running, Snapshot, build_ledger, changes_since
 from eslurm.core.resources.nodes import Topology
 
 NODES: Final = 10_000

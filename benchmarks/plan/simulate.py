@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.figures import Figures
-from eslurm.simulate.loop import replay
-from eslurm.simulate.machine import from_header
-from eslurm.simulate.metrics import measure as figures_of
-from eslurm.simulate.workload import Choices, build
-from eslurm.swf import SwfFile
+from eslurm.lab.workloads.loop import replay
+from eslurm.lab.workloads.machine import from_header
+from eslurm.lab.workloads.metrics import measure as figures_of
+from eslurm.lab.workloads.swf import SwfFile
+from eslurm.lab.workloads.workload import Choices, build
 
 LOG: Final = "KTH-SP2-1996-2.1-cln.swf.gz"
 QUICK_JOBS: Final = 5_000

@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from benchmarks.figures import Figures, median
-from eslurm.core.config import PriorityWeights
-from eslurm.core.job.request import Request
-from eslurm.core.plan.priority import PRIORITY_DEFAULT, Ranking, Standing, sorted_entries
-from eslurm.core.plan.queue import Pending, PendingQueue, QueueEntry
-from eslurm.core.units import SECOND_US
+from eslurm.core.model.config import PriorityWeights
+from eslurm.core.model.request import Request
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT, Ranking, Standing, sorted_entries
+from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
 
 JOBS: Final = 60_000
 CHANGED: Final = 100

@@ -23,11 +23,11 @@ from benchmarks.plan.desk import Desk
 from benchmarks.plan.ops import MACHINES, Plan
 from benchmarks.plan.workload import CORES, HOUR_US, PARTITION, POLICIES, of_cores, views
 from benchmarks.plot import Plot, Series, write
-from eslurm.core.plan.book import Book
-from eslurm.core.plan.mapping import choose
-from eslurm.core.plan.need import Need
-from eslurm.core.plan.queue import Pending
-from eslurm.core.plan.room import Chosen
+from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.mapping import choose
+from eslurm.core.plan.placement.protocols import Chosen
+from eslurm.core.plan.profile.profile import Book
 from eslurm.core.resources.vector import Vector, fits
 
 COST_NODES: Final = 616

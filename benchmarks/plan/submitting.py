@@ -17,9 +17,9 @@ from benchmarks.figures import Figures, percentile
 from benchmarks.jobs import environment, script
 from benchmarks.occupy import occupied
 from benchmarks.plan.workload import large
-from eslurm.core.units import SECOND_US
-from eslurm.rpc.methods import CHANGE_POLICIES, PLAN, SUBMIT
-from eslurm.rpc.unix_client import Client
+from eslurm.api.methods import CHANGE_POLICIES, PLAN, SUBMIT
+from eslurm.api.unix_client import Client
+from eslurm.core.model.units import SECOND_US
 from eslurm.v1 import controller_pb2 as pb
 
 SHAPE: Final = Shape(nodes=1024, cores=64, sections='[policy]\nscheduler = "planned"\n')

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
-from eslurm.core.account.model import Access, Amount, FreePool, Limit, Policy
-from eslurm.core.job.request import Request
-from eslurm.core.plan.queue import Pending
+from eslurm.core.model.accounts import Access, Amount, FreePool, Limit, Policy
+from eslurm.core.model.request import Request
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.resources.nodes import NodeView
-from eslurm.core.units import SECOND_US
 
 HOUR_US: Final = 3_600 * SECOND_US
 CORES: Final = 16

@@ -22,8 +22,8 @@ from benchmarks.recovery.postgres import running_server
 from benchmarks.recovery.submitters import Acknowledged, Submitters
 from benchmarks.recovery.wires import Wires
 from benchmarks.recovery.witness import Sightings, Witness
+from eslurm.api.methods import ACCOUNTING, PING
 from eslurm.ports.door import DoorRefused, DoorUnreachable
-from eslurm.rpc.methods import ACCOUNTING, PING
 from eslurm.v1 import controller_pb2 as pb
 
 SHAPE = Shape(nodes=16, cores=4, agents=2, satellites=2, controllers=2, chaos=True)

@@ -18,7 +18,7 @@ from benchmarks.cluster import Cluster, Shape, running
 from benchmarks.figures import Figures, median
 from benchmarks.recovery.postgres import running_server
 from benchmarks.recovery.submitters import Submitters
-from eslurm.rpc.methods import CONTROLLERS, JOBS, TAKEOVER
+from eslurm.api.methods import CONTROLLERS, JOBS, TAKEOVER
 from eslurm.v1 import controller_pb2 as pb
 
 SHAPE = Shape(nodes=8, cores=8, agents=1, satellites=2, controllers=2)

@@ -21,12 +21,12 @@ import msgspec
 from benchmarks.cluster import Cluster
 from benchmarks.processes import Daemon
 from benchmarks.recovery.wires import Wires
-from escli.cluster.chaos_client import ask_in
-from escli.cluster.errors import ClusterError
+from escli.errors import ClusterError
+from escli.local.chaos_client import ask_in
+from eslurm.api.methods import TAKEOVER
+from eslurm.faults.chaos_door import ChaosRequest
+from eslurm.faults.switches import Mode
 from eslurm.ports.door import DoorRefused, DoorUnreachable
-from eslurm.relay.chaos_door import ChaosRequest
-from eslurm.relay.switches import Mode
-from eslurm.rpc.methods import TAKEOVER
 from eslurm.v1 import controller_pb2 as pb
 
 GAP_S = (0.3, 1.5)

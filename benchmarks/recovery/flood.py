@@ -13,7 +13,7 @@ from benchmarks import jobs
 from benchmarks.cluster import Cluster, Shape, running
 from benchmarks.figures import Figures, median
 from benchmarks.load import Load, Plan, Result
-from eslurm.rpc.methods import SUBMIT, WAIT_JOBS
+from eslurm.api.methods import SUBMIT, WAIT_JOBS
 from eslurm.v1 import controller_pb2 as pb
 
 CLIENTS = 50

@@ -13,13 +13,11 @@ from pathlib import Path
 import msgspec
 
 from benchmarks import jobs
-from eslurm.config import cluster_config, read_config
-from eslurm.core import records
-from eslurm.core.cluster import State
-from eslurm.core.courier import Courier, Send
-from eslurm.core.job.model import Job, JobSpec, Principal, Span, StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.config.file import cluster_config, read_config
+from eslurm.core.control.reactor import BatchAnswer, Reactor
+from eslurm.core.dispatch.effect_delivery import EffectDelivery, Send
+from eslurm.core.model.job import Job, JobSpec, Principal, Span, StepEnd
+from eslurm.core.model.messages import (
     ConfigLoaded,
     EffectDone,
     EpochStarted,
@@ -31,9 +29,11 @@ from eslurm.core.messages import (
     SubmitJobs,
     Submitted,
 )
-from eslurm.core.placement import Placement
-from eslurm.core.reactor import BatchAnswer, Reactor
-from eslurm.core.wire import Registration, Report, Started, StepEnded
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.protocol import Registration, Report, Started, StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.state import rows as records
+from eslurm.core.state.cluster import State
 from eslurm.ports.store import AttemptRow, BlobRow, JobRow, content_hash
 from eslurm.ports.store import Batch as Durable
 from eslurm.store.rows import to_store
@@ -78,7 +78,7 @@ class _Past:
         self._now_us = now_us
         self._state = State(OWNER)
         self._reactor = Reactor(self._state)
-        self._courier = Courier(self._state)
+        self._courier = EffectDelivery(self._state)
         environment = jobs.environment(0)
         script = b"#!/bin/sh\nexec sleep 3600\n"
         self._answers: list[BatchAnswer] = []

@@ -15,13 +15,13 @@ from typing import Final
 import msgspec
 
 from benchmarks.figures import Figures, rounded
-from eslurm.core.account.model import Access, Amount, FreePool, Limit, kind_of
-from eslurm.core.cluster import State
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.courier import Courier, Send
-from eslurm.core.job.model import JobSpec, Principal, StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.core.control.planning import messages_of, plan_slices
+from eslurm.core.control.reactor import BatchAnswer, Reactor
+from eslurm.core.dispatch.effect_delivery import EffectDelivery, Send
+from eslurm.core.model.accounts import Access, Amount, FreePool, Limit, kind_of
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.job import JobSpec, Principal, StepEnd
+from eslurm.core.model.messages import (
     ChangePolicies,
     ConfigLoaded,
     EffectDone,
@@ -33,14 +33,14 @@ from eslurm.core.messages import (
     Reports,
     SubmitJobs,
 )
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.policies import BUILT_IN
-from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.planning import messages_of, plan_slices
-from eslurm.core.reactor import BatchAnswer, Reactor
-from eslurm.core.units import SECOND_US
-from eslurm.core.wire import HeldAttempt, Registration, Report, ReportBody, Started, StepEnded
+from eslurm.core.model.protocol import HeldAttempt, Registration, Report, ReportBody, Started, StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policies import BUILT_IN
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.state.cluster import State
 from eslurm.store.image import StoreImage
 from eslurm.store.rows import Restoring, to_store
 
@@ -93,7 +93,7 @@ class _Cluster:
     def _lead(self, state: State) -> None:
         self.state = state
         self.reactor = Reactor(state)
-        self.courier = Courier(state)
+        self.courier = EffectDelivery(state)
         self.schedule = Schedule()
 
     def fail_over(self) -> Plan:

@@ -13,7 +13,7 @@ from benchmarks import jobs
 from benchmarks.cluster import ABSENT_CORES, Cluster, Shape
 from benchmarks.figures import Figures, median
 from benchmarks.recovery.prepared import prepare
-from eslurm.rpc.methods import SUBMIT
+from eslurm.api.methods import SUBMIT
 from eslurm.v1 import controller_pb2 as pb
 
 READY_S = 120.0

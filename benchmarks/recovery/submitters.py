@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from benchmarks.cluster import Cluster
-from eslurm.rpc.methods import SUBMIT
+from eslurm.api.methods import SUBMIT
 from eslurm.v1 import controller_pb2 as pb
 
 CALL_S = 120.0

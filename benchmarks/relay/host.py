@@ -22,18 +22,18 @@ from benchmarks.relay.control import Collect, Collected, Done, Order, Pull, Swit
 from benchmarks.relay.plan import home
 from benchmarks.relay.pull import Poller
 from benchmarks.relay.ring import RING, Station
-from eslurm.core.tree.messages import Ack, RunLocal
-from eslurm.core.tree.relay import Relay
-from eslurm.core.tree.results import OK
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
+from eslurm.core.relay.messages import Ack, RunLocal
+from eslurm.core.relay.relay import Relay
+from eslurm.core.relay.results import OK
+from eslurm.links.hello import LocalPeer
+from eslurm.links.kinds import ALL
+from eslurm.links.link_server import LinkServer
+from eslurm.links.links import LinkTable
+from eslurm.links.relay_driver import RelayServer
+from eslurm.links.relay_envelopes import ack_item
 from eslurm.ports.link import ANYBODY, Link, PeerInfo, Wanted
-from eslurm.relay.driver import RelayServer
-from eslurm.relay.envelopes import ack_item
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.hello import LocalPeer
-from eslurm.rpc.kinds import ALL
-from eslurm.rpc.link_server import LinkServer
-from eslurm.rpc.links import LinkTable
-from eslurm.rpc.server import RpcServer
 from eslurm.security.credentials import read_credentials
 from eslurm.telemetry.process import announce, logging_to_stderr, run_daemon, stop_on_signals
 from eslurm.v1 import link_pb2

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from eslurm.core.tree.results import Results, Status
+from eslurm.core.relay.results import Results, Status
 
 RECALL = 0.8
 PRECISION = 0.7

@@ -13,7 +13,7 @@ from benchmarks.cluster import Cluster, Shape
 from benchmarks.figures import Figures, median
 from benchmarks.processes import Daemon, NotReady
 from benchmarks.relay.real import Sampler, job_on_all_nodes
-from eslurm.rpc.methods import BROADCASTS
+from eslurm.api.methods import BROADCASTS
 from eslurm.v1 import controller_pb2 as pb
 
 PROCESSES = (512, 1024)

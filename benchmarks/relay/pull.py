@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from eslurm.core.tree.messages import Broadcast, Reply
-from eslurm.core.tree.results import OK, from_mapping, unreached
+from eslurm.core.relay.messages import Broadcast, Reply
+from eslurm.core.relay.results import OK, from_mapping, unreached
+from eslurm.links.relay_envelopes import broadcast_item, reply_item
 from eslurm.ports.link import Link
-from eslurm.relay.envelopes import broadcast_item, reply_item
 from eslurm.v1 import link_pb2
 
 ASK = "pull-ask"

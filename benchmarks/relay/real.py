@@ -19,8 +19,8 @@ from benchmarks.cluster import Cluster, Shape
 from benchmarks.figures import Figures, median
 from benchmarks.plot import Plot, Series, write
 from benchmarks.processes import Daemon, rss_mb
+from eslurm.api.methods import BROADCASTS, SUBMIT
 from eslurm.ports.door import DoorError
-from eslurm.rpc.methods import BROADCASTS, SUBMIT
 from eslurm.telemetry.vitals import sockets
 from eslurm.v1 import controller_pb2 as pb
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eslurm.core.tree.messages import Ack, Broadcast, Reply
-from eslurm.core.tree.results import OK, from_mapping, unreached
+from eslurm.core.relay.messages import Ack, Broadcast, Reply
+from eslurm.core.relay.results import OK, from_mapping, unreached
+from eslurm.links.relay_envelopes import ack_item, broadcast_item, read_broadcast, reply_item
 from eslurm.ports.link import Link, LinkError, Links
-from eslurm.relay.envelopes import ack_item, broadcast_item, read_broadcast, reply_item
 from eslurm.v1 import link_pb2
 
 RING = "ring"

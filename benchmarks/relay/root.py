@@ -18,9 +18,11 @@ from benchmarks.relay.plan import home
 from benchmarks.relay.pull import ASK, Board
 from benchmarks.relay.ring import RingRoot
 from benchmarks.relay.star import Star
-from eslurm.core.satellite.roster import legs_wanted, satellite_number
-from eslurm.core.tree.construct import share_out
-from eslurm.core.tree.messages import (
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
+from eslurm.core.dispatch.satellite_pool import legs_wanted, satellite_number
+from eslurm.core.relay.construct import share_out
+from eslurm.core.relay.messages import (
     Ack,
     Action,
     Broadcast,
@@ -34,17 +36,15 @@ from eslurm.core.tree.messages import (
     Suspect,
     TookOver,
 )
-from eslurm.core.tree.relay import Relay
+from eslurm.core.relay.relay import Relay
+from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.hello import LocalPeer
+from eslurm.links.kinds import ALL
+from eslurm.links.link_server import LinkServer
+from eslurm.links.links import LinkTable
+from eslurm.links.relay_driver import RelayDriver
+from eslurm.links.relay_envelopes import read_reply
 from eslurm.ports.link import Link
-from eslurm.relay.book import AddressBook
-from eslurm.relay.driver import RelayDriver
-from eslurm.relay.envelopes import read_reply
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.hello import LocalPeer
-from eslurm.rpc.kinds import ALL
-from eslurm.rpc.link_server import LinkServer
-from eslurm.rpc.links import LinkTable
-from eslurm.rpc.server import RpcServer
 from eslurm.security.credentials import Credentials
 from eslurm.v1 import link_pb2
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from eslurm.core.tree.messages import (
+from eslurm.core.relay.messages import (
     DEFAULT_TUNING,
     Ack,
     Action,
@@ -18,8 +18,8 @@ from eslurm.core.tree.messages import (
     Reply,
     SendBroadcast,
 )
-from eslurm.core.tree.patience import Patience
-from eslurm.core.tree.results import Outcome, Status, from_mapping, unreached
+from eslurm.core.relay.patience import Patience
+from eslurm.core.relay.results import Outcome, Status, from_mapping, unreached
 
 TRIES = 3
 REFUSED_PAUSE_US = 10_000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 MODULES = {
-    "eslurm": "escli.eslurm",
-    "essubmit": "escli.essubmit",
-    "esqueue": "escli.esqueue",
-    "escancel": "escli.escancel",
-    "esinfo": "escli.esinfo",
-    "esacct": "escli.esacct",
-    "esctl": "escli.esctl",
-    "esrun": "escli.esrun",
-    "eswhy": "escli.eswhy",
+    "eslurm": "escli.local.eslurm",
+    "essubmit": "escli.user.essubmit",
+    "esqueue": "escli.user.esqueue",
+    "escancel": "escli.user.escancel",
+    "esinfo": "escli.user.esinfo",
+    "esacct": "escli.user.esacct",
+    "esctl": "escli.admin.esctl",
+    "esrun": "escli.user.esrun",
+    "eswhy": "escli.user.eswhy",
 }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from escli.options import Words
-    from eslurm.rpc.blocking import DoorClient
+    from eslurm.api.client import DoorClient
 
 SOCKET = "esctld.sock"
 """The first controller's; those of others are called `esctld-NAME.sock`."""
@@ -152,7 +152,7 @@ class Sockets(Way):
         return self._paths[0]
 
     def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
-        from eslurm.rpc.unix_client import Client
+        from eslurm.api.unix_client import Client
 
         directory = self._directory
         find_more = (lambda: sockets_in(directory)) if directory else None
@@ -247,7 +247,7 @@ class Door:
         self, method: str, request: Any, timeout_s: float = TIMEOUT_S, request_id: bytes | None = None
     ) -> Any:
         """One call with protobuf messages; where its list is too long for one, several whose answers are joined."""
-        from eslurm.rpc.methods import BY_NAME
+        from eslurm.api.methods import BY_NAME
 
         parts = in_parts(method, request)
         reply = self._call(BY_NAME[method], next(parts), timeout_s, request_id)

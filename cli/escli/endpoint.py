@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eslurm.rpc.blocking import DoorClient
+    from eslurm.api.client import DoorClient
 
 
 class Way:

@@ -5,7 +5,7 @@ Only where the parts mean the same as the whole: each entry of the list is looke
 
 from __future__ import annotations
 
-from eslurm.core.request_limits import REFERENCES_MAX
+from eslurm.core.model.request_limits import REFERENCES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from escli.options import Words
-    from eslurm.rpc.blocking import DoorClient
-    from eslurm.rpc.tls import Tls
+    from eslurm.api.client import DoorClient
+    from eslurm.transport.tls import Tls
 
 OWN_DIRECTORY = "~/.config/eslurm"
 SYSTEM_DIRECTORY = "/etc/eslurm"
@@ -70,7 +70,7 @@ class Remote(Way):
     def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
         # gRPC's own lines about handshakes would stand beside ours.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from eslurm.rpc.grpc_client import BlockingGrpcClient
+        from eslurm.api.grpc_client import BlockingGrpcClient
 
         self._tls = self._tls or self._credentials()
         try:
@@ -79,8 +79,8 @@ class Remote(Way):
             raise CommandFailed(exits.USAGE, str(error)) from None
 
     def _credentials(self) -> Tls | None:
-        from eslurm.rpc.tls import Tls, TlsError
-        from eslurm.rpc.tls_options import TlsFiles
+        from eslurm.transport.tls import Tls, TlsError
+        from eslurm.transport.tls_options import TlsFiles
 
         given = self._files
         if not given.ca:
@@ -93,7 +93,7 @@ class Remote(Way):
             raise CommandFailed(exits.USAGE, str(error)) from None
 
     def user(self) -> str:
-        from eslurm.rpc.tokens import find_bearer
+        from eslurm.api.tokens import find_bearer
 
         bearer = find_bearer(self._token)
         if bearer is None:
@@ -101,7 +101,7 @@ class Remote(Way):
         return bearer.user
 
     def about_caller(self) -> str:
-        from eslurm.rpc.tokens import find_bearer
+        from eslurm.api.tokens import find_bearer
 
         bearer = find_bearer(self._token)
         if bearer is None:
@@ -165,7 +165,7 @@ def _below(base: Path, text: str) -> str:
 def _remote(
     endpoints: tuple[str, ...], where: str, given: Words, environ: Mapping[str, str], file: ClientFile
 ) -> Remote:
-    from eslurm.rpc.options import split_endpoint
+    from eslurm.transport.options import split_endpoint
 
     if not endpoints:
         raise CommandFailed(exits.USAGE, f"{where}: names no controller: write e.g. ctl1:6820,ctl2:6820")

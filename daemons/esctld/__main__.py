@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from eslurm.core.words import quoted
-from eslurm.rpc.tls_options import tls_files
+from eslurm.core.model.plurals import quoted
 from eslurm.security.account import Account
 from eslurm.security.home import CONTROLLER, make_home, share
 from eslurm.security.site_keys import SITE_KEY
@@ -33,9 +32,10 @@ from eslurm.telemetry.process import (
     run_daemon,
     stop_on_signals,
 )
+from eslurm.transport.tls_options import tls_files
 
 if TYPE_CHECKING:
-    from eslurm.config import Config
+    from eslurm.config.file import Config
 
 log = logging.getLogger("esctld")
 
@@ -113,15 +113,15 @@ def main(
     logging_to_stderr(log_level, log_format)
     with importing():
         from esctld.daemon import OWNER, CannotStart, ControllerOptions
+        from esctld.lead.site import Member, SiteSigner
         from esctld.roles import ControllerProcess
-        from esctld.site import Member, SiteSigner
-        from eslurm.config import ConfigError, read_config
+        from eslurm.config.file import ConfigError, read_config
         from eslurm.ports.store import FenceLost, StoreError
-        from eslurm.rpc.tls import Tls, TlsError
         from eslurm.security.credentials import CannotJoin
         from eslurm.security.site_keys import SiteKeyError
         from eslurm.store.engines import load_driver, shown
         from eslurm.store.sql import SqlStore
+        from eslurm.transport.tls import Tls, TlsError
 
     if not NAME.fullmatch(name):
         _cannot_start(f"--name: {quoted(name)} is no name: use up to 32 letters, digits, '-' and '_'")
@@ -141,7 +141,7 @@ def main(
         if account is not None:
             state_dir = _own_home(site_dir, name, account)
             load_driver(_store_url(config, state_dir))
-            become(account, state_dir, ("eslurm.rpc.jwt_tokens",) if config.tokens.jwt.issuer else ())
+            become(account, state_dir, ("eslurm.api.jwt_tokens",) if config.tokens.jwt.issuer else ())
             if not os.access(config_file, os.R_OK):
                 _cannot_start(
                     f"{config_file}: uid {account.uid} cannot read it: chgrp it to that user, chmod 640"
@@ -151,7 +151,7 @@ def main(
         _cannot_start(str(error))
     if config.tokens.jwt.issuer:
         with importing():
-            from eslurm.rpc.jwt_tokens import JwtKeysError, read_keys
+            from eslurm.api.jwt_tokens import JwtKeysError, read_keys
 
         try:
             read_keys(site_dir / config.tokens.jwt.key_file)

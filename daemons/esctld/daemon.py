@@ -19,67 +19,67 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from esctld import housekeeping
-from esctld.audit import Audits, open_audit
-from esctld.cargo import BlobCargo
-from esctld.census import Census
-from esctld.clock import Clock
-from esctld.collector import spare_collector
-from esctld.conductor import Conductor
-from esctld.dispatcher import Dispatcher
-from esctld.doctor import Doctor, Surroundings
-from esctld.feed import Feed
-from esctld.foresight import Foresight
-from esctld.joining import Joining
-from esctld.leadership import NAME_FEATURE, Lead, Leadership, Lease, Standbys, give_up
-from esctld.links import ControllerLinks
-from esctld.logbook import Logbook, LogKeeper
-from esctld.planner import Planner
-from esctld.policies import Policies
-from esctld.revocations import Revocations
-from esctld.satellites import LinkedSatellites
-from esctld.service import ControllerService
-from esctld.shares import Shares
-from esctld.site import Member, SiteSigner
+from esctld.lead import housekeeping
+from esctld.lead.broadcast_driver import BroadcastDriver
+from esctld.lead.clock import Clock
+from esctld.lead.dispatcher import Dispatcher
+from esctld.lead.doctor import Doctor, Surroundings
+from esctld.lead.failure_prediction import FailurePrediction
+from esctld.lead.gc_tuning import spare_collector
+from esctld.lead.joining import Joining
+from esctld.lead.launch_attachments import BlobCargo
+from esctld.lead.leadership import NAME_FEATURE, Lead, Leadership, Lease, Standbys, give_up
+from esctld.lead.links import ControllerLinks
+from esctld.lead.log_export import Logbook, LogKeeper
+from esctld.lead.planner import Planner
+from esctld.lead.revocations import Revocations
+from esctld.lead.satellites import LinkedSatellites
+from esctld.lead.site import Member, SiteSigner
+from esctld.lead.state_metrics import StateMetrics
+from esctld.lead.tokens import Tokens
+from esctld.lead.trees import TreeQueries
+from esctld.serve.audit import Audits, open_audit
+from esctld.serve.job_events import Feed
+from esctld.serve.policies import Policies
+from esctld.serve.service import ControllerService
+from esctld.serve.shares import Shares
+from esctld.serve.views import Queries
 from esctld.status import CountedCalls, Happenings, LeaderStatus
-from esctld.tokens import Tokens
-from esctld.trees import TreeQueries
-from esctld.views import Queries
 from eslurm import __version__
+from eslurm.api.audit import CallAudit
+from eslurm.api.authoriser import Gate
+from eslurm.api.grpc_server import door_handler
+from eslurm.api.interceptor import Guard
+from eslurm.api.limits import LimitSettings, RequestLimits
+from eslurm.api.principals import Principals
+from eslurm.api.server import RpcServer
+from eslurm.api.tokens import TokenAuthenticator
 from eslurm.calendar import SiteCalendar
-from eslurm.config import Config, ConfigError, cluster_config, read_config
-from eslurm.core.account.boundaries import set_calendar
-from eslurm.core.cluster import State
-from eslurm.core.election import Election
-from eslurm.core.messages import ConfigLoaded, EpochStarted, Message, Refused
-from eslurm.core.reactor import Batch, Reactor
-from eslurm.core.rights import level_of
-from eslurm.core.timekeeping import leap_bound_us
+from eslurm.config.file import Config, ConfigError, cluster_config, read_config
+from eslurm.core.control.reactor import Batch, Reactor
+from eslurm.core.control.rights import level_of
+from eslurm.core.dispatch.election import Election
+from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, Refused
+from eslurm.core.model.timekeeping import leap_bound_us
+from eslurm.core.state.boundaries import set_calendar
+from eslurm.core.state.cluster import State
+from eslurm.links.blobs import BlobExchange, BlobUnavailable
+from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.hello import LocalPeer
+from eslurm.links.join_server import JoinServer
+from eslurm.links.link_server import LinkServer
+from eslurm.links.links import LinkTable
 from eslurm.ports.door import Status
 from eslurm.ports.link import Link
 from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
-from eslurm.relay.blobs import BlobExchange, BlobUnavailable
-from eslurm.relay.book import AddressBook
-from eslurm.rpc.audit import CallAudit
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.grpc_door import door_handler
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.hello import LocalPeer
-from eslurm.rpc.join_server import JoinServer
-from eslurm.rpc.limits import LimitSettings, RequestLimits
-from eslurm.rpc.link_server import LinkServer
-from eslurm.rpc.links import LinkTable
-from eslurm.rpc.options import socket_budget
-from eslurm.rpc.principals import Principals
-from eslurm.rpc.server import RpcServer
-from eslurm.rpc.tls import Tls
-from eslurm.rpc.tokens import TokenAuthenticator
 from eslurm.security.book_seal import seal_book
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
+from eslurm.transport.options import socket_budget
+from eslurm.transport.tls import Tls
 
 if TYPE_CHECKING:
-    from eslurm.rpc.jwt_tokens import JwtAuthenticator
+    from eslurm.api.jwt_tokens import JwtAuthenticator
 
 log = logging.getLogger("esctld")
 
@@ -264,7 +264,7 @@ class Controller:
         satellites = LinkedSatellites(state, [(one.name, one.listen) for one in options.config.satellite])
         self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
         self._cargo = BlobCargo(self._blobs.cache, self._load_blobs, self.metrics)
-        self._conductor = Conductor(
+        self._conductor = BroadcastDriver(
             state, book, self._local, self._planner, satellites, options.site, self._cargo
         )
         members = options.member.credentials.members
@@ -298,7 +298,7 @@ class Controller:
         self._planner.attach(self._dispatcher)
         self._driver = self._conductor.attach(self._dispatcher, self._table)
         herald = self._conductor.herald
-        self._foresight = Foresight(
+        self._foresight = FailurePrediction(
             options.config.failure, state, self.metrics, herald.set_predicted, self._driver.now_us
         )
         herald.observe(self._foresight)
@@ -355,7 +355,7 @@ class Controller:
             msgspec.convert(options.config.controller, LimitSettings, from_attributes=True),
             lambda limit: self.metrics.refused_limits.labels(limit).inc(),
         )
-        self._census = Census(
+        self._census = StateMetrics(
             state, self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
         )
         self.status = LeaderStatus(self._dispatcher, herald, self._census, self._table, self._driver.counters)
@@ -381,7 +381,7 @@ class Controller:
         if not section.issuer:
             return None
         # Only for sites that have one.
-        from eslurm.rpc.jwt_tokens import JwtAuthenticator, jwt_settings
+        from eslurm.api.jwt_tokens import JwtAuthenticator, jwt_settings
 
         return JwtAuthenticator(jwt_settings(section, options.site_dir), self._principals.find_named)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from eslurm.rpc.options import split_endpoint
+from eslurm.transport.options import split_endpoint
 
 
 class HeldPort:

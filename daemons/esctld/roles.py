@@ -10,23 +10,23 @@ import asyncio
 import logging
 from typing import Any
 
-from esctld.collector import give_back_to_collector
 from esctld.daemon import OWNER, Controller, ControllerOptions
-from esctld.leaderlink import NOBODY, LeaderLink
-from esctld.leadership import Lead, give_up
+from esctld.lead.gc_tuning import give_back_to_collector
+from esctld.lead.leadership import Lead, give_up
 from esctld.port import HeldPort
-from esctld.standby import Standby
+from esctld.standby.leader_link import NOBODY, LeaderLink
+from esctld.standby.standby import Standby
 from esctld.status import LEADER, STANDBY, STARTING, ControllerStatus
+from eslurm.api.authoriser import Gate
+from eslurm.api.methods import Method
+from eslurm.api.principals import Principals
+from eslurm.api.unix_server import UnixDoor
 from eslurm.ports.door import Answered, Answerer, Caller, Status
 from eslurm.ports.store import FenceLost, Store
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.methods import Method
-from eslurm.rpc.options import reachable
-from eslurm.rpc.principals import Principals
-from eslurm.rpc.unix_door import UnixDoor
 from eslurm.telemetry import logs
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.telemetry.status import Health
+from eslurm.transport.options import reachable
 
 log = logging.getLogger("esctld")
 

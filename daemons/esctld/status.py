@@ -11,21 +11,21 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from esctld.census import CENSUS, Census
-from esctld.dispatcher import Dispatcher
+from esctld.lead.dispatcher import Dispatcher
+from esctld.lead.state_metrics import CENSUS, StateMetrics
 from eslurm import __version__
-from eslurm.core import facts
-from eslurm.core.cluster import State
-from eslurm.core.facts import Fact
-from eslurm.core.job.model import ATTESTED
-from eslurm.core.messages import RefusalCode, Refused
-from eslurm.core.satellite.flights import Answered
-from eslurm.core.satellite.herald import Herald
-from eslurm.core.satellite.states import SatelliteState
+from eslurm.api.limits import LIMITS
+from eslurm.core.dispatch.broadcaster import Broadcaster
+from eslurm.core.dispatch.inflight import Answered
+from eslurm.core.model import facts
+from eslurm.core.model.facts import Fact
+from eslurm.core.model.job import ATTESTED
+from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.state.cluster import State
+from eslurm.links.links import LinkTable
+from eslurm.links.relay_counters import RelayCounters
 from eslurm.ports.door import Caller, DoorError
-from eslurm.relay.counters import RelayCounters
-from eslurm.rpc.limits import LIMITS
-from eslurm.rpc.links import LinkTable
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.collected import Collected, page_of
 from eslurm.telemetry.exposition import Described, Family
@@ -124,8 +124,8 @@ class LeaderStatus:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        herald: Herald,
-        census: Census,
+        herald: Broadcaster,
+        census: StateMetrics,
         table: LinkTable,
         counters: RelayCounters,
     ) -> None:
@@ -266,7 +266,7 @@ class Happenings:
         self._metrics.forecast_at.set(now_us / 1e6)
 
     def on_answered(self, answered: Answered) -> None:
-        """See `core.satellite.flights.Observer`."""
+        """See `core.dispatch.inflight.Observer`."""
         if answered.trace is None:
             return
         metrics = self._metrics

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from eslurm.rpc.tls_options import TlsFiles, add_tls_options, tls_files
 from eslurm.security.home import make_home
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
@@ -28,9 +27,10 @@ from eslurm.telemetry.process import (
     run_daemon,
     stop_on_signals,
 )
+from eslurm.transport.tls_options import TlsFiles, add_tls_options, tls_files
 
 if TYPE_CHECKING:
-    from eslurm.rpc.tls import Tls
+    from eslurm.transport.tls import Tls
 
 log = logging.getLogger("esestd")
 
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     with importing():
         from esestd.daemon import MODELS, EstimatorDaemon, EstimatorOptions
         from esestd.doors import TokenFile
-        from eslurm.config import ConfigError, estimator_settings, read_config
+        from eslurm.config.file import ConfigError, estimator_settings, read_config
         from eslurm.estimator.files import ModelError, other_settings, read_kept
         from eslurm.estimator.registry import UnknownEstimator, make
         from eslurm.ports.door import DoorUnreachable
@@ -125,7 +125,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _tls(files: TlsFiles) -> Tls:
     # It brings gRPC, which who calls through a socket does without.
-    from eslurm.rpc.tls import Tls, TlsError
+    from eslurm.transport.tls import Tls, TlsError
 
     try:
         return Tls(files)

@@ -21,15 +21,15 @@ from esestd.follower import POLL_S, Follower
 from esestd.forecaster import Forecaster
 from esestd.sender import Sender
 from esestd.status import EstimatorStatus
+from eslurm.api.unix_calls import UnixCalls
 from eslurm.estimator.files import ModelFiles, other_settings
 from eslurm.estimator.registry import make
 from eslurm.ports.estimator import Estimator, Model, Setting
-from eslurm.rpc.unix_calls import UnixCalls
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.estimator import EstimatorMetrics
 
 if TYPE_CHECKING:
-    from eslurm.rpc.tls import Tls
+    from eslurm.transport.tls import Tls
 
 MODELS = "models"
 """Where models are kept, in the state directory."""
@@ -201,7 +201,7 @@ def _doors(options: EstimatorOptions) -> list[Calls]:
     if options.sockets:
         return [UnixCalls(path) for path in options.sockets]
     # Only for who needs it: gRPC takes its time and memory.
-    from eslurm.rpc.grpc_client import GrpcClient
+    from eslurm.api.grpc_client import GrpcClient
 
     token = TokenFile(options.token_file)
     # Another of them may lead: none is waited for.

@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eslurm.api.methods import PING, Method, ReplyT, RequestT
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
-from eslurm.rpc.methods import PING, Method, ReplyT, RequestT
 from eslurm.security.files import UnsafeFile, read_private
 from eslurm.v1 import controller_pb2 as pb
 
 if TYPE_CHECKING:
-    from eslurm.rpc.grpc_client import GrpcClient
+    from eslurm.api.grpc_client import GrpcClient
 
 PROBE_S = 2.0
 _GONE = (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED, Status.CANCELLED)
 
 
 class Calls(Protocol):
-    """One door: `eslurm.rpc.unix_calls.UnixCalls` or a `RemoteDoor`."""
+    """One door: `eslurm.api.unix_calls.UnixCalls` or a `RemoteDoor`."""
 
     async def call(self, method: Method[Any, Any], request: Any, timeout_s: float) -> Any: ...
 

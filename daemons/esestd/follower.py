@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from esestd.doors import Away, LeaderDoor
+from eslurm.api.methods import JOB_FEED
 from eslurm.ports.door import DoorRefused, Status
-from eslurm.rpc.methods import JOB_FEED
 from eslurm.v1 import controller_pb2 as pb
 
 log = logging.getLogger("esestd")

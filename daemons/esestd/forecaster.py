@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
-from esestd.board import Board, Known, Scores
 from esestd.follower import News
+from esestd.live_jobs import Board, Known, Scores
 from esestd.sender import Sender
 from esestd.trainer import Learnt, Trainer
-from eslurm.core.estimate.model import LONGEST_S, Forecast, Submitted
+from eslurm.core.model.forecast import LONGEST_S, Forecast, Submitted
 from eslurm.estimator.session import Session, tell_limit
 from eslurm.ports.estimator import Estimator, Lesson, Model
 from eslurm.telemetry.estimator import EstimatorMetrics

@@ -11,10 +11,10 @@ import logging
 from itertools import islice
 
 from esestd.doors import Away, LeaderDoor
-from eslurm.core.estimate.model import Forecast
-from eslurm.core.job.forecasts import FORECASTS_MAX
+from eslurm.api.methods import SET_FORECASTS
+from eslurm.core.control.jobs.forecasts import FORECASTS_MAX
+from eslurm.core.model.forecast import Forecast
 from eslurm.ports.door import DoorRefused, Status
-from eslurm.rpc.methods import SET_FORECASTS
 from eslurm.telemetry.estimator import EstimatorMetrics
 from eslurm.v1 import controller_pb2 as pb
 

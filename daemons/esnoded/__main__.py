@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
-from eslurm.rpc.tls_options import add_tls_options, tls_files
-from eslurm.rpc.trust_options import add_trust_options, read_member
+from eslurm.links.trust_options import add_trust_options, read_member
 from eslurm.security.account import Account, find_account
 from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
@@ -26,6 +25,7 @@ from eslurm.telemetry.process import (
     run_daemon,
     stop_on_signals,
 )
+from eslurm.transport.tls_options import add_tls_options, tls_files
 from esnoded.keeper import prepare, split
 from esnoded.procd.options import Options
 from esnoded.stepd.launcher import (
@@ -71,9 +71,9 @@ def main(argv: list[str] | None = None) -> None:
         _give_up(str(error) if isinstance(error, ValueError) else f"--state-dir: {error}")
 
     with importing():
-        from eslurm.rpc.tls import Tls, TlsError
         from eslurm.security.credentials import CannotJoin
         from eslurm.telemetry.clocks import wall_us
+        from eslurm.transport.tls import Tls, TlsError
         from esnoded.daemon import AgentOptions, NodeDaemon
         from esnoded.spool import SpoolError
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
-from eslurm.core.agent.roster import Roster
-from eslurm.core.wire import Registration, Report
-from eslurm.relay.chaos_door import ChaosReply, ChaosRequest, TooEarly, fold_struck
-from eslurm.relay.driver import RelayServer
-from eslurm.relay.switches import Mode, Switch
+from eslurm.core.agent.registration import Roster
+from eslurm.core.model.protocol import Registration, Report
+from eslurm.faults.chaos_door import ChaosReply, ChaosRequest, TooEarly, fold_struck
+from eslurm.faults.switches import Mode, Switch
+from eslurm.links.relay_driver import RelayServer
 
 
 class HeldReports:

@@ -21,42 +21,42 @@ from weakref import WeakSet
 import msgspec
 
 from eslurm import __version__
+from eslurm.api.forward import Forwarder
+from eslurm.api.interceptor import Guard
+from eslurm.api.principals import Principals
+from eslurm.api.server import RpcServer
+from eslurm.api.unix_server import UnixDoor
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted
 from eslurm.core.agent.restore import restore
-from eslurm.core.amounts import Vector
-from eslurm.core.tree.messages import RunLocal
-from eslurm.core.tree.relay import Relay
-from eslurm.core.tree.results import Outcome, failed
-from eslurm.core.wire import Command, Heartbeat, Report
+from eslurm.core.model.amounts import Vector
+from eslurm.core.model.protocol import Command, Heartbeat, Report
+from eslurm.core.relay.messages import RunLocal
+from eslurm.core.relay.relay import Relay
+from eslurm.core.relay.results import Outcome, failed
+from eslurm.faults.chaos_door import NAME as CHAOS
+from eslurm.faults.chaos_door import ChaosDoor
+from eslurm.links.blobs import BlobExchange, LinkLoader
+from eslurm.links.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
+from eslurm.links.endpoint_directory import AddressBook, BadBook
+from eslurm.links.hello import LocalPeer
+from eslurm.links.kinds import is_agent
+from eslurm.links.link_server import LinkServer
+from eslurm.links.links import LinkTable
+from eslurm.links.relay_driver import RelayServer
+from eslurm.links.relay_envelopes import EnvelopeError
 from eslurm.ports.door import Answerer
 from eslurm.ports.link import Link
 from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import StepOutcome, StepOutcomeSink, StepStarted
-from eslurm.relay.blobs import BlobExchange, LinkLoader
-from eslurm.relay.book import AddressBook, BadBook
-from eslurm.relay.chaos_door import NAME as CHAOS
-from eslurm.relay.chaos_door import ChaosDoor
-from eslurm.relay.driver import RelayServer
-from eslurm.relay.envelopes import EnvelopeError
-from eslurm.rpc.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
-from eslurm.rpc.counters import DoorCounters
-from eslurm.rpc.forward import Forwarder
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.hello import LocalPeer
-from eslurm.rpc.kinds import is_agent
-from eslurm.rpc.link_server import LinkServer
-from eslurm.rpc.links import LinkTable
-from eslurm.rpc.options import TableSettings, reachable
-from eslurm.rpc.principals import Principals
-from eslurm.rpc.server import RpcServer
-from eslurm.rpc.tls import Tls
-from eslurm.rpc.unix_door import UnixDoor
 from eslurm.security.book_seal import open_book
 from eslurm.security.credentials import Credentials
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.telemetry.status import StatusDoor
+from eslurm.transport.counters import DoorCounters
+from eslurm.transport.options import TableSettings, reachable
+from eslurm.transport.tls import Tls
 from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
 from esnoded.clock import AgentClock

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from eslurm.api.methods import Method
 from eslurm.core.agent.node import LocalNode
 from eslurm.ports.door import Answered, Answerer, Caller, Status
-from eslurm.rpc.methods import Method
-from eslurm.rpc.options import split_endpoint
+from eslurm.transport.options import split_endpoint
 
 log = logging.getLogger("esnoded.door")
 

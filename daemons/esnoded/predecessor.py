@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Sequence
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import (
     StepEndCause,
     StepOrder,

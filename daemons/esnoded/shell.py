@@ -33,9 +33,10 @@ from eslurm.core.agent.actions import (
     Spool as SpoolAction,
 )
 from eslurm.core.agent.machine import Agent
-from eslurm.core.step.key import StepKey
-from eslurm.core.tree.results import FAILED, USER_REFUSED, Outcome
-from eslurm.core.wire import JobLaunch, Report
+from eslurm.core.model.protocol import JobLaunch, Report
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.relay.results import FAILED, USER_REFUSED, Outcome
+from eslurm.links.blobs import BlobExchange, BlobUnavailable
 from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import (
     StepEndCause,
@@ -45,7 +46,6 @@ from eslurm.ports.step_runner import (
     StepRunnerError,
     UserRefused,
 )
-from eslurm.relay.blobs import BlobExchange, BlobUnavailable
 from esnoded.clock import AgentClock
 from esnoded.spool import Spool
 from esnoded.spool_lane import SpoolLane

@@ -17,9 +17,9 @@ from functools import partial
 
 from eslurm.core.agent.actions import Action, Answer, Contact, SendReport
 from eslurm.core.agent.actions import Spool as SpoolAction
-from eslurm.core.agent.backlog import RETRY_S, Backlog
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.records import Folded
+from eslurm.core.agent.spool_buffer import RETRY_S, Backlog
 from esnoded.spool import Spool
 
 log = logging.getLogger(__name__)

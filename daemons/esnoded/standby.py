@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcomeSink, StepState
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.launcher import Connect

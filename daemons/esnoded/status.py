@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from eslurm import __version__
 from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.machine import Agent
-from eslurm.core.tree.relay import Relay
-from eslurm.relay.counters import RelayCounters
-from eslurm.rpc.counters import DoorCounters
-from eslurm.rpc.links import LinkTable
+from eslurm.core.relay.relay import Relay
+from eslurm.links.links import LinkTable
+from eslurm.links.relay_counters import RelayCounters
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.exposition import Described, Family, text_of
 from eslurm.telemetry.status import Health
 from eslurm.telemetry.vitals import LoopLag
+from eslurm.transport.counters import DoorCounters
 from esnoded.spool import Spool
 from esnoded.uplink import Uplink
 

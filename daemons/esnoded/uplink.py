@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from eslurm.api.methods import Method
+from eslurm.links.links import Rng
 from eslurm.ports.door import Answered, Answerer, Caller
 from eslurm.ports.link import Link, LinkBusy, LinkError, LinkRefused, Links, LinkSilent, Wanted, is_idle_end
-from eslurm.rpc.links import Rng
-from eslurm.rpc.methods import Method
 
 log = logging.getLogger(__name__)
 

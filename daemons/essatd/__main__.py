@@ -7,9 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from eslurm.rpc.options import SOCKETS_MIN
-from eslurm.rpc.tls_options import add_tls_options, tls_files
-from eslurm.rpc.trust_options import add_trust_options, read_member
+from eslurm.links.trust_options import add_trust_options, read_member
 from eslurm.security.home import make_home
 from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
@@ -27,6 +25,8 @@ from eslurm.telemetry.process import (
     run_daemon,
     stop_on_signals,
 )
+from eslurm.transport.options import SOCKETS_MIN
+from eslurm.transport.tls_options import add_tls_options, tls_files
 
 HOME = "satellite"
 """Its own directory in the state directory, when root starts it as another user."""
@@ -40,11 +40,11 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f"--sockets-max: {arguments.sockets_max} is too few: at least {SOCKETS_MIN}")
     logging_to_stderr(arguments.log_level, arguments.log_format)
     with importing():
-        from eslurm.relay.chaos_door import NAME as CHAOS
-        from eslurm.rpc.tls import Tls, TlsError
+        from eslurm.faults.chaos_door import NAME as CHAOS
         from eslurm.security.credentials import CannotJoin
         from eslurm.security.membership import IDENTITY, MEMBERSHIP
         from eslurm.telemetry.clocks import wall_us
+        from eslurm.transport.tls import Tls, TlsError
         from essatd.daemon import Satellite, SatelliteOptions
 
     account = account_of(arguments.user)

@@ -10,10 +10,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from eslurm.faults.chaos_door import ChaosReply, ChaosRequest, Struck, left_us
+from eslurm.faults.switches import Mode, Switch
+from eslurm.links.relay_driver import RelayServer
 from eslurm.ports.link import Link
-from eslurm.relay.chaos_door import ChaosReply, ChaosRequest, Struck, left_us
-from eslurm.relay.driver import RelayServer
-from eslurm.relay.switches import Mode, Switch
 from eslurm.v1 import link_pb2
 
 Take = Callable[[Link, Sequence[link_pb2.Item]], None]

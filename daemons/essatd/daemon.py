@@ -18,28 +18,28 @@ from pathlib import Path
 import msgspec
 
 from eslurm import __version__
-from eslurm.core.satellite.reports import ReportRouter
-from eslurm.core.tree.messages import Tuning
-from eslurm.core.tree.relay import Relay
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
+from eslurm.core.dispatch.report_router import ReportRouter
+from eslurm.core.relay.messages import Tuning
+from eslurm.core.relay.relay import Relay
+from eslurm.faults.chaos_door import ChaosDoor
+from eslurm.links.blobs import BlobExchange, LinkLoader
+from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.hello import LocalPeer
+from eslurm.links.link_server import LinkServer
+from eslurm.links.links import LinkTable
+from eslurm.links.relay_driver import RelayServer
+from eslurm.links.relay_envelopes import EnvelopeError
 from eslurm.ports.door import Status
 from eslurm.ports.link import Link, LinkError, Wanted
-from eslurm.relay.blobs import BlobExchange, LinkLoader
-from eslurm.relay.book import AddressBook
-from eslurm.relay.chaos_door import ChaosDoor
-from eslurm.relay.driver import RelayServer
-from eslurm.relay.envelopes import EnvelopeError
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.hello import LocalPeer
-from eslurm.rpc.link_server import LinkServer
-from eslurm.rpc.links import LinkTable
-from eslurm.rpc.options import reachable, socket_budget
-from eslurm.rpc.peers import STRANGERS_MAX
-from eslurm.rpc.server import RpcServer
-from eslurm.rpc.tls import Tls
 from eslurm.security.credentials import Credentials
 from eslurm.telemetry import logs
 from eslurm.telemetry.status import StatusDoor
 from eslurm.telemetry.vitals import LoopLag, rss_bytes, sockets
+from eslurm.transport.options import reachable, socket_budget
+from eslurm.transport.peers import STRANGERS_MAX
+from eslurm.transport.tls import Tls
 from eslurm.v1 import link_pb2
 from essatd.chaos import Gate
 from essatd.status import SatelliteStatus

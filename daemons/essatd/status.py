@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from eslurm import __version__
-from eslurm.core.tree.relay import Relay
+from eslurm.core.relay.relay import Relay
+from eslurm.links.kinds import is_agent
+from eslurm.links.links import LinkTable
+from eslurm.links.relay_counters import RelayCounters
 from eslurm.ports.link import Link
-from eslurm.relay.counters import RelayCounters
-from eslurm.rpc.kinds import is_agent
-from eslurm.rpc.links import LinkTable
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.exposition import Described, Family
 from eslurm.telemetry.status import Health

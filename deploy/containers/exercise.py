@@ -9,9 +9,9 @@ import random
 from importlib import import_module
 
 from eslurm.estimator import registry
-from eslurm.estimator.evaluate import replay
-from eslurm.estimator.workload import build
-from eslurm.swf import Record
+from eslurm.lab.studies.evaluate import replay
+from eslurm.lab.studies.workload import build
+from eslurm.lab.workloads.swf import Record
 
 DAEMONS = (
     *(
@@ -23,7 +23,7 @@ DAEMONS = (
         "esestd.__main__",
     ),
     *("esnoded.daemon", "esnoded.__main__", "esnoded.stepd.__main__", "esnoded.stepd.supervisor"),
-    "escli.cluster.main",
+    "escli.local.main",
     *(
         "eslurm.store.sql",
         "psycopg",

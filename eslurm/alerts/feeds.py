@@ -15,8 +15,8 @@ from msgspec import Meta
 from eslurm.alerts.prometheus import PrometheusOptions, PrometheusPoller
 from eslurm.alerts.updates import AlertUpdate, Changed, Firing
 from eslurm.alerts.webhook import Webhook, WebhookOptions
-from eslurm.config import ConfigError, FailureSection
-from eslurm.core.failure.alerts import AlertBook
+from eslurm.config.file import ConfigError, FailureSection
+from eslurm.core.prediction.alerts import AlertBook
 from eslurm.security.files import UnsafeFile, read_private
 from eslurm.telemetry import logs
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from eslurm.core.words import quoted
+from eslurm.core.model.plurals import quoted
 
 HEAD_BYTES_MAX = 32 * 1024
 INTERIM_REPLIES_MAX = 5

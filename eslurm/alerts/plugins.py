@@ -21,14 +21,14 @@ from itertools import islice
 from operator import index
 from typing import TypeVar
 
-from eslurm.core.failure.predictor import (
+from eslurm.core.model.plurals import quoted
+from eslurm.core.prediction.predictor import (
     ENTRY_POINT_GROUP,
     FailurePredictor,
     NodesKnown,
     Observation,
     PredictorFactory,
 )
-from eslurm.core.words import quoted
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ import msgspec
 
 from eslurm.alerts.http import HEAD_BYTES_MAX, Head, HttpError, body_length, read_body, read_head
 from eslurm.alerts.updates import Changed, OnAlerts, PushedAlert, find_node
-from eslurm.core.words import quoted
+from eslurm.core.model.plurals import quoted
 
 log = logging.getLogger(__name__)
 

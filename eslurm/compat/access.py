@@ -10,7 +10,7 @@ import re
 
 from eslurm.compat.errors import OptionError, nearest, quoted, whole_number
 from eslurm.compat.lengths import length_text, parse_length
-from eslurm.core.account.model import Access
+from eslurm.core.model.accounts import Access
 
 _WORD = re.compile(r"\S+")
 _TERM = re.compile(r"([A-Za-z_][\w.-]*)(<=|<|=)(.+)")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.sizes import format_memory, parse_memory
-from eslurm.core.account.model import UNLIMITED, Amount
+from eslurm.core.model.accounts import UNLIMITED, Amount
 
 MEMORY = "memory_mib"
 _ALL = frozenset({"unlimited", "all", "none"})

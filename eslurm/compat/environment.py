@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from eslurm.core.wire import JobLaunch, LaunchStep, NodeGroup
+    from eslurm.core.model.protocol import JobLaunch, LaunchStep, NodeGroup
 
 _CORES = 0
 _MEMORY_MIB = 1

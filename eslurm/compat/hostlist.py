@@ -7,7 +7,7 @@ here: a node list's order is its tree (X-02). Expansion is bounded, so a short t
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, whole_number
-from eslurm.core.node.hostlist import fold
+from eslurm.core.model.hostlist import fold
 
 __all__ = ["HOSTS_MAX", "expand", "fold"]
 

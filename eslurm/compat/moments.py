@@ -7,13 +7,13 @@ in seconds, at a UTC time in seconds, so that summer time is the caller's knowle
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, whole_number
-from eslurm.core.dates import DAY_S, civil_from_days, days_from_civil, format_moment
+from eslurm.core.model.dates import DAY_S, civil_from_days, days_from_civil, format_moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eslurm.core.dates import Offset as Offset
+    from eslurm.core.model.dates import Offset as Offset
 
 __all__ = ["DAY_S", "civil_from_days", "days_from_civil", "format_moment", "parse_moment"]
 

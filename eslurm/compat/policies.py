@@ -16,7 +16,7 @@ from eslurm.compat.amounts import amount_text
 from eslurm.compat.errors import OptionError, nearest, quoted
 from eslurm.compat.policy_keys import DEFAULT_OPTIONS, FORCE, KEYS, NAME, Draft, Site
 from eslurm.compat.policy_values import show_default
-from eslurm.core.account.model import (
+from eslurm.core.model.accounts import (
     EVERYONE,
     Account,
     Defaults,
@@ -29,7 +29,7 @@ from eslurm.core.account.model import (
     Validity,
     kind_of,
 )
-from eslurm.core.messages import PolicyChange
+from eslurm.core.model.messages import PolicyChange
 
 __all__ = ["DEFAULT_OPTIONS", "FORCE", "KEYS", "Site", "describe", "read_change", "shown"]
 

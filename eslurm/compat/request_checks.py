@@ -6,8 +6,8 @@ Invariant: a check raises `OptionError` that names the option, the value and the
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError
-from eslurm.core import request_limits as limits
-from eslurm.core.values import is_utf8
+from eslurm.core.model import request_limits as limits
+from eslurm.core.model.values import is_utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

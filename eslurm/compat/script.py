@@ -8,7 +8,7 @@ script can serve two sites.
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError
-from eslurm.core.request_limits import SCRIPT_BYTES_MAX
+from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
 
 _MARKS = ("#SBATCH", "#ESLURM")
 _LINES_MAX = 10_000

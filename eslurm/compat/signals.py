@@ -6,7 +6,7 @@ Pure text work: a signal's number is what travels, and it is Linux's.
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, nearest, quoted, whole_number
-from eslurm.core.values import signal_problem
+from eslurm.core.model.values import signal_problem
 
 BEFORE_DEFAULT_S = 60
 BEFORE_MAX_S = 65_535

@@ -14,9 +14,9 @@ from eslurm.compat.cron import parse_cron
 from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.lengths import length_text, parse_length
 from eslurm.compat.moments import DAY_S, civil_from_days, format_moment, parse_moment
-from eslurm.core.account.model import Validity
-from eslurm.core.account.validity import LENGTH_MAX_S
-from eslurm.core.units import SECOND_US
+from eslurm.core.model.accounts import Validity
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.resources.windows import LENGTH_MAX_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from eslurm.core.estimate.model import Forecast, Submitted
+from eslurm.core.model.forecast import Forecast, Submitted
 from eslurm.ports.estimator import Estimator, HeedsLimits, Lesson, Model
 
 BATCH_MAX: Final = 1_024

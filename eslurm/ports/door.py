@@ -10,7 +10,7 @@ import enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from eslurm.core.job.model import Principal
+    from eslurm.core.model.job import Principal
 
 
 class Status(enum.IntEnum):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from eslurm.core.estimate.model import Forecast, Submitted
+from eslurm.core.model.forecast import Forecast, Submitted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from eslurm.core.node.hostlist import holds
+from eslurm.core.model.hostlist import holds
 from eslurm.v1 import link_pb2
 
 IDLE = "idle"

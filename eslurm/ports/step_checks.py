@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eslurm.core.values import COOKIE_BYTES, id_problem, signal_problem, text_problem, umask_problem
+from eslurm.core.model.values import COOKIE_BYTES, id_problem, signal_problem, text_problem, umask_problem
 from eslurm.ports.step_runner import OutputEndpoint, StepSpec, StepWarning
 
 TASKS_MAX = 4_096

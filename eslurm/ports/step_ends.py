@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eslurm.core.job.model import StepEnd
+from eslurm.core.model.job import StepEnd
 from eslurm.ports.step_runner import StepOutcome
 
 

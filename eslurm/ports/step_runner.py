@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 
 
 class StepEndCause(StrEnum):

@@ -17,17 +17,17 @@ from typing import Any
 
 import msgspec
 
-from eslurm.core.account.apply import USAGE
-from eslurm.core.account.model import EVERYONE, Defaults, FreePool, Limit
-from eslurm.core.facts import PolicyRemoved, decode_fact, encode_fact
-from eslurm.core.job.model import Job
-from eslurm.core.member.model import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
-from eslurm.core.node.hostlist import unfold
-from eslurm.core.node.model import Node
-from eslurm.core.plan.promise import PROMISE
-from eslurm.core.records import Settings, decode_record
-from eslurm.core.step.model import Step
-from eslurm.core.token.model import TOKEN
+from eslurm.core.model.accounts import EVERYONE, Defaults, FreePool, Limit
+from eslurm.core.model.facts import PolicyRemoved, decode_fact, encode_fact
+from eslurm.core.model.hostlist import unfold
+from eslurm.core.model.job import Job
+from eslurm.core.model.member import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
+from eslurm.core.model.node import Node
+from eslurm.core.model.promise import PROMISE
+from eslurm.core.model.step import Step
+from eslurm.core.model.token import TOKEN
+from eslurm.core.state.apply_accounts import USAGE
+from eslurm.core.state.rows import Settings, decode_record
 from eslurm.ports.store import LoggedFact
 from eslurm.replay.base import POLICIES, BasePacker, pieces_of, read_head
 

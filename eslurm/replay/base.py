@@ -14,12 +14,12 @@ from itertools import groupby
 
 import msgspec
 
-from eslurm.core import records
-from eslurm.core.account.apply import USAGE
-from eslurm.core.cluster import State
-from eslurm.core.member.model import JOIN_TOKEN, MEMBER, REVOCATION
-from eslurm.core.plan.promise import PROMISE
-from eslurm.core.token.model import TOKEN
+from eslurm.core.model.member import JOIN_TOKEN, MEMBER, REVOCATION
+from eslurm.core.model.promise import PROMISE
+from eslurm.core.model.token import TOKEN
+from eslurm.core.state import rows as records
+from eslurm.core.state.apply_accounts import USAGE
+from eslurm.core.state.cluster import State
 from eslurm.ports.store import JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow
 
 BASE_VERSION = 1

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
-from eslurm.core import facts as core_facts
-from eslurm.core.apply import apply
-from eslurm.core.cluster import State, Touched, attempts_of
-from eslurm.core.invariants import check, check_job
-from eslurm.core.job.model import Job
-from eslurm.core.node.hostlist import fold
-from eslurm.core.node.model import Node
+from eslurm.core.model import facts as core_facts
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.job import Job
+from eslurm.core.model.node import Node
+from eslurm.core.state.apply import apply
+from eslurm.core.state.cluster import State, Touched, attempts_of
+from eslurm.core.state.invariants import check, check_job
 from eslurm.ports.store import LoggedFact
 from eslurm.replay.base import BadBase, unpack_base
 from eslurm.replay.logfile import DamagedLog, LogFile

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from eslurm.core.node.hostlist import holds
+from eslurm.core.model.hostlist import holds
 from eslurm.security.files import UnsafeFile, read_trusted, write_public
 from eslurm.security.membership import (
     IDENTITY,

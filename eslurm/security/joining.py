@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from eslurm.core.node.hostlist import holds, unfold
+from eslurm.core.model.hostlist import holds, unfold
 from eslurm.security.membership import Identity, Members, Membership, NotAMember, Role, verify
 from eslurm.security.sealing import KEY_ID_BYTES, BadSeal, KeyRing, Purpose
 from eslurm.security.site_keys import Ring, SiteKeys

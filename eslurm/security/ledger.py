@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from eslurm.core.node.hostlist import holds
+from eslurm.core.model.hostlist import holds
 from eslurm.security.account import Account
 from eslurm.security.files import FILE_BYTES_MAX, read_trusted, write_public
 from eslurm.security.home import CONTROLLER, read_in_home, share

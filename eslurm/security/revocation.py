@@ -12,7 +12,7 @@ from eslurm.security.site_keys import Ring, SiteKeys
 
 REVOKED = "revoked"
 SERIALS_MAX = 65_536
-"""Of a list that is taken; controllers revoke no more than `core.member.model.REVOKED_MAX`."""
+"""Of a list that is taken; controllers revoke no more than `core.model.member.REVOKED_MAX`."""
 
 
 class RevokedStatement(msgspec.Struct, frozen=True, array_like=True):

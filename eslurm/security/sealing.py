@@ -35,7 +35,7 @@ class Purpose(Enum):
     """What a statement is for. The value goes under the signature."""
 
     COMMAND = b"command"
-    """A controller's command to nodes, and with it the launch credential (`core.wire.Command`); always shared."""
+    """A controller's command to nodes, and with it the launch credential (`core.model.protocol.Command`); always shared."""
     MEMBER = b"member"
     """A host's membership: its key, its roles, its names (`security.membership.Membership`)."""
     TOKEN = b"token"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import struct
 
-from eslurm.core.values import COOKIE_BYTES
+from eslurm.core.model.values import COOKIE_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eslurm.core import records
-from eslurm.core.account.apply import find_record
-from eslurm.core.cluster import State
-from eslurm.core.facts import encode_fact
-from eslurm.core.job.holding import limit_s
-from eslurm.core.job.model import Attempt, Job
-from eslurm.core.job.states import FINAL
-from eslurm.core.node.hostlist import fold
-from eslurm.core.node.model import Node
-from eslurm.core.reactor import Batch
-from eslurm.core.step.model import Step
+from eslurm.core.control.reactor import Batch
+from eslurm.core.model.facts import encode_fact
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.node import Node
+from eslurm.core.model.step import Step
+from eslurm.core.state import rows as records
+from eslurm.core.state.allocation_amounts import limit_s
+from eslurm.core.state.apply_accounts import find_record
+from eslurm.core.state.cluster import State
 from eslurm.ports import store
 
 SETTINGS = "state"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from eslurm.core.plan.policy import Cycle
+from eslurm.core.plan.cycle.policy import Cycle
 
 DAY_US = 86_400_000_000
 NO_LIMIT_US = 1 << 62

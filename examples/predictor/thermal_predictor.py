@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from eslurm.core.failure.predictor import FailurePredictor, NodesKnown, Observation
+from eslurm.core.prediction.predictor import FailurePredictor, NodesKnown, Observation
 
 
 class ThermalPredictor:

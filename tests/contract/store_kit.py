@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from eslurm.lab.sim.disk_store import DiskStore
 from eslurm.ports.store import AttemptRow, Batch, FactRow, JobRow, RowChange, SnapshotRow, StepRow, Store
-from eslurm.sim.disk_store import DiskStore
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.store.sql import SqlStore

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
+from eslurm.lab.sim.step_runner import MemoryStepRunner, StepScript
 from eslurm.ports.step_runner import (
     StepEndCause,
     StepOutcome,
@@ -21,9 +22,8 @@ from eslurm.ports.step_runner import (
     StepSpec,
     StepStarted,
 )
-from eslurm.sim.step_runner import MemoryStepRunner, StepScript
 from tests.support.loops import run
-from tests.unit.stepd.kit import Outcomes, Site, eventually, key, supervised
+from tests.unit.esnoded.stepd.kit import Outcomes, Site, eventually, key, supervised
 
 LONG_US = 3_600_000_000
 """A time limit or a grace that does not come, however slow the machine is."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from esctld.feed_history import Line, Recorded
-from eslurm.core.estimate.model import Forecast
-from eslurm.core.messages import Message, SetForecasts
-from eslurm.core.reactor import Batch
-from eslurm.core.records import decode_accounted
+from esctld.serve.job_event_history import Line, Recorded
+from eslurm.core.control.reactor import Batch
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.messages import Message, SetForecasts
+from eslurm.core.state.rows import decode_accounted
 from eslurm.ports import store as port
 from eslurm.store.rows import load, to_store
 from eslurm.v1 import controller_pb2 as pb
@@ -89,7 +89,7 @@ def test_forecasts_come_back(backend: Backend) -> None:
 def test_the_latest_that_ended_are_found_page_by_page(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esctld.feed_history.PAGE_ROWS", 3)
+    monkeypatch.setattr("esctld.serve.job_event_history.PAGE_ROWS", 3)
     world = Written()
     jobs = []
     for _ in range(10):

@@ -19,10 +19,10 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, inspect
 
-from eslurm.core import facts
-from eslurm.core.apply import apply
-from eslurm.core.cluster import State
-from eslurm.core.invariants import check as check_invariants
+from eslurm.core.model import facts
+from eslurm.core.state.apply import apply
+from eslurm.core.state.cluster import State
+from eslurm.core.state.invariants import check as check_invariants
 from eslurm.ports.store import (
     AccountingQuery,
     Claim,

@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from eslurm.api.methods import BY_NAME
+from eslurm.api.unix_client import Client
 from eslurm.compat.hostlist import expand
-from eslurm.rpc.methods import BY_NAME
-from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.procd import procfs
 from esnoded.stepd.place import Place
@@ -30,7 +30,7 @@ from tests.integration.commands import Ran, become_user, environment, main_of, p
 from tests.integration.daemons import PATIENCE_S, ROOT, Daemon, agent_user
 from tests.support.ports import free_port
 from tests.support.trust import Site
-from tests.unit.stepd.kit import end_process
+from tests.unit.esnoded.stepd.kit import end_process
 
 POLL_S = 0.02
 CLUSTER = "live"

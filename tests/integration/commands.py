@@ -33,7 +33,7 @@ def preload() -> None:
     for command in ("essubmit", "esrun", "escancel", "esqueue", "esctl"):
         importlib.import_module(MODULES[command])
     for module in (
-        *("escli.door", "escli.waiting", "escli.step_output", "eslurm.rpc.unix_client"),
+        *("escli.door", "escli.user.waiting", "escli.user.step_output", "eslurm.api.unix_client"),
         *("eslurm.compat.arrays", "eslurm.compat.moments", "eslurm.compat.states", "eslurm.ports.door"),
     ):
         importlib.import_module(module)

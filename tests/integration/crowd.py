@@ -12,7 +12,7 @@ from typing import Any
 from esnoded.stepd.place import Place
 from tests.integration.cluster import LiveCluster
 from tests.support.connections import connections
-from tests.unit.stepd.kit import end_process
+from tests.unit.esnoded.stepd.kit import end_process
 
 AGENTS = "agent0"
 SAMPLE_S = 0.02

@@ -19,9 +19,9 @@ from typing import Any
 
 import psycopg
 
+from eslurm.api.methods import SUBMIT
+from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
-from eslurm.rpc.methods import SUBMIT
-from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.daemons import PATIENCE_S

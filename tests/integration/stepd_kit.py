@@ -11,7 +11,7 @@ from eslurm.ports.step_runner import StepOutcome, StepSpec
 from esnoded.stepd.client import SupervisorClient
 from tests.support.groups import as_root
 from tests.support.loops import run
-from tests.unit.stepd.kit import NOBODY, Outcomes, Site
+from tests.unit.esnoded.stepd.kit import NOBODY, Outcomes, Site
 
 USERS = [pytest.param(os.getuid(), id="self"), pytest.param(NOBODY, id="other", marks=as_root)]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from eslurm.rpc.methods import SUBMIT
-from eslurm.rpc.unix_client import Client
+from eslurm.api.methods import SUBMIT
+from eslurm.api.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 
 CALL_TIMEOUT_S = 60.0

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from escli.cluster.chaos_client import ask_in
+from escli.local.chaos_client import ask_in
 from eslurm.compat.hostlist import fold
 from eslurm.core.agent.records import NumberGiven, Prepared, Record
-from eslurm.relay.chaos_door import ChaosReply, ChaosRequest
+from eslurm.faults.chaos_door import ChaosReply, ChaosRequest
 from esnoded.spool import MAGIC
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import made

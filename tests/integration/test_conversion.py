@@ -85,7 +85,7 @@ class OldCluster(LiveCluster):
 
     def do_here(self, *words: str) -> None:
         """An `eslurm` command that has to succeed; none of these asks a controller."""
-        from escli.eslurm import main
+        from escli.local.eslurm import main
 
         assert main(words) == 0
 

@@ -17,15 +17,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.core.tree.results import Status
-from eslurm.core.wire import End, Gone, Heartbeat, Prepare, Unhealthy
+from eslurm.api.methods import BY_NAME
+from eslurm.api.unix_client import Client
+from eslurm.core.model.protocol import End, Gone, Heartbeat, Prepare, Unhealthy
+from eslurm.core.relay.results import Status
 from eslurm.ports.door import DoorRefused
-from eslurm.rpc.methods import BY_NAME
-from eslurm.rpc.unix_client import Client
 from eslurm.v1.controller_pb2 import PingRequest
 from tests.integration.daemons import agent_home
 from tests.integration.test_esnoded import Site, launch, play
-from tests.unit.agent.fake_controller import PATIENCE_S, FakeController, payload
+from tests.unit.core.agent.fake_controller import PATIENCE_S, FakeController, payload
 
 LOG_BYTES = 1 << 20
 

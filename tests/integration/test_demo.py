@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import process
 
-DEMO = (sys.executable, "-u", "-m", "escli.cluster.demo", "--output")
+DEMO = (sys.executable, "-u", "-m", "escli.local.demo", "--output")
 WIDTH_PX = 240
 PICTURE_BYTES_MIN = 10_000
 

@@ -17,23 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eslurm.api import methods
+from eslurm.api.interceptor import REQUEST_ID_KEY
+from eslurm.api.unix_server import UnixDoor, UnixDoorSettings
 from eslurm.ports.door import Status
-from eslurm.rpc import methods
-from eslurm.rpc.framing import NO_REQUEST_ID, REQUEST_HEADER, VERSION
-from eslurm.rpc.guard import REQUEST_ID_KEY
-from eslurm.rpc.unix_door import UnixDoor, UnixDoorSettings
+from eslurm.transport.framing import NO_REQUEST_ID, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.test_doors import door, ping, raw
 from tests.integration.test_grpc_door import TOKEN
 from tests.integration.test_grpc_door import door as grpc_door
 from tests.property.mutation import damaged
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import (
-    PATIENCE_S,
-    REQUEST_ID,
-    Service,
-    until,
-)
+from tests.unit.api.kit import PATIENCE_S, REQUEST_ID, Service, until
 
 KIB = 1024
 

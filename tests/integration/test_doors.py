@@ -19,17 +19,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.job.model import Principal
+from eslurm.api import methods
+from eslurm.api.authoriser import Gate
+from eslurm.api.principals import Principals, look_up
+from eslurm.api.unix_client import Client
+from eslurm.api.unix_server import UnixDoor, UnixDoorSettings
+from eslurm.core.model.job import Principal
 from eslurm.ports.door import DoorError, DoorRefused, DoorUnreachable, Status
-from eslurm.rpc import methods
-from eslurm.rpc.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.principals import Principals, look_up
-from eslurm.rpc.unix_client import Client
-from eslurm.rpc.unix_door import UnixDoor, UnixDoorSettings
+from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID, Service, anyone_operates, until
+from tests.unit.api.kit import PATIENCE_S, REQUEST_ID, Service, anyone_operates, until
 
 ROOT = Path(__file__).parents[2]
 Reply = tuple[int, Status, bytes]
@@ -500,7 +500,7 @@ def test_a_request_id_of_another_length_is_refused_at_once(tmp_path: Path) -> No
 
 def test_the_client_imports_nothing_heavy() -> None:
     code = (
-        "import sys, eslurm.rpc.unix_client\n"
+        "import sys, eslurm.api.unix_client\n"
         "print(*{'grpc', 'asyncio', 'click', 'msgspec', 'uvloop', 'logging', 'rich'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -14,9 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.core.job.model import Principal
-from eslurm.core.tree.results import Status
-from eslurm.core.wire import (
+from eslurm.api.methods import BY_NAME
+from eslurm.api.unix_client import Client
+from eslurm.core.model.job import Principal
+from eslurm.core.model.protocol import (
     End,
     Gone,
     Heartbeat,
@@ -27,17 +28,16 @@ from eslurm.core.wire import (
     Start,
     Started,
 )
+from eslurm.core.relay.results import Status
 from eslurm.ports.door import DoorRefused
 from eslurm.ports.step_runner import OutputFrame, OutputHello
-from eslurm.rpc.methods import BY_NAME
-from eslurm.rpc.unix_client import Client
 from eslurm.security.step_stream import StreamOpener
 from eslurm.v1.controller_pb2 import PingRequest
 from esnoded.stepd.place import Place
 from tests.integration.daemons import agent_user
 from tests.support.loops import both_loops, run
-from tests.unit.agent.fake_controller import CLUSTER, SITE, FakeController, payload
-from tests.unit.stepd.kit import end_process, eventually
+from tests.unit.core.agent.fake_controller import CLUSTER, SITE, FakeController, payload
+from tests.unit.esnoded.stepd.kit import end_process, eventually
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = b"PATH=/usr/bin:/bin\0GREETING=hello\0"

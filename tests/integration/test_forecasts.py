@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eslurm.rpc.grpc_client import BlockingGrpcClient
-from eslurm.rpc.methods import BY_NAME, JOB_FEED
+from eslurm.api.grpc_client import BlockingGrpcClient
+from eslurm.api.methods import BY_NAME, JOB_FEED
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.daemons import PATIENCE_S

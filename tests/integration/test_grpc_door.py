@@ -13,31 +13,23 @@ import grpc
 import grpc.aio
 import pytest
 
-from eslurm.core.messages import RefusalCode, Refused
+from eslurm.api import methods
+from eslurm.api.authoriser import Gate
+from eslurm.api.grpc_client import BlockingGrpcClient, GrpcClient
+from eslurm.api.grpc_server import door_handler
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
+from eslurm.api.tokens import Identified, TokenAuthenticator
+from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.ports.door import DoorError, DoorRefused, DoorUnreachable, Status
-from eslurm.rpc import methods
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.grpc_client import BlockingGrpcClient, GrpcClient
-from eslurm.rpc.grpc_door import door_handler
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.options import DOOR_MESSAGE_BYTES_MAX
-from eslurm.rpc.server import RpcServer
-from eslurm.rpc.tls import Tls
-from eslurm.rpc.tls_options import TlsFiles
-from eslurm.rpc.tokens import Identified, TokenAuthenticator
+from eslurm.transport.options import DOOR_MESSAGE_BYTES_MAX
+from eslurm.transport.tls import Tls
+from eslurm.transport.tls_options import TlsFiles
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.certificates import KEPT, place, replace_file, replace_pair
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import (
-    ALICE,
-    PATIENCE_S,
-    REQUEST_ID,
-    Service,
-    calls_ending,
-    nobody_operates,
-    until,
-)
-from tests.unit.rpc.tokens_kit import SITE, Office
+from tests.unit.api.kit import ALICE, PATIENCE_S, REQUEST_ID, Service, calls_ending, nobody_operates, until
+from tests.unit.api.tokens_kit import SITE, Office
 
 NOW_US = 1000
 OFFICE = Office()

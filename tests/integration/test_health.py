@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eslurm.core.failure.health import HealthReports
-from eslurm.core.tree.results import OK, Status, from_mapping
-from eslurm.core.wire import Heartbeat, Prepare
+from eslurm.core.model.protocol import Heartbeat, Prepare
+from eslurm.core.prediction.health import HealthReports
+from eslurm.core.relay.results import OK, Status, from_mapping
 from tests.integration.daemons import agent_user
 from tests.integration.test_esnoded import Site, launch, play
-from tests.unit.agent.fake_controller import SITE, FakeController
+from tests.unit.core.agent.fake_controller import SITE, FakeController
 
 
 class ToldSite(Site):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from escli.cluster.main import commands
+from escli.local.main import commands
 from eslurm.replay.logfile import LogFile
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running

@@ -29,7 +29,7 @@ def join_words(endpoints: str, *words: str) -> list[str]:
         sys.executable,
         "-P",
         "-c",
-        "from escli.eslurm import main; raise SystemExit(main())",
+        "from escli.local.eslurm import main; raise SystemExit(main())",
         "join",
         endpoints,
         *words,

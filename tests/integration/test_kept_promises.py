@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from eslurm.core.plan.promise import PROMISE
+from eslurm.core.model.promise import PROMISE
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running

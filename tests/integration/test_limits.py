@@ -13,24 +13,24 @@ from typing import Any
 import grpc
 import pytest
 
-from eslurm.core.job.model import Principal
-from eslurm.core.rights import Level
+from eslurm.api import methods
+from eslurm.api.authoriser import Gate
+from eslurm.api.grpc_client import BlockingGrpcClient, GrpcClient
+from eslurm.api.grpc_server import door_handler
+from eslurm.api.interceptor import Guard
+from eslurm.api.limits import LimitSettings, RequestLimits
+from eslurm.api.principals import Principals
+from eslurm.api.server import RpcServer
+from eslurm.api.unix_client import Client
+from eslurm.api.unix_server import UnixDoor
+from eslurm.core.control.rights import Level
+from eslurm.core.model.job import Principal
 from eslurm.ports.door import Caller, DoorError, DoorRefused, Status
-from eslurm.rpc import methods
-from eslurm.rpc.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.grpc_client import BlockingGrpcClient, GrpcClient
-from eslurm.rpc.grpc_door import door_handler
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.limits import LimitSettings, RequestLimits
-from eslurm.rpc.principals import Principals
-from eslurm.rpc.server import RpcServer
-from eslurm.rpc.unix_client import Client
-from eslurm.rpc.unix_door import UnixDoor
+from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import ALICE, PATIENCE_S, calls_ending, until
-from tests.unit.rpc.tokens_kit import Office
+from tests.unit.api.kit import ALICE, PATIENCE_S, calls_ending, until
+from tests.unit.api.tokens_kit import Office
 
 NOW_US = 1000
 OFFICE = Office()
@@ -136,7 +136,7 @@ def test_a_flood_without_manners_costs_the_controller_its_share_and_little_more(
 
     async def scenario() -> None:
         service = Busy()
-        monkeypatch.setattr("eslurm.rpc.metered.thread_time", service.time_s)
+        monkeypatch.setattr("eslurm.api.cpu_meter.thread_time", service.time_s)
         gate = Gate(service, nobody, RequestLimits(SETTINGS, refused.append))
         async with unix_door(gate) as path:
             began_s = time.monotonic()

@@ -16,27 +16,17 @@ import grpc.aio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.rpc.codec import encode_frame
-from eslurm.rpc.dial import BULK_METHOD, CONTROL_METHOD
-from eslurm.rpc.hello import HELLO_BYTES_MAX, Handshake, LocalPeer, first_frame, only_item
-from eslurm.rpc.options import CONTROL_FRAME_BYTES_MAX, LinkSettings
-from eslurm.rpc.peers import PeerSettings
+from eslurm.links.codec import encode_frame
+from eslurm.links.dial import BULK_METHOD, CONTROL_METHOD
+from eslurm.links.hello import HELLO_BYTES_MAX, Handshake, LocalPeer, first_frame, only_item
 from eslurm.security.channel import LaneKeys
+from eslurm.transport.options import CONTROL_FRAME_BYTES_MAX, LinkSettings
+from eslurm.transport.peers import PeerSettings
 from eslurm.v1 import link_pb2
 from tests.property.mutation import damaged
 from tests.support.loops import run
 from tests.support.quiet import quiet
-from tests.unit.rpc.kit import (
-    PATIENCE_S,
-    SITE,
-    Process,
-    answer,
-    calls_ending,
-    linked,
-    process,
-    report,
-    until,
-)
+from tests.unit.api.kit import PATIENCE_S, SITE, Process, answer, calls_ending, linked, process, report, until
 
 
 @asynccontextmanager
@@ -133,7 +123,7 @@ def test_no_first_frames_become_a_link(talks: list[tuple[str, list[bytes]]]) -> 
                 assert code in (grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED)
             await until(lambda: a.table.counters.sockets_now == 1)
 
-    with quiet("eslurm.rpc.link_server"):
+    with quiet("eslurm.links.link_server"):
         run(scenario())
 
 
@@ -207,7 +197,7 @@ def test_a_first_frame_of_a_stranger_is_small() -> None:
             )
             await works()
 
-    with quiet("eslurm.rpc.link_server"):
+    with quiet("eslurm.links.link_server"):
         run(scenario())
 
 

@@ -18,19 +18,19 @@ import grpc
 import grpc.aio
 import pytest
 
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
+from eslurm.links.dial import BULK_METHOD, CONTROL_METHOD
+from eslurm.links.hello import Handshake, LocalPeer, first_frame
 from eslurm.ports.link import Link, LinkClosed, LinkRefused, LinkUnreachable
-from eslurm.rpc.dial import BULK_METHOD, CONTROL_METHOD
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.hello import Handshake, LocalPeer, first_frame
-from eslurm.rpc.options import LinkSettings, TableSettings
-from eslurm.rpc.server import RpcServer
 from eslurm.security.credentials import Credentials
 from eslurm.security.membership import Identity
+from eslurm.transport.options import LinkSettings, TableSettings
 from eslurm.v1 import link_pb2
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
 from tests.support.trust import Site
-from tests.unit.rpc.kit import PATIENCE_S, SITE, linked, process, report, until
+from tests.unit.api.kit import PATIENCE_S, SITE, linked, process, report, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -389,7 +389,7 @@ def peer_process(name: str, port: int, dials: str = "") -> Iterator[tuple[subpro
     code = (
         "import asyncio, sys\n"
         "from tests.support.trust import Site\n"
-        "from tests.unit.rpc import kit\n"
+        "from tests.unit.api import kit\n"
         f"kit.SITE = Site(seed=bytes.fromhex({seed!r}))\n"
         "async def main():\n"
         f"    async with kit.process({name!r}, listens=True, at='127.0.0.1:{port}') as p:\n"

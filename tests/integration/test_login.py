@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.rpc.forward import CONTROL_CALL_BYTES_MAX
+from eslurm.api.forward import CONTROL_CALL_BYTES_MAX
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import CLUSTER, LiveCluster, daemon_of
 from tests.integration.commands import Ran, become_user, main_of, preload

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from escli.health import ask
-from eslurm.core.satellite.herald import EPOCH_SHIFT
+from eslurm.core.dispatch.broadcaster import EPOCH_SHIFT
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running

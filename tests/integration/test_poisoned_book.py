@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from eslurm.links.hello import LocalPeer
+from eslurm.links.links import LinkTable
 from eslurm.ports.link import Link
-from eslurm.rpc.hello import LocalPeer
-from eslurm.rpc.links import LinkTable
 from eslurm.security.credentials import read_credentials
 from eslurm.v1 import link_pb2
 from tests.integration.cluster import CLUSTER, LiveCluster

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from eslurm.alerts.feeds import AlertFeeds
-from eslurm.config import FailureSection
-from eslurm.core.failure.alerts import AlertBook
+from eslurm.config.file import FailureSection
+from eslurm.core.prediction.alerts import AlertBook
 from tests.integration import monitoring
 from tests.support.loops import both_loops, run
 

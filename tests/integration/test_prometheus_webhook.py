@@ -19,8 +19,8 @@ from eslurm.alerts import webhook
 from eslurm.alerts.feeds import AlertFeeds
 from eslurm.alerts.updates import AlertUpdate, Changed
 from eslurm.alerts.webhook import Webhook, WebhookOptions
-from eslurm.config import ConfigError, FailureSection
-from eslurm.core.failure.alerts import AlertBook
+from eslurm.config.file import ConfigError, FailureSection
+from eslurm.core.prediction.alerts import AlertBook
 from tests.integration.monitoring import free_endpoint
 from tests.support.loops import both_loops, run
 

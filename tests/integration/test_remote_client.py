@@ -15,22 +15,22 @@ from typing import Any
 import grpc
 import pytest
 
+from eslurm.api import methods
+from eslurm.api.authoriser import Gate
+from eslurm.api.client import Lost
+from eslurm.api.grpc_client import REQUEST_BYTES_MAX, BlockingGrpcClient
+from eslurm.api.grpc_server import door_handler
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
 from eslurm.ports.door import DoorError, DoorRefused, DoorUnreachable, Status
-from eslurm.rpc import methods
-from eslurm.rpc.blocking import Lost
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.grpc_client import REQUEST_BYTES_MAX, BlockingGrpcClient
-from eslurm.rpc.grpc_door import door_handler
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.server import RpcServer
-from eslurm.rpc.tls import Tls
-from eslurm.rpc.tls_options import TlsFiles
+from eslurm.transport.tls import Tls
+from eslurm.transport.tls_options import TlsFiles
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.test_grpc_door import TOKEN, Authenticator, door
 from tests.support.certificates import KEPT, place
 from tests.support.loops import run
 from tests.support.ports import free_port
-from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID, Service, nobody_operates
+from tests.unit.api.kit import PATIENCE_S, REQUEST_ID, Service, nobody_operates
 
 FOR_EVER_S = 3600.0
 """Far longer than a test may take: who waited for its end would be seen."""

@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.core.job.model import Principal
+from eslurm.api.grpc_client import BlockingGrpcClient
+from eslurm.api.methods import PING
+from eslurm.api.tokens import Claims, seal_token
+from eslurm.core.model.job import Principal
 from eslurm.ports.door import DoorRefused, Status
-from eslurm.rpc.grpc_client import BlockingGrpcClient
-from eslurm.rpc.methods import PING
-from eslurm.rpc.tls import Tls
-from eslurm.rpc.tls_options import TlsFiles
-from eslurm.rpc.tokens import Claims, seal_token
 from eslurm.security.site_keys import new_site
+from eslurm.transport.tls import Tls
+from eslurm.transport.tls_options import TlsFiles
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import CLUSTER, PATIENCE_S, LiveCluster
 from tests.integration.commands import BIN

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eslurm.core.units import SECOND_US
+from eslurm.core.model.units import SECOND_US
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running

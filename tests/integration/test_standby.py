@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from eslurm.api.methods import SUBMIT
+from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorRefused, Status
-from eslurm.rpc.methods import SUBMIT
-from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster, daemon_of
 from tests.integration.conftest import running

@@ -33,7 +33,7 @@ from tests.integration.stepd_kit import USERS, outcome_of, play
 from tests.support.groups import as_root
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
-from tests.unit.stepd.kit import NOBODY, Outcomes, Site, end_process, eventually, key, supervised
+from tests.unit.esnoded.stepd.kit import NOBODY, Outcomes, Site, end_process, eventually, key, supervised
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from esnoded.procd import procfs
 from esnoded.stepd.client import SupervisorClient
 from tests.integration import stepd_kit
 from tests.integration.stepd_kit import USERS
-from tests.unit.stepd.kit import Outcomes, Site, eventually, key, supervised
+from tests.unit.esnoded.stepd.kit import Outcomes, Site, eventually, key, supervised
 
 LONG_US = 3_600_000_000
 # Long enough that a step always ends by the first signal: without a grace the kill may overtake it.

@@ -17,9 +17,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from eslurm.api.methods import SUBMIT
+from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorUnreachable, Status
-from eslurm.rpc.methods import SUBMIT
-from eslurm.rpc.unix_client import Client
 from tests.integration.cluster import LiveCluster
 from tests.integration.daemons import PATIENCE_S
 from tests.integration.outages import BACK_MAX_S, SHAPE, refusal, stopped, submission

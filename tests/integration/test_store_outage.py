@@ -244,7 +244,7 @@ def test_a_slow_file(on_sqlite: LiveCluster) -> None:
 def test_what_a_command_says(
     on_postgresql: LiveCluster, server: postgres.Server, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("escli.essubmit._TIMEOUT_S", 5.0)
+    monkeypatch.setattr("escli.user.essubmit._TIMEOUT_S", 5.0)
     cluster = on_postgresql
     jobs_before = {info.job_id for info in cluster.call("Jobs", pb.JobsRequest(finished_too=True)).jobs}
     words = ["essubmit", "-D", str(cluster.work), "--wrap", "true"]

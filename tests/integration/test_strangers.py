@@ -18,12 +18,13 @@ import grpc
 import grpc.aio
 import pytest
 
+from eslurm.api import methods
+from eslurm.api.bodies import READING_MAX, USER_BYTES_MAX, Bodies
+from eslurm.links.dial import CONTROL_METHOD
 from eslurm.ports.door import DoorError, Status
-from eslurm.rpc import methods
-from eslurm.rpc import peers as peers_module
-from eslurm.rpc.bodies import READING_MAX, USER_BYTES_MAX, Bodies
-from eslurm.rpc.dial import CONTROL_METHOD
-from eslurm.rpc.peers import (
+from eslurm.telemetry.process import raise_open_files
+from eslurm.transport import peers as peers_module
+from eslurm.transport.peers import (
     HANDSHAKE_FRAME_BYTES_MAX,
     Connections,
     Peers,
@@ -33,13 +34,12 @@ from eslurm.rpc.peers import (
     address_of,
     connections_room,
 )
-from eslurm.telemetry.process import raise_open_files
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.test_grpc_door import client
 from tests.integration.test_grpc_door import door as grpc_door
 from tests.integration.test_link_fuzz import pair
 from tests.support.loops import both_loops, run
-from tests.unit.rpc.kit import PATIENCE_S, Service, until
+from tests.unit.api.kit import PATIENCE_S, Service, until
 
 SOON = PeerSettings(look_s=0.05, crowded_look_s=0.02)
 MIB = 1024 * 1024

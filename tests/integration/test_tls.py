@@ -18,18 +18,18 @@ from pathlib import Path
 import pytest
 
 from escli import exits
+from eslurm.api.grpc_client import BlockingGrpcClient
+from eslurm.api.methods import PING
 from eslurm.ports.door import DoorUnreachable
-from eslurm.rpc.grpc_client import BlockingGrpcClient
-from eslurm.rpc.methods import PING
-from eslurm.rpc.mismatch import SPEAKS_TLS
-from eslurm.rpc.tls import Tls
+from eslurm.transport.tls import Tls
+from eslurm.transport.tls_diagnosis import SPEAKS_TLS
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import CLUSTER, PATIENCE_S, ROOT, Daemon, LiveCluster
 from tests.integration.conftest import running
 from tests.integration.test_join import environ, join_words
 from tests.integration.test_metrics import value_of
 from tests.support.certificates import KEPT, place, replace_pair, words
-from tests.unit.rpc.test_tls import END_2120_S, END_2121_S, END_2130_S
+from tests.unit.transport.test_tls import END_2120_S, END_2121_S, END_2130_S
 
 CERTIFICATE_END = "eslurm_certificate_not_after_timestamp_seconds"
 DIALS_FAILED = "eslurm_link_dials_failed_total"

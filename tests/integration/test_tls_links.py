@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from eslurm.ports.link import LinkError, LinkRefused, LinkUnreachable
-from eslurm.rpc import mismatch
-from eslurm.rpc.options import TableSettings
-from eslurm.rpc.tls import LOOK_EVERY_S, Tls
-from eslurm.rpc.tls_options import TlsFiles
+from eslurm.transport import tls_diagnosis
+from eslurm.transport.options import TableSettings
+from eslurm.transport.tls import LOOK_EVERY_S, Tls
+from eslurm.transport.tls_options import TlsFiles
 from tests.support.certificates import KEPT, place, replace_pair
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
-from tests.unit.rpc.kit import PATIENCE_S, process, report, until
+from tests.unit.api.kit import PATIENCE_S, process, report, until
 
 NO_BACKOFF = TableSettings(backoff_first_s=0.0)
 
@@ -26,7 +26,7 @@ NO_BACKOFF = TableSettings(backoff_first_s=0.0)
 @pytest.fixture(autouse=True)
 def _asks_patiently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks an endpoint what it speaks gets the answer, however busy the machine is."""
-    monkeypatch.setattr(mismatch, "ASK_S", PATIENCE_S)
+    monkeypatch.setattr(tls_diagnosis, "ASK_S", PATIENCE_S)
 
 
 def kept(
@@ -78,16 +78,20 @@ def test_what_is_dialled_by_name_is_named_by_the_certificate(tmp_path: Path) -> 
 
 Side = tuple[str, str, bool]
 CASES: dict[str, tuple[Side | None, Side | None, str]] = {
-    "plain to TLS": (None, ("server", "ca", False), mismatch.SPEAKS_TLS),
-    "TLS to plain": (("server", "ca", False), None, mismatch.SPEAKS_PLAIN),
+    "plain to TLS": (None, ("server", "ca", False), tls_diagnosis.SPEAKS_TLS),
+    "TLS to plain": (("server", "ca", False), None, tls_diagnosis.SPEAKS_PLAIN),
     "other authority": (
         ("stranger", "other-ca", False),
         ("server", "ca", False),
         "there is not trusted (unable",
     ),
-    "other names": (("server", "ca", False), ("elsewhere", "ca", False), mismatch.OTHER_NAMES),
-    "not let in": (("server", "ca+other-ca", False), ("stranger", "other-ca", True), mismatch.NOT_LET_IN),
-    "plain to TLS that wants a certificate": (None, ("server", "ca", True), mismatch.SPEAKS_TLS),
+    "other names": (("server", "ca", False), ("elsewhere", "ca", False), tls_diagnosis.OTHER_NAMES),
+    "not let in": (
+        ("server", "ca+other-ca", False),
+        ("stranger", "other-ca", True),
+        tls_diagnosis.NOT_LET_IN,
+    ),
+    "plain to TLS that wants a certificate": (None, ("server", "ca", True), tls_diagnosis.SPEAKS_TLS),
 }
 
 
@@ -197,7 +201,7 @@ def test_an_endpoint_is_asked_once_in_a_while(tmp_path: Path) -> None:
 
         server = await asyncio.start_server(count, "127.0.0.1", 0)
         endpoint = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        finder = mismatch.Mismatch(None)
+        finder = tls_diagnosis.Mismatch(None)
         found = [await finder.find(endpoint, "UNAVAILABLE: Socket closed") for _ in range(5)]
         assert (found, asked) == ([""] * 5, 1)
         finder.forget(endpoint)

@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from eslurm.core.tree.construct import TreeShape, arrange, leaf_positions, share_out
-from eslurm.core.tree.grouping import find_grouping, shape
+from eslurm.core.relay.construct import TreeShape, arrange, leaf_positions, share_out
+from eslurm.core.relay.grouping import find_grouping, shape
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running

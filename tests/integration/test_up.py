@@ -58,7 +58,7 @@ class Cluster:
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def words(self, command: str, *words: str) -> list[str]:
-        module = "escli.cluster.main" if command == "eslurm" else MODULES[command]
+        module = "escli.local.main" if command == "eslurm" else MODULES[command]
         return [
             sys.executable,
             "-c",

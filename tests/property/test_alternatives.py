@@ -13,18 +13,18 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from eslurm.core.account.model import Access, Amount, FreePool, Limit
-from eslurm.core.config import NodeConfig, Partition, Resource
-from eslurm.core.job.comparing import asks_for_more
-from eslurm.core.job.model import Job, JobSpec
-from eslurm.core.job.request import Chunk, Request
-from eslurm.core.job.states import JobState
-from eslurm.core.messages import Changed, ConfigLoaded, SubmitJobs
-from eslurm.core.plan.alternatives import ALTERNATIVES_MAX, Alternative
+from eslurm.core.control.jobs.comparing import asks_for_more
+from eslurm.core.explain.alternatives import ALTERNATIVES_MAX, Alternative
+from eslurm.core.model.accounts import Access, Amount, FreePool, Limit
+from eslurm.core.model.config import NodeConfig, Partition, Resource
+from eslurm.core.model.job import Job, JobSpec
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import Changed, ConfigLoaded, SubmitJobs
+from eslurm.core.model.request import Chunk, Request
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.support.seeds import Seeds
 from tests.support.updating import read_update
-from tests.unit.core.asking import HOUR, Site
+from tests.unit.core.explain.asking import HOUR, Site
 from tests.unit.core.test_policies import put
 from tests.unit.core.world import ALICE, BOB, SECOND, World
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.job.request import Request
-from eslurm.core.plan.book import Book, BookError
-from eslurm.core.plan.need import Need, compile_need
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.room import Closure
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Request
+from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.protocols import Closure
+from eslurm.core.plan.profile.profile import Book, BookError
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.timeline import INFINITY_US, Slot
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from eslurm.core.config import Resource
-from eslurm.core.job.request import Chunk, Request
-from eslurm.core.plan import book_slots
-from eslurm.core.plan.book import Book, BookError
-from eslurm.core.plan.mapping import choose
-from eslurm.core.plan.need import Need, compile_need
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.room import Chosen, Closure
+from eslurm.core.model.config import Resource
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Chunk, Request
+from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.mapping import choose
+from eslurm.core.plan.placement.protocols import Chosen, Closure
+from eslurm.core.plan.profile import slots
+from eslurm.core.plan.profile.profile import Book, BookError
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
 from eslurm.core.resources.vector import Vector
@@ -214,10 +214,10 @@ def test_any_history_agrees_with_the_model(data: st.DataObject, few_rows: bool) 
     """With rows for every amount that is asked about, and with so few that answers lie between two of them."""
     with pytest.MonkeyPatch.context() as patch:
         if few_rows:
-            patch.setattr(book_slots, "ROWS_MAX", 2)
-            patch.setattr(book_slots, "ROW_IDLE_ASKS", 3)
-            patch.setattr(book_slots, "MISSES_MAX", 1)
-            patch.setattr(book_slots, "CROSSED_MAX", 2)
+            patch.setattr(slots, "ROWS_MAX", 2)
+            patch.setattr(slots, "ROW_IDLE_ASKS", 3)
+            patch.setattr(slots, "MISSES_MAX", 1)
+            patch.setattr(slots, "CROSSED_MAX", 2)
         follow_a_history(data)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.job.request import Request
-from eslurm.core.plan.book import Book
-from eslurm.core.plan.mapping import spans_of
-from eslurm.core.plan.need import Need, compile_need
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.snapshot import NodeView
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.snapshot import NodeView
+from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.profile.profile import Book
 from eslurm.core.resources.nodes import Topology
 from tests.support.profiles import draws
 

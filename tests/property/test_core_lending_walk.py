@@ -9,14 +9,13 @@ import random
 
 import pytest
 
-from eslurm.core.account.model import Qos
-from eslurm.core.cluster import attempts_of
-from eslurm.core.config import Partition
-from eslurm.core.courier import Send
-from eslurm.core.job.model import StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import FINAL, AttemptPhase
-from eslurm.core.messages import (
+from eslurm.core.control.planning import message_of, plan_slices
+from eslurm.core.dispatch.effect_delivery import Send
+from eslurm.core.model.accounts import Qos
+from eslurm.core.model.config import Partition
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.job_states import FINAL, AttemptPhase
+from eslurm.core.model.messages import (
     CancelJobs,
     ChangePolicies,
     HoldJobs,
@@ -27,11 +26,12 @@ from eslurm.core.messages import (
     UpdateJob,
     UpdateNodes,
 )
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.planning import message_of, plan_slices
-from eslurm.core.wire import NodeGone, StepEnded
+from eslurm.core.model.protocol import NodeGone, StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.state.cluster import attempts_of
 from tests.support.profiles import draws
 from tests.unit.core.world import ROOT, World
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.job import ranges
+from eslurm.core.model import ranges
 
 numbers = st.sets(st.integers(0, 40))
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from eslurm.core.failure.history import HistoryPredictor, HistorySettings
-from eslurm.core.failure.predictor import BroadcastSeen
+from eslurm.core.prediction.history import HistoryPredictor, HistorySettings
+from eslurm.core.prediction.predictor import BroadcastSeen
 
 SECOND = 1_000_000
 BEAT_S = 5

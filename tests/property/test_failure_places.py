@@ -8,11 +8,11 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eslurm.core.failure.places import Forest
-from eslurm.core.failure.score import Scoreboard
-from eslurm.core.failure.union import Prediction
-from eslurm.core.tree.construct import TreeShape, arrange, leaf_positions, share_out
-from eslurm.core.tree.grouping import BALANCED, POSITIONAL
+from eslurm.core.prediction.places import Forest
+from eslurm.core.prediction.score import Scoreboard
+from eslurm.core.prediction.union import Prediction
+from eslurm.core.relay.construct import TreeShape, arrange, leaf_positions, share_out
+from eslurm.core.relay.grouping import BALANCED, POSITIONAL
 
 shapes = st.builds(
     TreeShape, st.integers(2, 9), st.sampled_from([0, 2, 3, 12]), st.sampled_from([POSITIONAL, BALANCED])

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from escli.step_output import LineWriter, StepOutput
-from eslurm.config import Config, ConfigError, cluster_config, parse_config
+from escli.user.step_output import LineWriter, StepOutput
+from eslurm.config.file import Config, ConfigError, cluster_config, parse_config
 from eslurm.core.agent.records import Booted, Buried, EpochSeen, Identity, NumberGiven
-from eslurm.core.failure.health import HealthReports
-from eslurm.core.step.key import StepKey
-from eslurm.core.tree.results import Outcome, Results, Row, Status
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.prediction.health import HealthReports
+from eslurm.core.relay.results import Outcome, Results, Row, Status
 from eslurm.ports.step_runner import OutputHello, StepEndCause, StepOutcome
 from eslurm.security.step_stream import StreamSealer
 from esnoded.spool import Spool, SpoolError

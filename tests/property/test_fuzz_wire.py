@@ -16,11 +16,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from escli.wire import JOB_REQUEST, SUBMIT_REPLY, WireError, decode, encode
-from eslurm.core.job.model import Principal, StepEnd
-from eslurm.core.tree import nodelist
-from eslurm.core.tree.messages import Broadcast
-from eslurm.core.tree.relay import Relay
-from eslurm.core.wire import (
+from eslurm.api.methods import METHODS
+from eslurm.api.tokens import from_this_host, open_token
+from eslurm.core.model.job import Principal, StepEnd
+from eslurm.core.model.protocol import (
     Command,
     End,
     Heartbeat,
@@ -36,21 +35,22 @@ from eslurm.core.wire import (
     ReportAck,
     StepEnded,
 )
+from eslurm.core.relay import nodelist
+from eslurm.core.relay.messages import Broadcast
+from eslurm.core.relay.relay import Relay
+from eslurm.links import codec
+from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.hello import Handshake, LocalPeer, busy_after_s, examine, only_item
+from eslurm.links.relay_envelopes import EnvelopeError, read_ack, read_broadcast, read_reply
 from eslurm.ports.door import DoorError, Status
 from eslurm.ports.link import LinkRefused
-from eslurm.relay.book import AddressBook
-from eslurm.relay.envelopes import EnvelopeError, read_ack, read_broadcast, read_reply
-from eslurm.rpc import codec
-from eslurm.rpc.hello import Handshake, LocalPeer, busy_after_s, examine, only_item
-from eslurm.rpc.methods import METHODS
-from eslurm.rpc.options import split_endpoint
-from eslurm.rpc.tokens import from_this_host, open_token
 from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.transport.options import split_endpoint
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
 from tests.property.mutation import damaged, damaged_texts
 from tests.support.trust import Site
-from tests.unit.rpc import tokens_kit
+from tests.unit.api import tokens_kit
 
 SITE = Site()
 ALICE = Principal("alice", 4001, 4001, (4001, 4002))

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eslurm.core.account.model import KINDS, Access, Amount, FreePool, Limit, Policy, kind_of
-from eslurm.core.config import Resource
-from eslurm.core.facts import JobsPromised, decode_fact, encode_fact
-from eslurm.core.job.request import Chunk, Request
-from eslurm.core.placement import Placement
-from eslurm.core.plan.cycle import plan_at_once
-from eslurm.core.plan.kept import kept_of
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.promise import Promise
-from eslurm.core.plan.queue import Pending, PendingQueue
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
+from eslurm.core.model.accounts import KINDS, Access, Amount, FreePool, Limit, Policy, kind_of
+from eslurm.core.model.config import Resource
+from eslurm.core.model.facts import JobsPromised, decode_fact, encode_fact
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.promise import Promise
+from eslurm.core.model.request import Chunk, Request
+from eslurm.core.plan.cycle.cycle import plan_at_once
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.queue import Pending, PendingQueue
+from eslurm.core.plan.cycle.restored_bookings import kept_of
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from tests.support.profiles import draws

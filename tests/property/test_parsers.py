@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from escli.draft import Surroundings, draft_job
-from escli.essubmit import with_directives
-from escli.exporting import exported
 from escli.option_table import rows_of
 from escli.options import Parser, Words
-from escli.queue_columns import by_format
+from escli.user.draft import Surroundings, draft_job
+from escli.user.essubmit import with_directives
+from escli.user.exporting import exported
+from escli.user.queue_columns import by_format
 from escli.wire import JOB_REQUEST, SUBMIT_REPLY, WireError, decode, encode
 from eslurm.compat import (
     access,
@@ -45,7 +45,7 @@ from eslurm.compat.environment import decode_environment, encode_environment
 from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.filenames import FileNameFields, expand_pattern
 from eslurm.compat.script import check_script, read_directives, split_words
-from eslurm.sim.story import parse_only
+from eslurm.lab.sim.trace_format import parse_only
 from tests.property.mutation import damaged, damaged_texts
 
 PARSERS: dict[str, Callable[[str], Any]] = {

@@ -7,14 +7,14 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.config import Resource
-from eslurm.core.job.request import Chunk, Request
-from eslurm.core.plan.feasible import empty_ledger, feasible_ever
-from eslurm.core.plan.mapping import choose, place
-from eslurm.core.plan.need import Need, compile_need
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.room import Chosen
-from eslurm.core.plan.snapshot import NodeView
+from eslurm.core.model.config import Resource
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Chunk, Request
+from eslurm.core.plan.cycle.snapshot import NodeView
+from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
+from eslurm.core.plan.placement.mapping import choose, place
+from eslurm.core.plan.placement.protocols import Chosen
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, add, fits, subtract

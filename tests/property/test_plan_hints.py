@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.plan.search import Hints
+from eslurm.core.plan.profile.search import Hints
 
 TIME = st.integers(0, 30)
 LEARNT = st.tuples(st.just("learn"), st.integers(0, 2), TIME)

@@ -7,12 +7,12 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.job.request import Request
-from eslurm.core.plan.feasible import empty_ledger, feasible_ever
-from eslurm.core.plan.mapping import place
-from eslurm.core.plan.need import compile_need
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.snapshot import NodeView
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.snapshot import NodeView
+from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
+from eslurm.core.plan.placement.mapping import place
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.job.request import Request
-from eslurm.core.placement import Placement
-from eslurm.core.plan.avoided import need_without
-from eslurm.core.plan.cycle import plan_at_once, plan_cycle
-from eslurm.core.plan.explain import WhyKind
-from eslurm.core.plan.feasible import empty_ledger
-from eslurm.core.plan.mapping import place, revalidate
-from eslurm.core.plan.need import Need
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.policies import BUILT_IN
-from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.queue import Pending, PendingQueue
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.snapshot import NodeView, Running, Snapshot
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import plan_at_once, plan_cycle
+from eslurm.core.plan.cycle.policies import BUILT_IN
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.queue import Pending, PendingQueue
+from eslurm.core.plan.cycle.reasons import WhyKind
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import NodeView, Running, Snapshot
+from eslurm.core.plan.placement.avoided import need_without
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.feasible import empty_ledger
+from eslurm.core.plan.placement.mapping import place, revalidate
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US

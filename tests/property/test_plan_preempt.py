@@ -8,10 +8,10 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.partition import CANCEL, OFF, REQUEUE, SUSPEND
-from eslurm.core.plan.preempt import Claim, Preemptable, Victim, victims
-from eslurm.core.plan.room import Room
+from eslurm.core.model.partition import CANCEL, OFF, REQUEUE, SUSPEND
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.victims import Claim, Preemptable, Victim, victims
+from eslurm.core.plan.placement.protocols import Room
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.vector import Vector, add, fits, subtract
 

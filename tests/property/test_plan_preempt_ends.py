@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition, PriorityWeights
-from eslurm.simulate.loop import replay
-from eslurm.simulate.machine import from_config
-from eslurm.simulate.rules import Rules
-from eslurm.simulate.workload import Choices, Names
-from tests.unit.simulate.kit import record, records_of, workload
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition, PriorityWeights
+from eslurm.lab.workloads.loop import replay
+from eslurm.lab.workloads.machine import from_config
+from eslurm.lab.workloads.rules import Rules
+from eslurm.lab.workloads.workload import Choices, Names
+from tests.unit.lab.workloads.kit import record, records_of, workload
 
 NODES = ("n0", "n1", "n2", "n3")
 MODES = ("off", "requeue", "requeue", "cancel", "suspend", "suspend")

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eslurm.core.account.model import Access, Amount, FreePool, Limit, Policy, Reservation, Validity
-from eslurm.core.job.request import Request
-from eslurm.core.plan.policies import BUILT_IN
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.plan.queue import Pending
+from eslurm.core.model.accounts import Access, Amount, FreePool, Limit, Policy, Reservation, Validity
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.policies import BUILT_IN
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.queue import Pending
 from tests.property.test_kept_promises import NOW, Event, Site, requests
 from tests.support.profiles import draws
 

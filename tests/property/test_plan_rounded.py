@@ -7,15 +7,15 @@ from typing import Final
 
 import pytest
 
-from eslurm.core.job.model import Span
-from eslurm.core.job.request import Request
-from eslurm.core.plan.book import Book
-from eslurm.core.plan.policies import BUILT_IN
-from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.queue import Pending, PendingQueue, QueueEntry
-from eslurm.core.plan.schedule import Booking, Schedule
+from eslurm.core.model.job import Span
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.policies import BUILT_IN
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.cycle.snapshot import NodeView
+from eslurm.core.plan.profile.profile import Book
 from eslurm.core.plan.slices import exhaust
-from eslurm.core.plan.snapshot import NodeView
 from eslurm.core.resources.nodes import Topology
 from tests.property.test_plan_schedule import AHEAD, Site, happen
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.account.model import KINDS, Amount, FreePool, Limit, Policy, Reservation, Validity, kind_of
-from eslurm.core.job.request import Request
-from eslurm.core.plan.cycle import plan_at_once
-from eslurm.core.plan.explain import WhyKind
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.policies import BUILT_IN
-from eslurm.core.plan.policy import Plan
-from eslurm.core.plan.queue import Pending, PendingQueue
-from eslurm.core.plan.schedule import Booking, Schedule
-from eslurm.core.plan.snapshot import Snapshot, build_ledger
+from eslurm.core.model.accounts import KINDS, Amount, FreePool, Limit, Policy, Reservation, Validity, kind_of
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import plan_at_once
+from eslurm.core.plan.cycle.policies import BUILT_IN
+from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.queue import Pending, PendingQueue
+from eslurm.core.plan.cycle.reasons import WhyKind
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.cycle.snapshot import Snapshot, build_ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.support.profiles import draws
-from tests.unit.plan.building import NOW, nodes, runs
+from tests.unit.core.plan.building import NOW, nodes, runs
 
 AHEAD = ("conservative", "planned")
 USERS = ("ada", "bob")

@@ -8,17 +8,17 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.job.request import Request
-from eslurm.core.placement import Placement
-from eslurm.core.plan.cycle import plan_at_once
-from eslurm.core.plan.explain import WhyKind
-from eslurm.core.plan.partition import PartitionView
-from eslurm.core.plan.policies import BUILT_IN
-from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.queue import Pending, PendingQueue
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.plan.search import Hints
-from eslurm.core.plan.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import plan_at_once
+from eslurm.core.plan.cycle.policies import BUILT_IN
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.queue import Pending, PendingQueue
+from eslurm.core.plan.cycle.reasons import WhyKind
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
+from eslurm.core.plan.profile.search import Hints
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US

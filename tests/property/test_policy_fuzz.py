@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from escli.admin.policies import read_file
 from escli.failures import CommandFailed
-from escli.policies import read_file
 from eslurm.compat.errors import OptionError
 from eslurm.compat.policies import KEYS, Site, read_change, shown
 from tests.property.mutation import damaged, damaged_texts

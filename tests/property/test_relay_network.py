@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from eslurm.core.tree.grouping import shape, split
-from eslurm.core.tree.messages import Leg, Tuning
-from eslurm.core.tree.results import Status
+from eslurm.core.relay.grouping import shape, split
+from eslurm.core.relay.messages import Leg, Tuning
+from eslurm.core.relay.results import Status
 from tests.support.profiles import draws
-from tests.unit.tree.network import Faults, Network, some_fail
+from tests.unit.core.relay.network import Faults, Network, some_fail
 
 SECOND = 1_000_000
 SEEDS_PER_CASE = draws(25)

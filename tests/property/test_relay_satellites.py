@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from eslurm.core.tree.construct import TreeShape, arrange
-from eslurm.core.tree.grouping import GROUPINGS, find_grouping, shape
-from eslurm.core.tree.messages import Reallocated, TookOver
-from eslurm.core.tree.results import Outcome, Status
-from eslurm.core.tree.trace import LOCAL, ROOT, Trace
+from eslurm.core.relay.construct import TreeShape, arrange
+from eslurm.core.relay.grouping import GROUPINGS, find_grouping, shape
+from eslurm.core.relay.messages import Reallocated, TookOver
+from eslurm.core.relay.results import Outcome, Status
+from eslurm.core.relay.trace import LOCAL, ROOT, Trace
 from tests.property.test_relay_network import (
     SECOND,
     check_at_rest,
@@ -25,7 +25,7 @@ from tests.property.test_relay_network import (
     hosting,
 )
 from tests.support.profiles import draws
-from tests.unit.tree.network import Faults, Keeper, Network, some_fail
+from tests.unit.core.relay.network import Faults, Keeper, Network, some_fail
 
 SATELLITES = (5001, 5002, 5003, 5004)
 FATES = ("well", "well", "silent", "refused", "dying", "paused", "slow", "paused at once")

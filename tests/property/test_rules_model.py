@@ -7,12 +7,12 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.account.model import Amount, FreePool, Limit, Validity
-from eslurm.core.account.validity import Window, Windows, clipped, find_gap, find_stay, merged, without
-from eslurm.core.plan.limits import Area, Ask, Duration, Items, effective, most_items
-from eslurm.core.plan.pools import Kept, kept_items
-from eslurm.core.plan.usage import Used, first_within, last_over, steps_of
+from eslurm.core.model.accounts import Amount, FreePool, Limit, Validity
+from eslurm.core.plan.rules.limits import Area, Ask, Duration, Items, effective, most_items
+from eslurm.core.plan.rules.pools import Kept, kept_items
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
+from eslurm.core.resources.usage import Used, first_within, last_over, steps_of
+from eslurm.core.resources.windows import Window, Windows, clipped, find_gap, find_stay, merged, without
 from tests.support.profiles import draws
 
 END = 60

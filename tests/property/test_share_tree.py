@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.account.model import Account, User
-from eslurm.core.share.tree import Association, FairTree, Member
+from eslurm.core.model.accounts import Account, User
+from eslurm.core.plan.cycle.fair_tree import Association, FairTree, Member
 
 Site = tuple[list[Account], list[User], dict[Association, float]]
 

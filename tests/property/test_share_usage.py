@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.account.model import Usage
-from eslurm.core.share.usage import LN_2, as_of, charged, decay, stay
+from eslurm.core.model.accounts import Usage
+from eslurm.core.state.usage import LN_2, as_of, charged, decay, stay
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

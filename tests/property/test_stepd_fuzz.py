@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import (
     OutputEndpoint,
     StepEndCause,
@@ -20,7 +20,7 @@ from eslurm.ports.step_runner import (
 )
 from esnoded.stepd import wire
 from esnoded.stepd.place import Place
-from tests.unit.stepd.kit import PATIENCE_S, Site, order_of, supervised
+from tests.unit.esnoded.stepd.kit import PATIENCE_S, Site, order_of, supervised
 
 _answers = msgspec.msgpack.Decoder(wire.Answer)
 _encode = msgspec.msgpack.Encoder().encode

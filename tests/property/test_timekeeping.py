@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.config import ClusterConfig
-from eslurm.core.timekeeping import BOUND_US, SLEW, ClockAlarm, Timekeeper, leap_bound_us
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.timekeeping import BOUND_US, SLEW, ClockAlarm, Timekeeper, leap_bound_us
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -11,8 +11,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.tree.construct import TreeShape, arrange, leaf_positions, leaves_of, place, share_out
-from eslurm.core.tree.grouping import BALANCED, POSITIONAL, shape, split
+from eslurm.core.relay.construct import TreeShape, arrange, leaf_positions, leaves_of, place, share_out
+from eslurm.core.relay.grouping import BALANCED, POSITIONAL, shape, split
 
 shapes = st.builds(TreeShape, st.integers(1, 40), st.integers(0, 40), st.sampled_from([POSITIONAL, BALANCED]))
 shares_of_all = st.sampled_from([0.0, 0.02, 0.3, 0.8, 0.95, 1.0])

@@ -8,14 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from escli.overlay import RESOURCES, changed_resources
-from esctld.requests import SpecReader
+from escli.admin.overlay import RESOURCES, changed_resources
+from eslurm.api.requests import SpecReader
 from eslurm.compat.errors import OptionError
-from eslurm.core.config import ClusterConfig, Resource
-from eslurm.core.job.comparing import asks_for_more
-from eslurm.core.job.model import JobSpec, Principal
-from eslurm.core.job.request import Chunk, Request
-from eslurm.core.plan.phrases import asked_words, differing, update_words
+from eslurm.core.control.jobs.comparing import asks_for_more
+from eslurm.core.model.config import ClusterConfig, Resource
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.option_text import asked_words, differing, update_words
+from eslurm.core.model.request import Chunk, Request
 from eslurm.core.resources.features import evaluate
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.profiles import draws

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import random
 
-from eslurm.core.config import Partition
-from eslurm.core.inquiry import Answer, why_waiting
-from eslurm.core.job.admission import on_submit
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import JobState
-from eslurm.core.messages import SubmitJobs
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.mapping import choose
-from eslurm.core.plan.need import compile_need
-from eslurm.core.plan.schedule import Schedule
+from eslurm.core.control.jobs.admission import on_submit
+from eslurm.core.explain.inquiry import Answer, why_waiting
+from eslurm.core.model.config import Partition
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import SubmitJobs
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector, add, fits, subtract
 from tests.support.seeds import Seeds
-from tests.unit.core.asking import Site
 from tests.unit.core.chaos import Chaos
+from tests.unit.core.explain.asking import Site
 from tests.unit.core.world import ALICE, BOB, SECOND, World
 
 Hold = tuple[int, Vector, int, int]

@@ -25,9 +25,9 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor import FieldDescriptor
 
-from eslurm.rpc.framing import REQUEST_HEADER, VERSION
-from eslurm.rpc.methods import METHODS, Method
+from eslurm.api.methods import METHODS, Method
 from eslurm.telemetry.vitals import rss_bytes
+from eslurm.transport.framing import REQUEST_HEADER, VERSION
 from tests.integration.cluster import LiveCluster
 from tests.integration.commands import preload
 from tests.integration.conftest import running

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from eslurm.api.methods import BY_NAME
+from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorRefused
-from eslurm.rpc.methods import BY_NAME
-from eslurm.rpc.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster, is_alive
 from tests.integration.commands import become_user

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from eslurm.api.methods import BY_NAME
+from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorRefused
-from eslurm.rpc.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
-from eslurm.rpc.methods import BY_NAME
-from eslurm.rpc.unix_client import Client
 from eslurm.telemetry.vitals import rss_bytes
+from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running

@@ -19,9 +19,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from eslurm.core.member.waiting import WAITING_ADDRESS_MAX
-from eslurm.rpc.join_client import Unreachable, Wish, ask
-from eslurm.rpc.join_server import METHOD
+from eslurm.core.control.waiting_members import WAITING_ADDRESS_MAX
+from eslurm.links.join_client import Unreachable, Wish, ask
+from eslurm.links.join_server import METHOD
 from eslurm.security.joining import JoinSecret, Trust
 from eslurm.security.membership import Identity
 from eslurm.v1 import controller_pb2 as pb
@@ -87,7 +87,7 @@ def test_a_flood_of_strangers_keeps_out_no_host_with_a_token(cluster: LiveCluste
     assert len(reply.pending) <= WAITING_ADDRESS_MAX
     # One of the very same address, with a token: it is told to come again, and gets in.
     words = ["join", cluster.endpoint, "--nodes", "cn0001", "--state-dir", str(tmp_path / "host")]
-    program = "from escli.eslurm import main; raise SystemExit(main())"
+    program = "from escli.local.eslurm import main; raise SystemExit(main())"
     joined = subprocess.run(
         [sys.executable, "-P", "-c", program, *words, "--token-file", str(token_file)],
         capture_output=True,

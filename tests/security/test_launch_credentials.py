@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.core.job.model import Principal
-from eslurm.core.step.key import StepKey
-from eslurm.core.wire import Prepare
+from eslurm.core.model.job import Principal
+from eslurm.core.model.protocol import Prepare
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepEndCause
 from eslurm.security.site_keys import new_site, write_ring
 from esnoded.procd.options import Options
@@ -28,8 +28,8 @@ from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
 from tests.integration.daemons import AGENT_UID, PATIENCE_S
 from tests.security.conftest import STRANGER
-from tests.unit.stepd.credentials import KEY, SITE, launch, order, sealed
-from tests.unit.stepd.kit import end_process
+from tests.unit.esnoded.stepd.credentials import KEY, SITE, launch, order, sealed
+from tests.unit.esnoded.stepd.kit import end_process
 
 _answers = msgspec.msgpack.Decoder(wire.Answer)
 

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from eslurm.rpc.codec import encode_frame
+from eslurm.links.codec import encode_frame
 from tests.support.loops import run
-from tests.unit.rpc.kit import process, report, until
+from tests.unit.api.kit import process, report, until
 
 PREFACE_BYTES = 24
 HEADER = struct.Struct("!BHBBL")

@@ -22,9 +22,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.core.job.model import Principal
-from eslurm.core.step.key import StepKey
-from eslurm.core.wire import Prepare
+from eslurm.core.model.job import Principal
+from eslurm.core.model.protocol import Prepare
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepSpec
 from eslurm.security.site_keys import new_site, write_ring
 from esnoded.procd import procfs, wire
@@ -38,8 +38,8 @@ from tests.integration.conftest import running
 from tests.integration.daemons import AGENT_UID, PATIENCE_S
 from tests.security.conftest import STRANGER
 from tests.security.test_launch_credentials import as_uid
-from tests.unit.stepd.credentials import KEY, SITE, launch, order, sealed
-from tests.unit.stepd.kit import end_process
+from tests.unit.esnoded.stepd.credentials import KEY, SITE, launch, order, sealed
+from tests.unit.esnoded.stepd.kit import end_process
 
 _SYS_PIDFD_GETFD = 438
 _told = msgspec.msgpack.Decoder(wire.Told)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from eslurm.api.methods import BY_NAME
+from eslurm.api.unix_client import Client
 from eslurm.ports.door import Status
-from eslurm.rpc.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
-from eslurm.rpc.methods import BY_NAME
-from eslurm.rpc.unix_client import Client
+from eslurm.transport.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.commands import become_user

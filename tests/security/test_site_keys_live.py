@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from escli.eslurm import main
+from escli.local.eslurm import main
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
 

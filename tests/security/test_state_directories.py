@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from escli.cluster.plan import KINDS
+from escli.local.plan import KINDS
 from eslurm.security.site_keys import new_site, write_ring
 from tests.security.conftest import STRANGER
 

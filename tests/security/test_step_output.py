@@ -18,7 +18,7 @@ from tests.integration.stepd_kit import outcome_of, play
 from tests.property.test_stepd_fuzz import RawAgent
 from tests.security.conftest import STRANGER
 from tests.support.ports import free_port
-from tests.unit.stepd.kit import PATIENCE_S, Outcomes, Site, key, order_of, supervised
+from tests.unit.esnoded.stepd.kit import PATIENCE_S, Outcomes, Site, key, order_of, supervised
 
 COOKIE = bytes(range(32))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.rpc.tokens import find_bearer
+from eslurm.api.tokens import find_bearer
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running

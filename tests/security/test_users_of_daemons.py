@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from escli.cluster.record import ClusterRecord
-from escli.eslurm import main
+from escli.local.eslurm import main
+from escli.local.record import ClusterRecord
 from eslurm.security import ledger
 from eslurm.security.account import Account
 from eslurm.security.home import CONTROLLER, make_home, share

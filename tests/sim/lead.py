@@ -7,26 +7,19 @@ from typing import Any
 
 import msgspec
 
-from eslurm.core.cluster import State
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.job.model import JobSpec, Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
-    ConfigLoaded,
-    EpochStarted,
-    Message,
-    PlanMade,
-    Reports,
-    SubmitJobs,
-)
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.planning import plan_slices
-from eslurm.core.reactor import Reactor
-from eslurm.core.satellite.herald import Deliver, Herald
-from eslurm.core.satellite.roster import Roster, SatelliteStatus
-from eslurm.core.tree import messages as tree
-from eslurm.core.tree.results import OK, from_mapping
-from eslurm.core.wire import Command, Registration, Report
+from eslurm.core.control.planning import plan_slices
+from eslurm.core.control.reactor import Reactor
+from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
+from eslurm.core.dispatch.satellite_pool import Roster, SatelliteStatus
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, PlanMade, Reports, SubmitJobs
+from eslurm.core.model.protocol import Command, Registration, Report
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.relay import messages as tree
+from eslurm.core.relay.results import OK, from_mapping
+from eslurm.core.state.cluster import State
 
 SECOND = 1_000_000
 _commands = msgspec.msgpack.Decoder(Command)
@@ -46,7 +39,7 @@ class Lead:
         self.reactor = Reactor(self.state)
         self.pings: list[tuple[int, int]] = []
         self.satellites = Roster(self.state, satellites, lambda *ping: self.pings.append(ping))
-        self.herald = Herald(self.state, self.satellites, seal, tree.Tuning())
+        self.herald = Broadcaster(self.state, self.satellites, seal, tree.Tuning())
         self.sent: list[tree.SendBroadcast] = []
         self.on_post: Callable[[tuple[Message, ...]], None] = lambda messages: None
         names = tuple(f"cn{number}" for number in range(nodes))

@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core import courier
 from eslurm.core.agent import restore
 from eslurm.core.agent.actions import AcknowledgeSteps, Contact
 from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.machine import Agent
-from eslurm.core.agent.outbox import Outbox
-from eslurm.core.cluster import State
-from eslurm.core.job import outcomes, requests, stopping
-from eslurm.core.job.states import AttemptPhase, JobState, StopCause
+from eslurm.core.agent.report_queue import Outbox
+from eslurm.core.control.jobs import outcomes, requests, stopping
+from eslurm.core.dispatch import effect_delivery
+from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.protocol import StepEnded
+from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.resources.ledger import Ledger
-from eslurm.core.step.key import BATCH_STEP, StepKey
-from eslurm.core.wire import StepEnded
-from eslurm.sim.checks import Checks
-from eslurm.sim.controller import Controller
-from eslurm.sim.spool import Spool
-from eslurm.sim.standby import Standby
+from eslurm.core.state.cluster import State
+from eslurm.lab.sim.checks import Checks
+from eslurm.lab.sim.controller import Controller
+from eslurm.lab.sim.spool import Spool
+from eslurm.lab.sim.standby import Standby
 from eslurm.store.image import StoreImage
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -207,8 +207,8 @@ def tombstones_unwritten(patch: pytest.MonkeyPatch) -> None:
 
 def effects_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A restarted controller does not send again what it owes."""
-    patch.setattr(courier, "owed", lambda state: [])
-    patch.setattr(courier.Courier, "on_registered", lambda self, number, now_us: None)
+    patch.setattr(effect_delivery, "owed", lambda state: [])
+    patch.setattr(effect_delivery.EffectDelivery, "on_registered", lambda self, number, now_us: None)
 
 
 def hearing_is_contact(patch: pytest.MonkeyPatch) -> None:

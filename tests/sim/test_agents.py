@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pytest
 
 from eslurm.core.agent.records import Booted, FloorRaised, Record, fold, unfold
-from eslurm.core.step.key import BATCH_STEP
-from eslurm.core.units import SECOND_US
+from eslurm.core.model.step_key import BATCH_STEP
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.fault_schedule import FaultPlan
+from eslurm.lab.sim.host import Host
+from eslurm.lab.sim.network import CALM
+from eslurm.lab.sim.spool import COMPACT_ABOVE_MIN, Spool, SpoolFull
+from eslurm.lab.sim.world import START_US, World
 from eslurm.ports.step_runner import StepStarted, StepState
-from eslurm.sim.faults import FaultPlan
-from eslurm.sim.host import Host
-from eslurm.sim.network import CALM
-from eslurm.sim.spool import COMPACT_ABOVE_MIN, Spool, SpoolFull
-from eslurm.sim.world import START_US, World
 
 HOUR_US = 3_600 * SECOND_US
 CALM_US = 60 * SECOND_US

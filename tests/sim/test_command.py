@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from eslurm.compat.errors import OptionError
-from eslurm.sim import pool
-from eslurm.sim.command import main
-from eslurm.sim.run import Failure, Report, Scenario
-from eslurm.sim.story import Story, named, parse_only, things_in
+from eslurm.lab.sim import pool
+from eslurm.lab.sim.command import main
+from eslurm.lab.sim.run import Failure, Report, Scenario
+from eslurm.lab.sim.trace_format import Story, named, parse_only, things_in
 
 
 def test_each_seed_is_told_and_the_median(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +86,9 @@ def test_who_stops_listening_ends_the_workers() -> None:
 def test_a_failure_ends_it_with_the_seed_and_the_way_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("eslurm.core.job.outcomes.on_step_ended", lambda state, report, now_us: 1 / 0)
+    monkeypatch.setattr(
+        "eslurm.core.control.jobs.outcomes.on_step_ended", lambda state, report, now_us: 1 / 0
+    )
     assert main(["--seeds", "50", "--from", "3", "--nodes", "4", "--jobs", "1"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("seed 3 (4 nodes) failed at ")
@@ -122,7 +124,7 @@ def test_a_failed_trace_ends_with_what_was_violated_and_what_is_known_of_it(
     def broken(state: object, report: object, now_us: int) -> None:
         raise AssertionError(f"attempt ({report.job_id}, {report.attempt}) is wrong")  # type: ignore[attr-defined]
 
-    monkeypatch.setattr("eslurm.core.job.outcomes.on_step_ended", broken)
+    monkeypatch.setattr("eslurm.core.control.jobs.outcomes.on_step_ended", broken)
     assert main(["--seed", "3", "--nodes", "4", "--trace"]) == 1
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("VIOLATED "))
@@ -193,6 +195,6 @@ def test_wrong_usage_is_told_at_once(argv: list[str], capsys: pytest.CaptureFixt
 def test_progress_goes_to_the_other_stream(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("eslurm.sim.command.PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr("eslurm.lab.sim.command.PROGRESS_EVERY_S", 0.0)
     assert main(["--seeds", "1", "--nodes", "4"]) == 0
     assert "1 of 1 seeds, " in capsys.readouterr().err

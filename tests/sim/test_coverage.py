@@ -7,15 +7,15 @@ import json
 import msgspec
 import pytest
 
-from eslurm.core.units import SECOND_US
-from eslurm.sim.command import main
-from eslurm.sim.coverage import PATHS, merged, missing
-from eslurm.sim.faults import FaultPlan, draw_plan
-from eslurm.sim.network import CALM
-from eslurm.sim.ordeals import KINDS, Ordeal
-from eslurm.sim.run import Report, Scenario, run_scenario
-from eslurm.sim.step_runner import LONG_LIMIT_S
-from eslurm.sim.world import World
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.command import main
+from eslurm.lab.sim.coverage import PATHS, merged, missing
+from eslurm.lab.sim.fault_schedule import FaultPlan, draw_plan
+from eslurm.lab.sim.network import CALM
+from eslurm.lab.sim.ordeals import KINDS, Ordeal
+from eslurm.lab.sim.run import Report, Scenario, run_scenario
+from eslurm.lab.sim.step_runner import LONG_LIMIT_S
+from eslurm.lab.sim.world import World
 
 
 def ordeal(seed: int, kind: str, *more: Ordeal) -> Report:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core import facts
-from eslurm.core.cluster import State
-from eslurm.core.node.states import NodeState
-from eslurm.core.units import SECOND_US
-from eslurm.sim.faults import FaultPlan
-from eslurm.sim.network import CALM
-from eslurm.sim.world import START_US, World
+from eslurm.core.model import facts
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.state.cluster import State
+from eslurm.lab.sim.fault_schedule import FaultPlan
+from eslurm.lab.sim.network import CALM
+from eslurm.lab.sim.world import START_US, World
 
 PERIOD_US = 5 * SECOND_US
 SEED = 4

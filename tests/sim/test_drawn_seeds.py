@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.sim import failed
-from eslurm.sim.command import main
-from eslurm.sim.run import Failure, Scenario, draw_nodes, judge, new_seed
+from eslurm.lab.sim import failed
+from eslurm.lab.sim.command import main
+from eslurm.lab.sim.run import Failure, Scenario, draw_nodes, judge, new_seed
 from tests.support.profiles import draws
 
 FAILED = Path(__file__).with_name("failed_seeds.txt")
@@ -81,7 +81,7 @@ def test_the_command_runs_those_of_the_file_first_and_adds_to_it(
     lines = told.out.splitlines()
     first = told.err.split("new seeds: ")[1].split(" to ")[0]
     assert lines[0].startswith("seed 7: ") and lines[1].startswith(f"seed {first}: ")
-    monkeypatch.setattr("eslurm.sim.command.play_all", lambda *_: [failure(12)])
+    monkeypatch.setattr("eslurm.lab.sim.command.play_all", lambda *_: [failure(12)])
     assert main(["--seeds", "1", "--failed", str(path)]) == 1
     assert failed.load(path) == [Scenario(7, 4), Scenario(12, 9)]
     assert f"added to {path}" in capsys.readouterr().err

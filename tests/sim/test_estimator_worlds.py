@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from eslurm.sim.run import Report, Scenario, draw_nodes, judge, make_world
-from eslurm.sim.world import START_US
+from eslurm.lab.sim.run import Report, Scenario, draw_nodes, judge, make_world
+from eslurm.lab.sim.world import START_US
 from tests.support.profiles import draws
 from tests.support.seeds import Seeds
 

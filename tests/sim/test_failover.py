@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from eslurm.core.job.model import StepEnd
-from eslurm.core.reactor import BatchAnswer
-from eslurm.core.units import SECOND_US
-from eslurm.core.wire import Report, StepEnded
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.protocol import Report, StepEnded
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.controller import Controller
+from eslurm.lab.sim.controller_host import Seat
+from eslurm.lab.sim.fault_schedule import FaultPlan
+from eslurm.lab.sim.network import CALM, Cut
+from eslurm.lab.sim.standby import LEASE_US, Standby
+from eslurm.lab.sim.violation import Breach
+from eslurm.lab.sim.wire import Reports
+from eslurm.lab.sim.world import START_US, World
 from eslurm.ports.store import Prune
-from eslurm.sim.breach import Breach
-from eslurm.sim.controller import Controller
-from eslurm.sim.faults import FaultPlan
-from eslurm.sim.network import CALM, Cut
-from eslurm.sim.seat import Seat
-from eslurm.sim.standby import LEASE_US, Standby
-from eslurm.sim.wire import Reports
-from eslurm.sim.world import START_US, World
 
 HOUR_US = 3_600 * SECOND_US
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from eslurm.core.job.model import JobSpec, Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import EffectDone, SubmitJobs
-from eslurm.core.wire import Command, Prepare
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.messages import EffectDone, SubmitJobs
+from eslurm.core.model.protocol import Command, Prepare
+from eslurm.core.model.request import Request
 from tests.sim.lead import lead_with_nodes, seal
 
 ONE = JobSpec("job", Principal("alice", 1000, 1000), "", (Request(),), b"", b"", "/tmp")

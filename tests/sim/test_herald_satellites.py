@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import (
-    UpdateNodes,
-    UpdateSatellites,
-)
-from eslurm.core.node.states import NodeState
-from eslurm.core.satellite.flights import Answered
-from eslurm.core.satellite.states import SatelliteState
-from eslurm.core.tree import messages as tree
-from eslurm.core.tree.results import OK, Status, unreached
+from eslurm.core.dispatch.inflight import Answered
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import UpdateNodes, UpdateSatellites
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.relay import messages as tree
+from eslurm.core.relay.results import OK, Status, unreached
 from tests.sim.lead import Lead, call, lead_with_satellites
 
 ROOT = Principal("root", 0, 0)
@@ -77,7 +74,7 @@ def test_with_every_satellite_busy_broadcasts_wait_in_order_but_not_for_ever() -
 
 
 def test_the_line_of_those_that_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eslurm.core.satellite.herald.WAITING_MAX", 1)
+    monkeypatch.setattr("eslurm.core.dispatch.broadcaster.WAITING_MAX", 1)
     lead = lead_with_satellites(1, satellite_max_inflight=1)
     call(lead)
     lead.launch()

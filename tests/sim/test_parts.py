@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from eslurm.core.agent.records import Booted, EpochSeen, FloorRaised
-from eslurm.sim.network import CALM, Cut, Network, Weather
-from eslurm.sim.scheduler import Scheduler
-from eslurm.sim.spool import Spool, SpoolFull
+from eslurm.lab.sim.network import CALM, Cut, Network, Weather
+from eslurm.lab.sim.scheduler import Scheduler
+from eslurm.lab.sim.spool import Spool, SpoolFull
 
 SECOND = 1_000_000
 

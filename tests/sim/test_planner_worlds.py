@@ -9,23 +9,26 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core import apply, effects, facts, inquiry, planning
-from eslurm.core.cluster import State
-from eslurm.core.job import apply as job_apply
-from eslurm.core.job import outcomes, stopping
-from eslurm.core.job.model import Principal
-from eslurm.core.job.states import JobState, StopCause
-from eslurm.core.plan.ahead import Ahead
-from eslurm.core.plan.partition import CANCEL
-from eslurm.core.plan.policy import Cycle
-from eslurm.core.plan.preempt import Claim, Preemptable
-from eslurm.core.plan.rules import Rules
-from eslurm.core.step.key import StepKey
-from eslurm.core.wire import JobLaunch, NodeGroup
-from eslurm.sim.run import Failure, Scenario, draw_nodes, judge, make_world
-from eslurm.sim.runs import Clock, Occupancy, Run
-from eslurm.sim.site import POLICIES
-from eslurm.sim.world import START_US
+from eslurm.core.control import effects, planning
+from eslurm.core.control.jobs import outcomes, stopping
+from eslurm.core.explain import inquiry
+from eslurm.core.model import facts
+from eslurm.core.model.job import Principal
+from eslurm.core.model.job_states import JobState, StopCause
+from eslurm.core.model.partition import CANCEL
+from eslurm.core.model.protocol import JobLaunch, NodeGroup
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.policy import Cycle
+from eslurm.core.plan.cycle.victims import Claim, Preemptable
+from eslurm.core.plan.rules.constraints import Rules
+from eslurm.core.state import apply
+from eslurm.core.state import apply_jobs as job_apply
+from eslurm.core.state.cluster import State
+from eslurm.lab.sim.cluster_config import POLICIES
+from eslurm.lab.sim.run import Failure, Scenario, draw_nodes, judge, make_world
+from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
+from eslurm.lab.sim.world import START_US
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 NODES = (4, 10)
@@ -58,7 +61,7 @@ def old_rules(patch: pytest.MonkeyPatch) -> None:
         state.policies_changed = was
         return found
 
-    patch.setattr("eslurm.core.decide.on_plan_made", whenever)
+    patch.setattr("eslurm.core.control.decide.on_plan_made", whenever)
 
 
 def one_device_for_all(patch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ import random
 import msgspec
 import pytest
 
-from eslurm.core.units import SECOND_US
-from eslurm.sim.faults import draw_plan
-from eslurm.sim.run import Failure, Scenario, draw_nodes, judge, run_scenario
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.fault_schedule import draw_plan
+from eslurm.lab.sim.run import Failure, Scenario, draw_nodes, judge, run_scenario
 from tests.sim import planted
 
 FOCUSED_EVENTS = 30

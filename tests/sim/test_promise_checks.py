@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.account.model import Amount, FreePool, Limit, Policy, kind_of
-from eslurm.core.job.request import Request
-from eslurm.core.messages import ChangePolicies, ConfigLoaded, JobRef, PolicyChange, SuspendJobs
-from eslurm.core.plan.policy import Plan
+from eslurm.core.model.accounts import Amount, FreePool, Limit, Policy, kind_of
+from eslurm.core.model.messages import ChangePolicies, ConfigLoaded, JobRef, PolicyChange, SuspendJobs
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.resources.nodes import Resource
-from eslurm.sim.breach import Breach
-from eslurm.sim.promise_checks import PromiseChecks
+from eslurm.lab.sim.promise_checks import PromiseChecks
+from eslurm.lab.sim.violation import Breach
 from tests.unit.core.test_core_promises import Led
 from tests.unit.core.world import ROOT, SECOND
 

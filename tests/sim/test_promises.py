@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.units import SECOND_US
-from eslurm.sim.faults import FaultPlan
-from eslurm.sim.network import CALM
-from eslurm.sim.world import START_US, World
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.fault_schedule import FaultPlan
+from eslurm.lab.sim.network import CALM
+from eslurm.lab.sim.world import START_US, World
 from tests.support.seeds import Seeds
 
 HOUR_US = 3_600 * SECOND_US

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.recovery.promises import succeed
-from eslurm.core.plan.policies import BUILT_IN
+from eslurm.core.plan.cycle.policies import BUILT_IN
 from tests.support.seeds import Seeds
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.contact import Heard
-from eslurm.core.courier import Send
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import (
+from eslurm.core.dispatch.broadcaster import Broadcaster, addressed, effect_done, live_floor
+from eslurm.core.dispatch.effect_delivery import Send
+from eslurm.core.dispatch.report_router import ReportRouter
+from eslurm.core.model.contact import Heard
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import (
     EffectDone,
     EpochStarted,
     HeartbeatDone,
@@ -15,12 +17,10 @@ from eslurm.core.messages import (
     NodeOutcome,
     UpdateNodes,
 )
-from eslurm.core.node.states import NodeState
-from eslurm.core.satellite.herald import Herald, addressed, effect_done, live_floor
-from eslurm.core.satellite.reports import ReportRouter
-from eslurm.core.tree import messages as tree
-from eslurm.core.tree.results import FAILED, OK, USER_REFUSED, Outcome, collect, failed, unreached
-from eslurm.core.wire import Command, Heartbeat, NodeGone, Prepare, Report, ReportAck
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import Command, Heartbeat, NodeGone, Prepare, Report, ReportAck
+from eslurm.core.relay import messages as tree
+from eslurm.core.relay.results import FAILED, OK, USER_REFUSED, Outcome, collect, failed, unreached
 from tests.sim.lead import Lead, call, lead_with_nodes, lead_with_satellites, seal
 
 ROOT = Principal("root", 0, 0)
@@ -219,7 +219,7 @@ def test_a_restarted_controller_says_again_what_it_owes_once_nodes_are_there() -
     lead = lead_with_nodes()
     lead.launch()
     lead.take()
-    successor = Herald(lead.state, lead.satellites, seal, tree.Tuning())
+    successor = Broadcaster(lead.state, lead.satellites, seal, tree.Tuning())
     lead.herald = successor
     lead.post(EpochStarted(6))
     lead.do(successor.lead(lead.now_us))

@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from eslurm.sim.faults import KINDS
-from eslurm.sim.run import Report, SeedFailed, draw_nodes, replay, run_seed
-from eslurm.sim.world import START_US, World
+from eslurm.lab.sim.fault_schedule import KINDS
+from eslurm.lab.sim.run import Report, SeedFailed, draw_nodes, replay, run_seed
+from eslurm.lab.sim.world import START_US, World
 from tests.support.profiles import draws
 
 CHUNK = 45
@@ -85,7 +85,7 @@ def test_other_seeds_and_sizes_are_other_runs() -> None:
 
 
 def test_a_run_does_not_depend_on_how_this_process_hashes_strings() -> None:
-    code = "from eslurm.sim.run import run_seed; print([run_seed(seed, 9) for seed in (3, 4)])"
+    code = "from eslurm.lab.sim.run import run_seed; print([run_seed(seed, 9) for seed in (3, 4)])"
     told = [
         subprocess.run(
             [sys.executable, "-c", code],
@@ -116,7 +116,9 @@ def test_a_run_can_stop_on_the_way() -> None:
 
 
 def test_a_failure_names_its_seed_and_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eslurm.core.job.outcomes.on_step_ended", lambda state, report, now_us: 1 / 0)
+    monkeypatch.setattr(
+        "eslurm.core.control.jobs.outcomes.on_step_ended", lambda state, report, now_us: 1 / 0
+    )
     with pytest.raises(SeedFailed) as failure:
         run_seed(11, 4)
     assert str(failure.value).startswith("seed 11 (4 nodes) failed at ")

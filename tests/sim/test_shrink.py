@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.units import SECOND_US
-from eslurm.sim.command import main
-from eslurm.sim.faults import FaultPlan, draw_plan
-from eslurm.sim.run import Failure, Report, Scenario, SeedFailed, judge, kind_of, run_scenario
-from eslurm.sim.shrink import CALM_MIN_US, minimise, shrink
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.command import main
+from eslurm.lab.sim.fault_schedule import FaultPlan, draw_plan
+from eslurm.lab.sim.run import Failure, Report, Scenario, SeedFailed, judge, kind_of, run_scenario
+from eslurm.lab.sim.shrink import CALM_MIN_US, minimise, shrink
 from tests.sim import planted
 
 
@@ -167,7 +167,9 @@ def test_a_planted_bug_becomes_a_small_plan_that_replays_it(
 
 
 def test_a_failure_offers_to_be_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eslurm.core.job.outcomes.on_step_ended", lambda state, report, now_us: 1 / 0)
+    monkeypatch.setattr(
+        "eslurm.core.control.jobs.outcomes.on_step_ended", lambda state, report, now_us: 1 / 0
+    )
     with pytest.raises(SeedFailed) as failed:
         run_scenario(Scenario(11, 4))
     assert "shrink: eslurm sim --seed 11 --nodes 4 --shrink" in str(failed.value)

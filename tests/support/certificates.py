@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from eslurm.rpc.tls_options import TlsFiles
+from eslurm.transport.tls_options import TlsFiles
 from tests.integration.daemons import AGENT_UID
 
 KEPT = Path(__file__).parents[1] / "certificates"

@@ -6,7 +6,7 @@ import itertools
 import time
 from pathlib import Path
 
-from esctld.site import Member, SiteSigner
+from esctld.lead.site import Member, SiteSigner
 from eslurm.security.credentials import Credentials
 from eslurm.security.enrolment import enrol
 from eslurm.security.membership import Identity, Members, Membership, Role, issue

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from escli.updates import job_update
-from esctld.requests import update_job
-from eslurm.core.cluster import State
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import UpdateJob
-from eslurm.core.plan.phrases import asked_words
+from escli.admin.updates import job_update
+from eslurm.api.requests import update_job
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import UpdateJob
+from eslurm.core.model.option_text import asked_words
+from eslurm.core.state.cluster import State
 from eslurm.v1 import controller_pb2 as pb
 
 

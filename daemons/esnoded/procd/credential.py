@@ -14,16 +14,16 @@ import msgspec
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
-from eslurm.core.step.key import BATCH_STEP, StepKey
-from eslurm.core.values import id_problem
-from eslurm.core.wire import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.core.model.step_key import BATCH_STEP, StepKey
+from eslurm.core.model.values import id_problem
 from eslurm.ports.step_checks import TASKS_MAX
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.security.site_keys import Ring
 from esnoded.procd.options import Options
 
 TOLERANCE_US = 60_000_000
-"""Clocks of controllers and nodes may differ by so much, as for agents (`core.dating`)."""
+"""Clocks of controllers and nodes may differ by so much, as for agents (`core.relay.dating`)."""
 _OPENED_MAX = 64
 _LISTS_MAX = 16
 

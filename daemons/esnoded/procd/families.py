@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Collection, Mapping, Sequence
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs
 from esnoded.procd.wire import Delivery

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from eslurm.core.job.model import Principal
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.job import Principal
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOrder, StepSpec
 from eslurm.security.sealing import BadSeal
 from eslurm.security.site_keys import Ring, SiteKeyError, read_ring, write_ring

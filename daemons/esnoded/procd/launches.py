@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 
 LAUNCHES_MAX = 262_144
 """Credentials last a minute or two: so many launches in that time are more than a host can start."""

@@ -11,8 +11,8 @@ import os
 import shutil
 from contextlib import suppress
 
-from eslurm.core.job.model import Principal
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.job import Principal
+from eslurm.core.model.step_key import StepKey
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 

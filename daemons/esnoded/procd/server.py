@@ -19,7 +19,7 @@ from resource import struct_rusage
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOrder, StepOutcome
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, wire

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from eslurm.core.job.model import Principal
+from eslurm.core.model.job import Principal
 from eslurm.ports.step_runner import StepSpec
 from esnoded.task.connect import connect
 from esnoded.task.program import FAILED, IGNORED_BY_PYTHON, Program, SpawnError

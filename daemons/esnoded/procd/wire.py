@@ -16,7 +16,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_checks import TASKS_MAX
 from eslurm.ports.step_runner import StepOrder, StepOutcome
 

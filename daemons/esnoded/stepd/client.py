@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
-from eslurm.core.values import signal_problem
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.values import signal_problem
 from eslurm.ports.step_checks import duration_problem
 from eslurm.ports.step_runner import (
     StepEndCause,

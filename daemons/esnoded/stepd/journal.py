@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOutcome
 
 _HEADER = struct.Struct(">II")

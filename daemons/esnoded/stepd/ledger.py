@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOutcome
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd.log import complain

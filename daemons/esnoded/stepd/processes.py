@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOrder
 from esnoded.procd import wire
 from esnoded.procd.credential import NotAllowed, UserNotAllowed

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
-from eslurm.core.values import signal_problem
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.values import signal_problem
 from eslurm.ports.step_checks import duration_problem
 from eslurm.ports.step_runner import StepOrder, StepOutcome, StepState
 from eslurm.telemetry.clocks import boot_us

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepStarted, StepState
 from esnoded.procd.wire import Usage
 from esnoded.stepd.terms import Terms

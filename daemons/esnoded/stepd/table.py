@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Literal
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.procd.log import survive

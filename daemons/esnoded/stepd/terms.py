@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
-from eslurm.core.wire import Command
+from eslurm.core.model.protocol import Command
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec, StepWarning
 from eslurm.security.sealing import unverified_shared_body

@@ -11,7 +11,7 @@ import struct
 
 import msgspec
 
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcome, StepStarted
 
 PROTOCOL_VERSION = 3

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
-from eslurm.core.step.key import StepKey
-from eslurm.core.wire import JobLaunch, LaunchStep
+from eslurm.core.model.protocol import JobLaunch, LaunchStep
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.step_runner import OutputEndpoint, StepSpec, StepWarning
 

@@ -1,0 +1,1 @@
+"""The node agent as a state machine."""

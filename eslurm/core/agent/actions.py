@@ -12,9 +12,9 @@ from typing import TypeAlias
 import msgspec
 
 from eslurm.core.agent.records import Record
-from eslurm.core.step.key import StepKey
-from eslurm.core.tree.results import Outcome
-from eslurm.core.wire import JobLaunch, LaunchStep, Report
+from eslurm.core.model.protocol import JobLaunch, LaunchStep, Report
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.relay.results import Outcome
 
 Ref: TypeAlias = Hashable
 """Whatever the shell uses to name the broadcast that a command came with."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import msgspec
 
+from eslurm.core.agent.action_buffer import Desk
 from eslurm.core.agent.actions import LimitStep, SuspendStep
 from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, Stage, Waiter
-from eslurm.core.agent.desk import Desk
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import Adjusted
-from eslurm.core.step.key import BATCH_STEP, StepKey
-from eslurm.core.tree.results import OK
-from eslurm.core.wire import SetTime, Suspend
+from eslurm.core.model.protocol import SetTime, Suspend
+from eslurm.core.model.step_key import BATCH_STEP, StepKey
+from eslurm.core.relay.results import OK
 
 _OPEN = frozenset({Stage.FETCHING, *MAY_START_STEPS})
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eslurm.core.agent.actions import AttemptKey, Ref
-from eslurm.core.job.model import StepEnd
-from eslurm.core.job.states import IllegalTransition
-from eslurm.core.step.key import BATCH_STEP
-from eslurm.core.wire import JobLaunch, LaunchStep
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.job_states import IllegalTransition
+from eslurm.core.model.protocol import JobLaunch, LaunchStep
+from eslurm.core.model.step_key import BATCH_STEP
 
 
 class Stage(enum.Enum):

@@ -14,9 +14,9 @@ from typing import TypeAlias
 import msgspec
 
 from eslurm.core.agent.records import NodeAttempt
-from eslurm.core.contact import AnsweredRounds
-from eslurm.core.tree.results import OK, Outcome
-from eslurm.core.wire import Command
+from eslurm.core.model.contact import AnsweredRounds
+from eslurm.core.model.protocol import Command
+from eslurm.core.relay.results import OK, Outcome
 
 KEPT_MAX = 65_536
 

@@ -6,7 +6,7 @@ from eslurm.core.agent.attempt import Attempt, Stage
 from eslurm.core.agent.lifecycle import ATTEMPTS_PER_NODE_MAX
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
-from eslurm.core.step.key import BATCH_STEP
+from eslurm.core.model.step_key import BATCH_STEP
 
 _WITH_BATCH = frozenset({Stage.STARTING, Stage.RUNNING})
 _EMPTY = frozenset({Stage.FETCHING, Stage.ENDED, Stage.BURIED})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 
+from eslurm.core.agent.action_buffer import Desk
 from eslurm.core.agent.actions import (
     AcknowledgeSteps,
     RunBatch,
@@ -18,18 +19,17 @@ from eslurm.core.agent.actions import (
 )
 from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
-from eslurm.core.agent.desk import Desk
+from eslurm.core.agent.blob_waiters import Wants
 from eslurm.core.agent.node import LocalNode
+from eslurm.core.agent.orphan_steps import Strays
+from eslurm.core.agent.outcomes import gone_outcome, started_outcome
 from eslurm.core.agent.records import Buried, Prepared, Signalled, StartIntended
 from eslurm.core.agent.reports import Reports
-from eslurm.core.agent.strays import Strays
 from eslurm.core.agent.tasks import Tasks
-from eslurm.core.agent.wants import Wants
-from eslurm.core.agent.words import gone_outcome, started_outcome
-from eslurm.core.job.model import StepEnd
-from eslurm.core.step.key import BATCH_STEP, StepKey
-from eslurm.core.tree.results import FAILED, OK, failed
-from eslurm.core.wire import Body, End, JobLaunch, Prepare, Signal, Start
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.protocol import Body, End, JobLaunch, Prepare, Signal, Start
+from eslurm.core.model.step_key import BATCH_STEP, StepKey
+from eslurm.core.relay.results import FAILED, OK, failed
 
 ATTEMPTS_PER_NODE_MAX = 4_096
 RESUMED_GRACE_S = 30.0

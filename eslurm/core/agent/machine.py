@@ -13,25 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from eslurm.core.agent.action_buffer import Desk
 from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref
 from eslurm.core.agent.adjustments import adjusted
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
-from eslurm.core.agent.desk import Desk
+from eslurm.core.agent.blob_waiters import Wants
 from eslurm.core.agent.fence import Addressed
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.node import LocalNode, NodeOffer, Parked
-from eslurm.core.agent.outbox import Outbox
+from eslurm.core.agent.outcomes import alive_outcome
 from eslurm.core.agent.records import Buried, FloorRaised, Folded, Prepared, Signalled
+from eslurm.core.agent.registration import Roster, Site
+from eslurm.core.agent.report_queue import Outbox
 from eslurm.core.agent.reports import Reports
-from eslurm.core.agent.roster import Roster, Site
-from eslurm.core.agent.wants import Wants
-from eslurm.core.agent.words import alive_outcome
-from eslurm.core.contact import Heard
-from eslurm.core.dating import has_expired, told_clock_us
-from eslurm.core.job.model import StepEnd
-from eslurm.core.step.key import StepKey
-from eslurm.core.tree.results import FAILED, failed
-from eslurm.core.wire import (
+from eslurm.core.model.contact import Heard
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.protocol import (
     Command,
     End,
     Heartbeat,
@@ -45,6 +42,9 @@ from eslurm.core.wire import (
     StepEnded,
     Suspend,
 )
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.relay.dating import has_expired, told_clock_us
+from eslurm.core.relay.results import FAILED, failed
 
 PARKED_MAX = 256
 

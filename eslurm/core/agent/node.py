@@ -13,8 +13,8 @@ import msgspec
 
 from eslurm.core.agent.actions import AttemptKey
 from eslurm.core.agent.attempt import Attempt, Waiter
-from eslurm.core.amounts import Vector
-from eslurm.core.wire import Command, NodeGone, StepEnded
+from eslurm.core.model.amounts import Vector
+from eslurm.core.model.protocol import Command, NodeGone, StepEnded
 
 OwedKey: TypeAlias = tuple[bool, int, int]
 """(is the end of a batch step, job, attempt)."""

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from eslurm.core.wire import JobLaunch
+from eslurm.core.model.protocol import JobLaunch
 
 
 class Booted(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -10,9 +10,9 @@ import msgspec
 
 from eslurm.core.agent.attempt import Attempt
 from eslurm.core.agent.node import LocalNode, OwedKey
-from eslurm.core.agent.outbox import Outbox
-from eslurm.core.job.model import StepEnd
-from eslurm.core.wire import NodeGone, StepEnded
+from eslurm.core.agent.report_queue import Outbox
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.protocol import NodeGone, StepEnded
 
 
 class Reports:

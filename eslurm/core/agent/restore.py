@@ -19,8 +19,8 @@ from eslurm.core.agent.attempt import Attempt, Stage
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import Folded, Identity
-from eslurm.core.job.model import StepEnd
-from eslurm.core.step.key import BATCH_STEP, StepKey
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.step_key import BATCH_STEP, StepKey
 
 
 def restore(

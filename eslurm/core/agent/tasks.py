@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from eslurm.core.agent.action_buffer import Desk
 from eslurm.core.agent.actions import RunTasks
 from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, PendingStep, Waiter
-from eslurm.core.agent.desk import Desk
+from eslurm.core.agent.blob_waiters import Wants
 from eslurm.core.agent.node import LocalNode
-from eslurm.core.agent.wants import Wants
-from eslurm.core.job.model import StepEnd
-from eslurm.core.step.key import StepKey
-from eslurm.core.tree.results import OK, Outcome, failed
-from eslurm.core.wire import LaunchStep, NodeGroup
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.protocol import LaunchStep, NodeGroup
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.relay.results import OK, Outcome, failed
 
 
 class Share(NamedTuple):

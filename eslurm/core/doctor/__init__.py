@@ -1,1 +1,1 @@
-"""What can be wrong with a live cluster, and how to tell: judgements only, on what others have measured."""
+"""Checks of a live cluster: judgements only, on what others have measured."""

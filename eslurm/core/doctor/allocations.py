@@ -7,13 +7,13 @@ two records never takes a movement for a contradiction.
 
 from __future__ import annotations
 
-from eslurm.core.cluster import State, attempts_of, is_usable, owed_revisions
 from eslurm.core.doctor.finding import ERROR, Finding, Sliced
-from eslurm.core.invariants import check_job
-from eslurm.core.job.holding import held_amounts
-from eslurm.core.job.model import Job
+from eslurm.core.model.job import Job
 from eslurm.core.resources.ledger import Hold
 from eslurm.core.resources.vector import Vector, add, aligned, fits, is_negative
+from eslurm.core.state.allocation_amounts import held_amounts
+from eslurm.core.state.cluster import State, attempts_of, is_usable, owed_revisions
+from eslurm.core.state.invariants import check_job
 
 ALLOCATIONS = "allocations"
 RECORDS = "records"

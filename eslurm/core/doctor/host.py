@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Severity, Sliced
-from eslurm.core.units import SECOND_US
+from eslurm.core.model.units import SECOND_US
 
 FILES = "files"
 DISK = "disk"

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from eslurm.core import facts
-from eslurm.core.cluster import State, attempts_of
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Sliced
-from eslurm.core.job.holding import limit_s
-from eslurm.core.job.model import Attempt, Job
-from eslurm.core.job.states import AttemptPhase
-from eslurm.core.messages import EffectDone, Message, Reports
-from eslurm.core.node.hostlist import fold
-from eslurm.core.node.states import NodeState
-from eslurm.core.units import SECOND_US
-from eslurm.core.wire import NodeGone, Registration
+from eslurm.core.model import facts
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.messages import EffectDone, Message, Reports
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import NodeGone, Registration
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.state.allocation_amounts import limit_s
+from eslurm.core.state.cluster import State, attempts_of
 
 ORPHANS = "orphans"
 ENDINGS = "endings"

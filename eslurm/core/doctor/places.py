@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from eslurm.core.cluster import State
+from eslurm.core.dispatch.satellite_pool import Satellite
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Severity, Sliced
-from eslurm.core.node.hostlist import fold
-from eslurm.core.node.model import Node
-from eslurm.core.node.states import NodeState
-from eslurm.core.satellite.roster import Satellite
-from eslurm.core.satellite.states import SatelliteState
-from eslurm.core.units import SECOND_US
-from eslurm.core.words import are, counted
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.node import Node
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.plurals import are, counted
+from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.state.cluster import State
 
 NODES = "nodes"
 HEALTH = "health"

@@ -1,0 +1,1 @@
+"""The planner, from the placement of one request to a whole cycle."""

@@ -1,0 +1,1 @@
+"""Amounts, sets of nodes, devices, the ledger, one resource over time, windows of time."""

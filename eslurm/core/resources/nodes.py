@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from eslurm.core.config import NodeRule, Resource, Switch
+from eslurm.core.model.config import NodeRule, Resource, Switch
 from eslurm.core.resources import bits, features
 from eslurm.core.resources.vector import RESOURCES, WIDTH, Vector, padded
 

@@ -14,7 +14,7 @@ from operator import le as _at_most
 from operator import sub as _minus
 from typing import Final
 
-from eslurm.core.amounts import Vector as Vector
+from eslurm.core.model.amounts import Vector as Vector
 
 RESOURCES: Final[tuple[str, ...]] = ("cores", "memory_mib")
 """The first entries of every vector."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from eslurm.estimator.history import decide
-from eslurm.estimator.history.mind import Distribution
+from eslurm.estimator.history.ensemble import Distribution
 from eslurm.estimator.history.table import Columns, Flags, Floats, Indices
 
 FIRST_PENALTY: Final = 0.07

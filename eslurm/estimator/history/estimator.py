@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from eslurm.core.estimate.model import LONGEST_S, Forecast, Submitted
+from eslurm.core.model.forecast import LONGEST_S, Forecast, Submitted
 from eslurm.estimator.history import decide, plain
 from eslurm.estimator.history.calibration import Calibration
+from eslurm.estimator.history.candidate_features import FEATURES
+from eslurm.estimator.history.ensemble import CHUNK, Mind, learn
 from eslurm.estimator.history.memory import Live, Memory, all_moved
-from eslurm.estimator.history.mind import CHUNK, Mind, learn
-from eslurm.estimator.history.pairs import FEATURES
 from eslurm.estimator.history.question import Question, batch
 from eslurm.estimator.history.table import Floats
 from eslurm.estimator.rivals.settings import SettingsReader

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from eslurm.core.estimate.model import Submitted
-from eslurm.estimator.history.lines import DEPTHS, OPEN_MAX, USER, Line, keys
+from eslurm.core.model.forecast import Submitted
+from eslurm.estimator.history.history_index import DEPTHS, OPEN_MAX, USER, Line, keys
 from eslurm.estimator.history.question import (
     BOUNDS,
     QUANTILES_KEPT,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from eslurm.estimator.history.atoms import ALWAYS, CONTEXT, FEATURES, Atoms
+from eslurm.estimator.history.neighbour_features import ALWAYS, CONTEXT, FEATURES, Atoms
 from eslurm.estimator.history.table import Floats, Singles
 
 WIDTHS: Final = np.array([0.004, 0.03, 0.15, 0.7], np.float32)

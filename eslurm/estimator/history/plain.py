@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from eslurm.core.estimate.model import NO_LIMIT
-from eslurm.estimator.history.lines import LEVELS
+from eslurm.core.model.forecast import NO_LIMIT
+from eslurm.estimator.history.history_index import LEVELS
 from eslurm.estimator.history.question import BOUNDS, Question
 from eslurm.estimator.history.table import Columns
 

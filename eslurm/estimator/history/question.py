@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from eslurm.estimator.history.lines import DEPTHS, LEVELS, OPEN_MAX
+from eslurm.estimator.history.history_index import DEPTHS, LEVELS, OPEN_MAX
 from eslurm.estimator.history.table import Columns, Flags, Floats, Indices, Rows
 
 BOUNDS: Final = (0, *accumulate(DEPTHS))

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from eslurm.core.estimate.model import LONGEST_S, NO_LIMIT, Submitted
+from eslurm.core.model.forecast import LONGEST_S, NO_LIMIT, Submitted
 
 Floats: TypeAlias = NDArray[np.float64]
 Singles: TypeAlias = NDArray[np.float32]

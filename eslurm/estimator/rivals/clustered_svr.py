@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from eslurm.core.estimate.gate import AEA_MIN, ALPHA, gated, slacked
-from eslurm.core.estimate.model import NO_LIMIT, Forecast, Submitted
-from eslurm.core.estimate.record import Record
+from eslurm.core.forecast.record import Record
+from eslurm.core.forecast.trust import AEA_MIN, ALPHA, gated, slacked
+from eslurm.core.model.forecast import NO_LIMIT, Forecast, Submitted
 from eslurm.estimator.rivals.arrays import (
     Floats,
     Integers,

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from eslurm.core.estimate.model import LONGEST_S, Submitted
+from eslurm.core.model.forecast import LONGEST_S, Submitted
 from eslurm.estimator.rivals.arrays import Arrays, Floats, floats, hashes
 from eslurm.estimator.rivals.jobs import Ended
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eslurm.core.estimate.model import Submitted
+from eslurm.core.model.forecast import Submitted
 from eslurm.estimator.rivals.arrays import Arrays, Floats, floats, prefixed, under
 from eslurm.estimator.rivals.features import Encoder, Scale, feature_names, runtimes
 from eslurm.estimator.rivals.jobs import Ended

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from eslurm.core.estimate.model import NO_LIMIT, Submitted
+from eslurm.core.model.forecast import NO_LIMIT, Submitted
 
 DEFAULT_S: Final = 3_600
 """The answer when no limit was given and no job has ended yet."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eslurm.core.estimate.model import NO_LIMIT, Submitted
+from eslurm.core.model.forecast import NO_LIMIT, Submitted
 from eslurm.estimator.rivals.jobs import DEFAULT_S
 from eslurm.estimator.rivals.plain import MOST_S, Plain
 from eslurm.estimator.rivals.settings import SettingsReader

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eslurm.core.estimate.model import NO_LIMIT
+from eslurm.core.model.forecast import NO_LIMIT
 
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3_600

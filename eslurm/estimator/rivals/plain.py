@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from eslurm.core.estimate.model import Forecast, Submitted, exactly
+from eslurm.core.model.forecast import Forecast, Submitted, exactly
 from eslurm.estimator.rivals.jobs import Jobs
 from eslurm.estimator.rivals.overrun import corrected
 from eslurm.ports.estimator import Lesson, Model

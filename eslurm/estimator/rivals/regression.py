@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
-from eslurm.core.estimate.model import Submitted
+from eslurm.core.model.forecast import Submitted
 from eslurm.estimator.rivals.arrays import Arrays, Floats, prefixed, under
 from eslurm.estimator.rivals.features import Encoder, Scale, feature_names
 from eslurm.estimator.rivals.jobs import Ended

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eslurm.core.estimate.model import NO_LIMIT, Submitted
+from eslurm.core.model.forecast import NO_LIMIT, Submitted
 from eslurm.estimator.rivals.arrays import Arrays, prefixed, under
 from eslurm.estimator.rivals.features import Encoder, Scale, feature_names
 from eslurm.estimator.rivals.jobs import Ended

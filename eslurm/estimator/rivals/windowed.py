@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from eslurm.core.estimate.model import LONGEST_S, NO_LIMIT, Forecast, Submitted
+from eslurm.core.model.forecast import LONGEST_S, NO_LIMIT, Forecast, Submitted
 from eslurm.estimator.rivals.arrays import Arrays, Floats, check_kind
 from eslurm.estimator.rivals.jobs import Ended, Jobs
 from eslurm.estimator.rivals.overrun import corrected

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eslurm.alerts.plugins import ThreadedPredictor, UnknownPredictor, find_plugin, plugin
-from eslurm.core.failure.predictor import BroadcastSeen, NodesKnown
+from eslurm.core.prediction.predictor import BroadcastSeen, NodesKnown
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "predictor"
 NODES = NodesKnown({1: "cn0001", 2: "cn0002", 3: "cn0003"})

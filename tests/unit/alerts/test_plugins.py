@@ -15,15 +15,15 @@ import pytest
 
 from eslurm.alerts import plugins
 from eslurm.alerts.plugins import OBSERVATIONS_MAX, ThreadedPredictor, UnknownPredictor, find_plugin, plugin
-from eslurm.core.failure.health import HealthPredictor
-from eslurm.core.failure.predictor import (
+from eslurm.core.prediction.health import HealthPredictor
+from eslurm.core.prediction.predictor import (
     BroadcastSeen,
     FailurePredictor,
     HealthSeen,
     NodesKnown,
     Observation,
 )
-from eslurm.core.failure.union import Predictors
+from eslurm.core.prediction.union import Predictors
 
 LIMIT_S = 2.0
 WAIT_S = 50.0

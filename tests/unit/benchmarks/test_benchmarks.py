@@ -16,8 +16,8 @@ from benchmarks.disk import file_system, fsync_ms
 from benchmarks.figures import Figures, median, percentile, rounded
 from benchmarks.load import frame
 from benchmarks.processes import cpu_s, rss_mb
-from eslurm.rpc.framing import REQUEST_HEADER
-from eslurm.rpc.methods import SUBMIT
+from eslurm.api.methods import SUBMIT
+from eslurm.transport.framing import REQUEST_HEADER
 from eslurm.v1 import controller_pb2 as pb
 
 REPOSITORY = Path(__file__).parents[3]

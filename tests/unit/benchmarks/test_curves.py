@@ -32,8 +32,8 @@ from benchmarks.curves.parameters import (
 )
 from benchmarks.curves.structures import Cluster, Layout, broadcast_s, draw
 from benchmarks.curves.walk import Walk
-from eslurm.core.tree.construct import TreeShape
-from eslurm.core.tree.grouping import BALANCED
+from eslurm.core.relay.construct import TreeShape
+from eslurm.core.relay.grouping import BALANCED
 
 SIMPLE = System(
     name="simple",

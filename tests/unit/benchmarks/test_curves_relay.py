@@ -13,15 +13,15 @@ import pytest
 
 from benchmarks.curves.parameters import ALIVE, OURS, SILENT, Message
 from benchmarks.curves.structures import Cluster, Layout, broadcast_s, draw
-from eslurm.core.satellite.roster import legs_wanted, satellite_number
-from eslurm.core.tree.construct import share_out
-from eslurm.core.tree.grouping import BALANCED, POSITIONAL
-from eslurm.core.tree.messages import Ack, Broadcast, Leg, Reply, RunLocal, Tuning
-from eslurm.core.tree.relay import Relay
-from eslurm.core.tree.results import OK, Status
-from eslurm.sim import network as sim_network
-from eslurm.sim.process import REFUSED_AFTER_US, Process
-from eslurm.sim.scheduler import Scheduler
+from eslurm.core.dispatch.satellite_pool import legs_wanted, satellite_number
+from eslurm.core.relay.construct import share_out
+from eslurm.core.relay.grouping import BALANCED, POSITIONAL
+from eslurm.core.relay.messages import Ack, Broadcast, Leg, Reply, RunLocal, Tuning
+from eslurm.core.relay.relay import Relay
+from eslurm.core.relay.results import OK, Status
+from eslurm.lab.sim import network as sim_network
+from eslurm.lab.sim.process import REFUSED_AFTER_US, Process
+from eslurm.lab.sim.scheduler import Scheduler
 
 CALLER = "caller"
 CONTROLLER = -1000

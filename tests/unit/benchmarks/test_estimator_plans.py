@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from benchmarks.estimator import plans
 from benchmarks.plan.policies import LOGS
-from tests.unit.simulate.kit import SYNTHETIC
+from tests.unit.lab.workloads.kit import SYNTHETIC
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from benchmarks.recovery.prepared import OWNER, prepare
 from benchmarks.recovery.submitters import Acknowledged
 from benchmarks.recovery.wires import Wires
 from benchmarks.recovery.witness import Sightings, Witness
-from eslurm.core import invariants
-from eslurm.core.cluster import State
+from eslurm.core.state import invariants
+from eslurm.core.state.cluster import State
 from eslurm.ports.store import AccountingQuery
 from eslurm.store.rows import load
 from eslurm.store.sql import SqlStore

@@ -14,12 +14,12 @@ from benchmarks.relay.host import Acts, Graves
 from benchmarks.relay.pull import Board, Poller
 from benchmarks.relay.ring import RingRoot, Station
 from benchmarks.relay.star import TRIES, Star
-from eslurm.core.tree.messages import Ack, Action, Broadcast, Reply, SendBroadcast
-from eslurm.core.tree.results import OK, Status, from_mapping
+from eslurm.core.relay.messages import Ack, Action, Broadcast, Reply, SendBroadcast
+from eslurm.core.relay.results import OK, Status, from_mapping
+from eslurm.links.relay_envelopes import read_reply
 from eslurm.ports.link import ANYBODY, PeerInfo, Wanted
-from eslurm.relay.envelopes import read_reply
 from eslurm.v1 import link_pb2
-from tests.unit.rpc.kit import until
+from tests.unit.api.kit import until
 
 
 def sends(actions: Sequence[Action]) -> Iterator[int]:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.figures import Figure
 from benchmarks.relay.plan import NONE, PRECISION, RECALL, Failures, count_wrong, draw, home
 from benchmarks.relay.table import render
-from eslurm.core.tree.results import OK, from_mapping, unreached
+from eslurm.core.relay.results import OK, from_mapping, unreached
 
 
 @pytest.mark.parametrize("percent", [1, 5, 30])

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from eslurm.api.methods import BY_NUMBER
 from eslurm.ports.door import Status
-from eslurm.rpc.framing import REPLY_HEADER, REQUEST_HEADER, VERSION
-from eslurm.rpc.methods import BY_NUMBER
+from eslurm.transport.framing import REPLY_HEADER, REQUEST_HEADER, VERSION
 
 
 class Refuse(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from escli.audit import table
+from escli.admin.audit import table
 
 
 def test_a_line_of_each_kind_and_nothing_that_moves_the_cursor() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escli.broadcasts import described, listed
+from escli.admin.broadcasts import described, listed
 from eslurm.v1 import controller_pb2 as pb
 
 

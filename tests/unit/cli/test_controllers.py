@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from escli import esctl, esinfo, exits
+from escli import exits
+from escli.admin import esctl
+from escli.user import esinfo
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden

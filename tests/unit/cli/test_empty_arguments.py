@@ -11,17 +11,17 @@ from typing import Any
 import click
 import pytest
 
-from escli import esctl
-from escli.cluster import main as cluster
-from escli.cluster.errors import ClusterError
+from escli.admin import esctl
+from escli.admin.policies import ACTIONS as POLICY_ACTIONS
+from escli.admin.policies import EXAMPLES as POLICIES
 from escli.commands import MODULES
+from escli.errors import ClusterError
+from escli.local import main as cluster
 from escli.option_table import EVERY, rows_of
 from escli.options import FLAG
-from escli.policies import ACTIONS as POLICY_ACTIONS
-from escli.policies import EXAMPLES as POLICIES
+from eslurm.api.methods import BY_NAME
 from eslurm.compat.errors import OptionError
-from eslurm.core.words import quoted
-from eslurm.rpc.methods import BY_NAME
+from eslurm.core.model.plurals import quoted
 from tests.unit.cli.fake_door import FakeDoor
 
 Main = Callable[[Sequence[str]], int]
@@ -105,7 +105,7 @@ def test_commands_of_eslurm(
         raise ClusterError("nothing is started by this test")
 
     monkeypatch.setattr(cluster, "bring_up", nothing)
-    monkeypatch.setattr("escli.cluster.demo.run_demo", nothing)
+    monkeypatch.setattr("escli.local.demo.run_demo", nothing)
     told: dict[tuple[str, ...], str] = {}
     for path, command in _commands(cluster.commands):
         if path == ("sim",):

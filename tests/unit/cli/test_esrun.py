@@ -17,10 +17,10 @@ import msgspec
 import pytest
 
 from escli import exits
-from escli.esrun import listen_host, main, merged
-from escli.step_output import LineWriter, StepOutput
+from escli.user.esrun import listen_host, main, merged
+from escli.user.step_output import LineWriter, StepOutput
 from eslurm.compat.environment import decode_environment
-from eslurm.core.step.key import StepKey
+from eslurm.core.model.step_key import StepKey
 from eslurm.ports.door import Status
 from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamSealer
@@ -163,8 +163,8 @@ def test_a_node_that_cannot_start_its_tasks(state_dir: Path, capsys: pytest.Capt
 def test_a_node_that_never_connects(
     state_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("escli.esrun._CONNECT_GRACE_S", 0.01)
-    monkeypatch.setattr("escli.esrun._POLL_S", 0.02)
+    monkeypatch.setattr("escli.user.esrun._CONNECT_GRACE_S", 0.01)
+    monkeypatch.setattr("escli.user.esrun._POLL_S", 0.02)
     world = World(state_dir / "s", {"cn1": 1}, lambda _: None)
     assert world.run("work") == exits.FAILED
     assert "node cn1 never connected" in capsys.readouterr().err

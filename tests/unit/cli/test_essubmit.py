@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from escli import exits
-from escli.essubmit import main
-from escli.exporting import exported
 from escli.failures import CommandFailed
-from escli.waiting import exit_code_of, wait_for_job
+from escli.user.essubmit import main
+from escli.user.exporting import exported
+from escli.user.waiting import exit_code_of, wait_for_job
 from eslurm.compat.environment import decode_environment
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
@@ -401,7 +401,7 @@ def test_waiting_ends_with_the_jobs_code(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("escli.waiting._PAUSE_S", 0.0)
+    monkeypatch.setattr("escli.user.waiting._PAUSE_S", 0.0)
     replies = [*infos("PENDING", reason="resources"), *infos("RUNNING", node_names="cn[1-2]")]
     replies.append(pb.JobsReply(jobs=[pb.JobInfo(job_id=17, **last)]))
     with FakeDoor(state_dir / "s", Submit=accepted, WaitJobs=lambda _: replies.pop(0)) as door:

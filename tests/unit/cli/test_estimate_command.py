@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from escli import exits, progress
-from escli.cluster.main import main
-from escli.estimate_table import Judged, as_text
-from eslurm.core.estimate.accuracy import Tally
-from eslurm.estimator import pictures, registry
-from eslurm.estimator.report import Cost, Outcome
-from eslurm.estimator.scores import Scaled, Scores
-from eslurm.estimator.study import habits
-from eslurm.estimator.workload import read_log
+from escli import exits
+from escli.lab import progress
+from escli.lab.estimate_table import Judged, as_text
+from escli.local.main import main
+from eslurm.core.forecast.accuracy import Tally
+from eslurm.estimator import registry
+from eslurm.lab.studies import pictures
+from eslurm.lab.studies.report import Cost, Outcome
+from eslurm.lab.studies.scores import Scaled, Scores
+from eslurm.lab.studies.study import habits
+from eslurm.lab.studies.workload import read_log
 from tests.support.golden import Golden
 from tests.unit.estimator.kit import Scribe, log_file, record, synthetic
 

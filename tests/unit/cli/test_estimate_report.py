@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from escli import exits
-from escli.cluster.main import main
+from escli.local.main import main
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden

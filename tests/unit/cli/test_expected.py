@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from escli import esqueue, essubmit, eswhy, exits
-from escli.queue_columns import expected_s
-from escli.show import job_block
+from escli import exits
+from escli.admin.show import job_block
+from escli.user import esqueue, essubmit, eswhy
+from escli.user.queue_columns import expected_s
 from eslurm.v1 import controller_pb2 as pb
 from tests.unit.cli.fake_door import FakeDoor
 

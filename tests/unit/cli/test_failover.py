@@ -16,14 +16,15 @@ from typing import Any
 import pytest
 
 from escli import door as door_module
-from escli import esqueue, essubmit, exits
+from escli import exits
 from escli.door import Door, find_sockets, sockets_in
 from escli.failures import CommandFailed
+from escli.user import esqueue, essubmit
+from eslurm.api import client as blocking
+from eslurm.api.methods import PING, SUBMIT
+from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
-from eslurm.rpc import blocking
-from eslurm.rpc.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
-from eslurm.rpc.methods import PING, SUBMIT
-from eslurm.rpc.unix_client import Client
+from eslurm.transport.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.unit.cli.fake_door import FakeDoor, Refuse
 
@@ -136,7 +137,7 @@ def test_a_call_that_was_lost_is_marked_as_a_retry_elsewhere(state_dir: Path) ->
             other.listen()
             script = (
                 "import sys; sys.path.insert(0, sys.argv[3])\n"
-                "from eslurm.rpc.unix_client import Client; from eslurm.rpc.methods import SUBMIT\n"
+                "from eslurm.api.unix_client import Client; from eslurm.api.methods import SUBMIT\n"
                 "from eslurm.v1 import controller_pb2 as pb\n"
                 "print(*Client(sys.argv[1:3]).call(SUBMIT, pb.SubmitRequest(), 60.0).job_ids)"
             )

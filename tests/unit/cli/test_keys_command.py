@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from escli.eslurm import main
+from escli.local.eslurm import main
 from eslurm.security import ledger
 from eslurm.security.credentials import check_own, read_credentials
 from eslurm.security.site_keys import read_ring, read_site_keys

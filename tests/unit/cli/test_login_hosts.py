@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escli.esinfo import by_node, by_partition
+from escli.user.esinfo import by_node, by_partition
 from eslurm.v1 import controller_pb2 as pb
 
 NODES = [

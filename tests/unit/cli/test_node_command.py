@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from escli.esctl import main
+from escli.admin.esctl import main
 from eslurm.v1 import controller_pb2 as pb
 from tests.unit.cli.fake_door import FakeDoor
 

@@ -8,7 +8,7 @@ import pytest
 
 from escli.door import Door
 from escli.parts import in_parts, join
-from eslurm.rpc.methods import BY_NAME
+from eslurm.api.methods import BY_NAME
 from eslurm.v1 import controller_pb2 as pb
 
 

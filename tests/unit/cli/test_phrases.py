@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from eslurm.compat.gres import parse_gpus, parse_gres, typed
 from eslurm.compat.licenses import parse_licenses
 from eslurm.compat.rset import parse_rset, settle
-from eslurm.core.job.request import Chunk, Request
-from eslurm.core.plan.phrases import (
+from eslurm.core.model.option_text import (
     clock,
     constraint_option,
     devices_option,
@@ -22,6 +21,7 @@ from eslurm.core.plan.phrases import (
     type_in,
     wide_option,
 )
+from eslurm.core.model.request import Chunk, Request
 from tests.support.profiles import draws
 
 CHUNKS = st.builds(

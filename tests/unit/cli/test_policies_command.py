@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from escli import esctl, exits
+from escli import exits
+from escli.admin import esctl
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden

@@ -8,21 +8,23 @@ from typing import Any
 
 import pytest
 
-from escli import esctl, esqueue, esrun, exits
+from escli import exits
 from escli import remote as remote_module
+from escli.admin import esctl
 from escli.door import Sockets, find_way
 from escli.endpoint import Way
 from escli.failures import CommandFailed
 from escli.option_table import rows_of
 from escli.options import Parser
 from escli.remote import Remote
+from escli.user import esqueue, esrun
+from eslurm.api.grpc_client import BlockingGrpcClient
+from eslurm.api.tokens import Claims, seal_token
 from eslurm.compat.errors import OptionError
-from eslurm.core.job.model import Principal
+from eslurm.core.model.job import Principal
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
-from eslurm.rpc.grpc_client import BlockingGrpcClient
-from eslurm.rpc.tls import Tls
-from eslurm.rpc.tokens import Claims, seal_token
 from eslurm.security.site_keys import KeyRecord, SiteKeys
+from eslurm.transport.tls import Tls
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.certificates import KEPT, place
 
@@ -83,7 +85,7 @@ class Client:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     """The clients that a command makes."""
-    monkeypatch.setattr("eslurm.rpc.grpc_client.BlockingGrpcClient", Client)
+    monkeypatch.setattr("eslurm.api.grpc_client.BlockingGrpcClient", Client)
     Client.made = []
     Client.say = lambda _client, _method: pb.JobsReply()
     return Client.made

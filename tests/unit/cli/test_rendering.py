@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from escli import esacct, escancel, esctl, esinfo, esqueue, exits, program
-from escli.queue_columns import DEFAULT, by_letters, fill, sort_key
+from escli import exits, program
+from escli.admin import esctl
 from escli.tables import Column, render, separated
+from escli.user import esacct, escancel, esinfo, esqueue
+from escli.user.queue_columns import DEFAULT, by_letters, fill, sort_key
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escli.queue_columns import CELLS, run_us
+from escli.user.queue_columns import CELLS, run_us
 from eslurm.v1 import controller_pb2 as pb
 
 S = 1_000_000

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from escli import esctl, exits
+from escli import exits
+from escli.admin import esctl
 from eslurm.v1 import controller_pb2 as pb
 from tests.unit.cli.fake_door import FakeDoor
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from escli import esctl, exits
+from escli import exits
+from escli.admin import esctl
 from escli.remote import token_in
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb

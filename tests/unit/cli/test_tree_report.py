@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escli.tree_report import report
+from escli.admin.tree_report import report
 from eslurm.v1 import controller_pb2 as pb
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from escli import exits
-from escli.esctl import main as esctl
+from escli.admin.esctl import main as esctl
 from eslurm.v1 import controller_pb2 as pb
 from tests.unit.cli.fake_door import FakeDoor
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from escli import essubmit, eswhy, exits, plan_chart
-from escli.esctl import main as esctl
+from escli import exits
+from escli.admin.esctl import main as esctl
+from escli.user import essubmit, eswhy, plan_chart
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from escli import wire
 from escli.door import SUBMIT
-from eslurm.rpc.methods import BY_NAME
+from eslurm.api.methods import BY_NAME
 from eslurm.v1 import controller_pb2 as pb
 
 TABLES = {

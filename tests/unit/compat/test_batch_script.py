@@ -6,7 +6,7 @@ import pytest
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.script import check_script, read_directives, split_words
-from eslurm.core.request_limits import SCRIPT_BYTES_MAX
+from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
 
 
 def options(script: str) -> list[tuple[str, ...]]:

@@ -12,8 +12,8 @@ from eslurm.compat.environment import (
     repeated,
 )
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
-from eslurm.core.job.model import Principal
-from eslurm.core.wire import JobLaunch, LaunchStep, NodeGroup
+from eslurm.core.model.job import Principal
+from eslurm.core.model.protocol import JobLaunch, LaunchStep, NodeGroup
 
 NAMES = ("cn05", "cn06", "gpu1")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.policies import DEFAULT_OPTIONS, FORCE, KEYS, Site, read_change, shown
-from eslurm.core.account.model import (
+from eslurm.core.model.accounts import (
     EVERYONE,
     Access,
     Account,
@@ -25,8 +25,8 @@ from eslurm.core.account.model import (
     Validity,
     kind_of,
 )
-from eslurm.core.dates import days_from_civil
-from eslurm.core.messages import ReservedNodes, ReservedTime
+from eslurm.core.model.dates import days_from_civil
+from eslurm.core.model.messages import ReservedNodes, ReservedTime
 
 HOUR = 3600
 DAY = 86_400

@@ -12,9 +12,9 @@ from eslurm.compat.cron import parse_cron
 from eslurm.compat.errors import OptionError
 from eslurm.compat.lengths import length_text, parse_length
 from eslurm.compat.validity import parse_validity, validity_text
-from eslurm.core.account.model import UNLIMITED, Access, Amount, Validity
-from eslurm.core.node.hostlist import fold, unfold
-from eslurm.core.units import SECOND_US
+from eslurm.core.model.accounts import UNLIMITED, Access, Amount, Validity
+from eslurm.core.model.hostlist import fold, unfold
+from eslurm.core.model.units import SECOND_US
 
 AUGUST = Validity(1_501_545_600 * SECOND_US, 1_504_224_000 * SECOND_US)
 

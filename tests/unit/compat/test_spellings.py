@@ -337,7 +337,7 @@ def test_states() -> None:
 
 
 def test_every_job_state_of_the_core_has_a_short_code() -> None:
-    from eslurm.core.job.states import FINAL, JobState
+    from eslurm.core.model.job_states import FINAL, JobState
 
     assert set(states.SHORT_CODES) == {state.value for state in JobState}
     assert set(states.FINAL_STATES) == {state.value for state in FINAL}

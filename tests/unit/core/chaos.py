@@ -11,12 +11,11 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from eslurm.core.config import NodeConfig, Partition
-from eslurm.core.estimate.model import Forecast
-from eslurm.core.job.model import ArraySpec, Dependency, Job, JobSpec
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import FINAL, JobState
-from eslurm.core.messages import (
+from eslurm.core.model.config import NodeConfig, Partition
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job import ArraySpec, Dependency, Job, JobSpec
+from eslurm.core.model.job_states import FINAL, JobState
+from eslurm.core.model.messages import (
     CancelJobs,
     ConfigLoaded,
     CreateStep,
@@ -33,8 +32,9 @@ from eslurm.core.messages import (
     UpdateJob,
     UpdateNodes,
 )
-from eslurm.core.node.states import NodeState
-from eslurm.core.wire import Registration, Report, ReportAck
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import Registration, Report, ReportAck
+from eslurm.core.model.request import Request
 from tests.unit.core.fleet import Agent, Order, order_of, outcomes_of
 from tests.unit.core.world import ALICE, BOB, ROOT, World
 

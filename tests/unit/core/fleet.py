@@ -10,11 +10,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from eslurm.core.cluster import State
-from eslurm.core.courier import Send
-from eslurm.core.job.model import StepEnd
-from eslurm.core.messages import NodeOutcome
-from eslurm.core.wire import (
+from eslurm.core.dispatch.effect_delivery import Send
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.messages import NodeOutcome
+from eslurm.core.model.protocol import (
     End,
     Gone,
     HeldAttempt,
@@ -30,6 +29,7 @@ from eslurm.core.wire import (
     Started,
     StepEnded,
 )
+from eslurm.core.state.cluster import State
 
 Key = tuple[int, int]
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from eslurm.core import facts
-from eslurm.core.apply import apply
-from eslurm.core.cluster import State
-from eslurm.core.job.states import FINAL
-from eslurm.core.reactor import Batch
+from eslurm.core.control.reactor import Batch
+from eslurm.core.model import facts
+from eslurm.core.model.job_states import FINAL
+from eslurm.core.state.apply import apply
+from eslurm.core.state.cluster import State
 from eslurm.store.image import StoreImage
 from eslurm.store.rows import Restoring, to_store
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.plan.priority import Ranking
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.planning import message_of, plan_slices
+from eslurm.core.control.planning import message_of, plan_slices
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.priority import Ranking
+from eslurm.core.plan.cycle.schedule import Schedule
 from tests.unit.core.world import World
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.courier import Send
-from eslurm.core.job.holding import end_us
-from eslurm.core.job.model import Span, StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.messages import PlanMade, Preemption
-from eslurm.core.placement import Placement
+from eslurm.core.dispatch.effect_delivery import Send
+from eslurm.core.model.job import Span, StepEnd
+from eslurm.core.model.messages import PlanMade, Preemption
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.protocol import Gone, NodeGone, Start, Started, StepEnded
+from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.wire import Gone, NodeGone, Start, Started, StepEnded
+from eslurm.core.state.allocation_amounts import end_us
 from tests.unit.core.world import SECOND, World
 
 CORES = 4

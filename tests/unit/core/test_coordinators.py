@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.account.model import (
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.control.rights import Level, coordinates, level_of
+from eslurm.core.model.accounts import (
     Account,
     Amount,
     Limit,
@@ -16,8 +18,8 @@ from eslurm.core.account.model import (
     Validity,
     kind_of,
 )
-from eslurm.core.job.model import ATTESTED, Principal
-from eslurm.core.messages import (
+from eslurm.core.model.job import ATTESTED, Principal
+from eslurm.core.model.messages import (
     CancelJobs,
     Changed,
     ChangePolicies,
@@ -28,8 +30,6 @@ from eslurm.core.messages import (
     SuspendJobs,
     UpdateJob,
 )
-from eslurm.core.reactor import BatchAnswer
-from eslurm.core.rights import Level, coordinates, level_of
 from tests.unit.core.world import ALICE, ROOT, World, problem, refused
 
 CARL = Principal("carl", 2001, 2001)

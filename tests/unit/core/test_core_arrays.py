@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.facts import JobPlaced
-from eslurm.core.messages import CancelJobs, Changed, HoldJobs, JobRef, UpdateJob
+from eslurm.core.model.facts import JobPlaced
+from eslurm.core.model.messages import CancelJobs, Changed, HoldJobs, JobRef, UpdateJob
 from tests.unit.core.world import ALICE, World, problem
 
 

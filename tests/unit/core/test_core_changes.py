@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.config import Partition
-from eslurm.core.facts import JobsForgotten
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import Changed, ConfigLoaded, JobRef, PlanMade, UpdateJob
-from eslurm.core.plan.cycle import plan_at_once
-from eslurm.core.plan.policy import Plan
-from eslurm.core.plan.snapshot import Snapshot
-from eslurm.core.reactor import BatchAnswer
-from eslurm.core.timers import next_timer_us
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.control.timers import next_timer_us
+from eslurm.core.model.config import Partition
+from eslurm.core.model.facts import JobsForgotten
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Changed, ConfigLoaded, JobRef, PlanMade, UpdateJob
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import plan_at_once
+from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.snapshot import Snapshot
 from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, depends, problem
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eslurm.core.job.model import Attempt, Span, StepEnd
-from eslurm.core.job.states import AttemptPhase
-from eslurm.core.job.times import end_in_time, start_in_time
-from eslurm.core.wire import Started, StepEnded
+from eslurm.core.control.jobs.times import end_in_time, start_in_time
+from eslurm.core.model.job import Attempt, Span, StepEnd
+from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.protocol import Started, StepEnded
 from tests.unit.core.world import World
 
 SECOND = 1_000_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.account.model import Access, FreePool, Policy, Qos, Reservation, Validity, kind_of
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import Changed, ChangePolicies, JobRef, PolicyChange, SuspendJobs, UpdateJob
-from eslurm.core.reactor import BatchAnswer
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.accounts import Access, FreePool, Policy, Qos, Reservation, Validity, kind_of
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Changed, ChangePolicies, JobRef, PolicyChange, SuspendJobs, UpdateJob
 from tests.unit.core.running import only, preempt, run
 from tests.unit.core.world import ALICE, ROOT, SECOND, World, problem
 

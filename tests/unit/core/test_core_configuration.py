@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
-    ConfigLoaded,
-    HeartbeatDone,
-    RefusalCode,
-    Refused,
-    SubmitJobs,
-)
-from eslurm.core.node.model import Node
-from eslurm.core.node.states import NodeState
-from eslurm.core.plan.queue import Pending
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.messages import ConfigLoaded, HeartbeatDone, RefusalCode, Refused, SubmitJobs
+from eslurm.core.model.node import Node
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.queue import Pending
 from tests.unit.core.world import World, refused
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.facts import TasksDropped, TasksReleased
-from eslurm.core.job.dependency import settled_verdict
-from eslurm.core.job.model import Dependency, StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import JobState
-from eslurm.core.messages import JobRef, UpdateJob
-from eslurm.core.wire import StepEnded
+from eslurm.core.control.jobs.dependency import settled_verdict
+from eslurm.core.model.facts import TasksDropped, TasksReleased
+from eslurm.core.model.job import Dependency, StepEnd
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import JobRef, UpdateJob
+from eslurm.core.model.protocol import StepEnded
+from eslurm.core.model.request import Request
 from tests.unit.core.world import ALICE, BOB, SECOND, World, depends, refused
 
 MET, NEVER, WAIT = "met", "never", "wait"

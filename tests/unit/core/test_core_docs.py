@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eslurm import config
-from eslurm.core.job.states import TRANSITIONS, JobState
+from eslurm.config import file
+from eslurm.core.model.job_states import TRANSITIONS, JobState
 from scripts import docs
 
 ROOT = Path(__file__).parents[3]
@@ -42,10 +42,10 @@ def test_every_table_begins_where_things_begin_and_can_reach_all_its_states() ->
 def test_every_key_of_the_configuration_is_documented() -> None:
     page = docs.configuration_page(ROOT)
     for section in (
-        config.ClusterSection,
-        config.ControllerSection,
-        config.PartitionSection,
-        config.PolicySection,
+        file.ClusterSection,
+        file.ControllerSection,
+        file.PartitionSection,
+        file.PolicySection,
     ):
         for name in section.__struct_fields__:
             (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")][:1]

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.estimate.model import LONGEST_S, Forecast
-from eslurm.core.facts import JobsForecast
-from eslurm.core.job.forecasts import FORECASTS_MAX, MODEL_NAME_MAX
-from eslurm.core.job.model import Principal, StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.core.control.jobs.forecasts import FORECASTS_MAX, MODEL_NAME_MAX
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.facts import JobsForecast
+from eslurm.core.model.forecast import LONGEST_S, Forecast
+from eslurm.core.model.job import Principal, StepEnd
+from eslurm.core.model.messages import (
     Changed,
     ConfigLoaded,
     JobRef,
@@ -21,9 +21,9 @@ from eslurm.core.messages import (
     SuspendJobs,
     UpdateJob,
 )
-from eslurm.core.reactor import BatchAnswer
-from eslurm.core.records import decode_accounted
-from eslurm.core.wire import StepEnded
+from eslurm.core.model.protocol import StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.state.rows import decode_accounted
 from eslurm.ports.store import AccountingQuery
 from tests.unit.core.world import ALICE, ROOT, World, refused
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.cluster import is_usable
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import JobState
-from eslurm.core.job.stopping import ended
-from eslurm.core.messages import Changed, ConfigLoaded, UpdateNodes
-from eslurm.core.node.model import Node
-from eslurm.core.tree.results import USER_REFUSED
+from eslurm.core.control.jobs.stopping import ended
+from eslurm.core.model.job import Principal
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import Changed, ConfigLoaded, UpdateNodes
+from eslurm.core.model.node import Node
+from eslurm.core.model.request import Request
+from eslurm.core.relay.results import USER_REFUSED
+from eslurm.core.state.cluster import is_usable
 from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, refused
 
 EVE = Principal("eve", 1002, 1002)

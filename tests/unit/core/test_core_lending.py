@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eslurm.core.account.model import Limit, Qos
-from eslurm.core.job.model import Span, StepEnd
-from eslurm.core.messages import ChangePolicies, JobRef, PlanMade, PolicyChange, SuspendJobs
-from eslurm.core.placement import Placement
-from eslurm.core.wire import StepEnded
+from eslurm.core.model.accounts import Limit, Qos
+from eslurm.core.model.job import Span, StepEnd
+from eslurm.core.model.messages import ChangePolicies, JobRef, PlanMade, PolicyChange, SuspendJobs
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.protocol import StepEnded
 from tests.unit.core.running import free, only, place, preempt, run, start
 from tests.unit.core.world import ROOT, SECOND, World, problem
 

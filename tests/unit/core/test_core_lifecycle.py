@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eslurm.core.facts import AttemptEnded
-from eslurm.core.job.model import StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.wire import End, NodeGroup, Prepare, Start, Started, StepEnded
+from eslurm.core.model.facts import AttemptEnded
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.protocol import End, NodeGroup, Prepare, Start, Started, StepEnded
+from eslurm.core.model.request import Request
 from tests.unit.core.world import SECOND, World
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)

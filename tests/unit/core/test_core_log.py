@@ -11,15 +11,12 @@ from typing import get_args
 import msgspec
 import pytest
 
-from eslurm.core import facts
-from eslurm.core.account.model import Account, Qos
-from eslurm.core.apply import apply
-from eslurm.core.cluster import State
-from eslurm.core.estimate.model import Forecast
-from eslurm.core.job.model import StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.member.model import Revocation
-from eslurm.core.messages import (
+from eslurm.core.model import facts
+from eslurm.core.model.accounts import Account, Qos
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.member import Revocation
+from eslurm.core.model.messages import (
     ApproveHost,
     CancelJobs,
     ChangePolicies,
@@ -42,8 +39,11 @@ from eslurm.core.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
-from eslurm.core.plan.promise import Promise, PromisedStart, Run
-from eslurm.core.wire import HeldAttempt, StepEnded
+from eslurm.core.model.promise import Promise, PromisedStart, Run
+from eslurm.core.model.protocol import HeldAttempt, StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.state.apply import apply
+from eslurm.core.state.cluster import State
 from tests.support.golden import Golden
 from tests.unit.core.mirror import picture
 from tests.unit.core.world import ALICE, BOB, ROOT, World, depends

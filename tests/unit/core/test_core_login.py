@@ -5,12 +5,19 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.job.model import ATTESTED, Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import ChangePolicies, ConfigLoaded, HeartbeatDone, HoldJobs, JobRef, UpdateNodes
-from eslurm.core.node.states import NodeState
-from eslurm.core.wire import Registration, RegistrationReply
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.job import ATTESTED, Principal
+from eslurm.core.model.messages import (
+    ChangePolicies,
+    ConfigLoaded,
+    HeartbeatDone,
+    HoldJobs,
+    JobRef,
+    UpdateNodes,
+)
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import Registration, RegistrationReply
+from eslurm.core.model.request import Request
 from tests.unit.core.world import ALICE, ROOT, World, problem, refused
 
 LOGIN = 1

@@ -9,15 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from eslurm.core import facts, reactor
-from eslurm.core.cluster import State
-from eslurm.core.job.dependency import reconsider
-from eslurm.core.job.model import Dependency, JobSpec
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import FINAL
-from eslurm.core.messages import CancelJobs, JobRef, Message, SubmitJobs, Submitted, Tick
-from eslurm.core.reactor import SETTLED_PER_BATCH, Batch, Reactor
-from eslurm.core.timers import next_timer_us
+from eslurm.core.control import reactor
+from eslurm.core.control.jobs.dependency import reconsider
+from eslurm.core.control.reactor import SETTLED_PER_BATCH, Batch, Reactor
+from eslurm.core.control.timers import next_timer_us
+from eslurm.core.model import facts
+from eslurm.core.model.job import Dependency, JobSpec
+from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.messages import CancelJobs, JobRef, Message, SubmitJobs, Submitted, Tick
+from eslurm.core.model.request import Request
+from eslurm.core.state.cluster import State
 from tests.unit.core.world import ALICE, World, depends
 
 MANY = 10_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from eslurm.core.facts import JobSignalled
-from eslurm.core.job.request import Request
-from eslurm.core.messages import CancelJobs, Changed, JobRef, RequeueJobs, SuspendJobs
+from eslurm.core.model.facts import JobSignalled
+from eslurm.core.model.messages import CancelJobs, Changed, JobRef, RequeueJobs, SuspendJobs
+from eslurm.core.model.request import Request
 from tests.unit.core.running import place, start
 from tests.unit.core.world import ROOT, SECOND, World, problem
 

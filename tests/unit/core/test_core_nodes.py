@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.facts import NodeRegistered, OrphanFound
-from eslurm.core.job.model import StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
-    Changed,
-    EpochStarted,
-    HeartbeatDone,
-    Reports,
-    UpdateNodes,
-)
-from eslurm.core.node.heartbeat import HeartbeatRule
-from eslurm.core.node.model import Node
-from eslurm.core.node.states import NodeState
-from eslurm.core.wire import End, HeldAttempt, Prepare, Registration, Report, StepEnded
+from eslurm.core.dispatch.heartbeat_rule import HeartbeatRule
+from eslurm.core.model.facts import NodeRegistered, OrphanFound
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.messages import Changed, EpochStarted, HeartbeatDone, Reports, UpdateNodes
+from eslurm.core.model.node import Node
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import End, HeldAttempt, Prepare, Registration, Report, StepEnded
+from eslurm.core.model.request import Request
 from eslurm.ports.store import AttemptRow
 from eslurm.store.rows import to_store
 from tests.unit.core.world import ALICE, ROOT, World, refused

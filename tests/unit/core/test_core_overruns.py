@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eslurm.core.estimate.model import Forecast
-from eslurm.core.job.request import Request
-from eslurm.core.messages import SetForecasts
-from tests.unit.core.asking import HOUR, Site
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.messages import SetForecasts
+from eslurm.core.model.request import Request
+from tests.unit.core.explain.asking import HOUR, Site
 from tests.unit.core.world import ROOT, World
 
 

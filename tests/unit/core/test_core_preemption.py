@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eslurm.core.account.model import Qos
-from eslurm.core.config import Partition
-from eslurm.core.facts import StopRequested
-from eslurm.core.job.preemption import ROOM_KEPT_US, claim_of, is_possible, running_work
-from eslurm.core.messages import (
+from eslurm.core.control.jobs.preemption import ROOM_KEPT_US, claim_of, is_possible, running_work
+from eslurm.core.model.accounts import Qos
+from eslurm.core.model.config import Partition
+from eslurm.core.model.facts import StopRequested
+from eslurm.core.model.messages import (
     Changed,
     ChangePolicies,
     ConfigLoaded,
@@ -17,7 +17,7 @@ from eslurm.core.messages import (
     SuspendJobs,
     UpdateJob,
 )
-from eslurm.core.wire import End, Suspend
+from eslurm.core.model.protocol import End, Suspend
 from tests.unit.core.running import GONE, end, free, only, place, preempt, run, start
 from tests.unit.core.world import ROOT, SECOND, World, problem
 

@@ -7,15 +7,15 @@ from unittest.mock import ANY
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.facts import Fact, JobPlaced, JobsPromised
-from eslurm.core.job.request import Request
-from eslurm.core.messages import Changed, ConfigLoaded, JobRef, PlanMade, UpdateJob, UpdateNodes
-from eslurm.core.plan.cycle import exhaust
-from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.plan.promise import Promise, PromisedStart, Run
-from eslurm.core.plan.schedule import Schedule
-from eslurm.core.planning import PROMISES_MAX, messages_of, plan_slices
-from eslurm.core.promises import EVERY_US, REGISTERING, RENEWED_EVERY_US
+from eslurm.core.control.planning import PROMISES_MAX, messages_of, plan_slices
+from eslurm.core.control.promises import EVERY_US, REGISTERING, RENEWED_EVERY_US
+from eslurm.core.model.facts import Fact, JobPlaced, JobsPromised
+from eslurm.core.model.messages import Changed, ConfigLoaded, JobRef, PlanMade, UpdateJob, UpdateNodes
+from eslurm.core.model.promise import Promise, PromisedStart, Run
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.replay.base import pack_base, unpack_base
 from tests.unit.core.mirror import picture
 from tests.unit.core.world import ALICE, ROOT, SECOND, World

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.account.model import Amount, FreePool, Limit, Policy, Reservation, Validity, kind_of
-from eslurm.core.facts import JobPlaced
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import JobState
-from eslurm.core.messages import ChangePolicies, JobRef, PolicyChange, SuspendJobs
+from eslurm.core.model.accounts import Amount, FreePool, Limit, Policy, Reservation, Validity, kind_of
+from eslurm.core.model.facts import JobPlaced
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import ChangePolicies, JobRef, PolicyChange, SuspendJobs
+from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.sim.naive_rules import broken
+from eslurm.lab.sim.naive_rules import broken
 from tests.unit.core.test_core_promises import Led, starts
 from tests.unit.core.world import ROOT, SECOND
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.account.model import Qos
-from eslurm.core.job.request import Request
-from eslurm.core.messages import ChangePolicies, PolicyChange
-from eslurm.core.plan.schedule import Schedule
+from eslurm.core.model.accounts import Qos
+from eslurm.core.model.messages import ChangePolicies, PolicyChange
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.schedule import Schedule
 from tests.unit.core.planned import plan_all
 from tests.unit.core.running import end, run
 from tests.unit.core.world import ROOT, World

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.account.model import Qos
-from eslurm.core.config import Partition, PriorityWeights
-from eslurm.core.job.request import Request
-from eslurm.core.messages import ChangePolicies, JobRef, PolicyChange, UpdateJob
-from eslurm.core.plan.priority import Ranking
-from eslurm.core.plan.schedule import Schedule
+from eslurm.core.model.accounts import Qos
+from eslurm.core.model.config import Partition, PriorityWeights
+from eslurm.core.model.messages import ChangePolicies, JobRef, PolicyChange, UpdateJob
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.priority import Ranking
+from eslurm.core.plan.cycle.schedule import Schedule
 from tests.unit.core.planned import plan_all
 from tests.unit.core.running import end, place, preempt, run, start
 from tests.unit.core.world import ROOT, World

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.facts import AttemptSuspended, TimeChanged
-from eslurm.core.job.holding import elapsed_us
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import Changed, CreateStep, JobRef, Refused, SuspendJobs, UpdateJob
-from eslurm.core.reactor import BatchAnswer
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.facts import AttemptSuspended, TimeChanged
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Changed, CreateStep, JobRef, Refused, SuspendJobs, UpdateJob
+from eslurm.core.model.protocol import End, SetTime, Suspend
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.wire import End, SetTime, Suspend
+from eslurm.core.state.allocation_amounts import elapsed_us
 from tests.unit.core.running import GONE, end, free, only, run
 from tests.unit.core.world import ALICE, ROOT, SECOND, World, problem
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.job.request import Request
-from eslurm.core.messages import HeartbeatDone
-from eslurm.core.node.states import NodeState
+from eslurm.core.model.messages import HeartbeatDone
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.request import Request
 from tests.unit.core.world import ROOT, World
 
 

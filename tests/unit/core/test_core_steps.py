@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import Changed, CreateStep, FinishStep, StepCreated
-from eslurm.core.reactor import BatchAnswer
-from eslurm.core.step.model import StepState
-from eslurm.core.tree.results import FAILED, USER_REFUSED
-from eslurm.core.wire import LaunchStep, NodeGroup, Start
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Changed, CreateStep, FinishStep, StepCreated
+from eslurm.core.model.protocol import LaunchStep, NodeGroup, Start
+from eslurm.core.model.request import Request
+from eslurm.core.model.step import StepState
+from eslurm.core.relay.results import FAILED, USER_REFUSED
 from tests.unit.core.world import ALICE, BOB, World, refused
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)

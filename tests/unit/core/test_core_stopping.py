@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eslurm.core.facts import StopRequested
-from eslurm.core.job.model import StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import JobState
-from eslurm.core.messages import CancelJobs, Changed, JobRef
-from eslurm.core.wire import End, Gone, Prepare, Started, StepEnded
+from eslurm.core.model.facts import StopRequested
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import CancelJobs, Changed, JobRef
+from eslurm.core.model.protocol import End, Gone, Prepare, Started, StepEnded
+from eslurm.core.model.request import Request
 from tests.unit.core.world import ALICE, BOB, ROOT, World, depends, problem, refused
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)

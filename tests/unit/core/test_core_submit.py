@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.config import Partition
-from eslurm.core.facts import IdsLeased, JobSubmitted
-from eslurm.core.job.model import JobSpec, Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.core.model.config import Partition
+from eslurm.core.model.facts import IdsLeased, JobSubmitted
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.messages import (
     CancelJobs,
     Changed,
     JobRef,
@@ -18,7 +17,8 @@ from eslurm.core.messages import (
     Submitted,
     UpdateJob,
 )
-from eslurm.core.wire import Prepare
+from eslurm.core.model.protocol import Prepare
+from eslurm.core.model.request import Request
 from tests.unit.core.world import ALICE, ROOT, World, depends, problem, refused
 
 SHORT = Partition("short", ("cn0",), time_limit_default_s=60, time_limit_max_s=3600)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eslurm.core.cluster import State
-from eslurm.core.config import ClusterConfig
-from eslurm.core.messages import ConfigLoaded, Tick
-from eslurm.core.reactor import Reactor
+from eslurm.core.control.reactor import Reactor
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.messages import ConfigLoaded, Tick
+from eslurm.core.state.cluster import State
 
 
 def test_a_batch_without_facts_moves_time_on_for_those_after_it() -> None:

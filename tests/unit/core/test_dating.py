@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eslurm.core.agent.words import alive_outcome
-from eslurm.core.dating import AHEAD_MAX_US, EXPIRY_TOLERANCE_US, STEP_US, Dating, read_clock_us
-from eslurm.core.tree.results import OK, Outcome, Results, Status, failed, from_mapping, unreached
-from eslurm.core.wire import Heartbeat, Prepare, Unhealthy
-from tests.unit.agent.world import World, is_ok, launch
+from eslurm.core.agent.outcomes import alive_outcome
+from eslurm.core.model.protocol import Heartbeat, Prepare, Unhealthy
+from eslurm.core.relay.dating import AHEAD_MAX_US, EXPIRY_TOLERANCE_US, STEP_US, Dating, read_clock_us
+from eslurm.core.relay.results import OK, Outcome, Results, Status, failed, from_mapping, unreached
+from tests.unit.core.agent.world import World, is_ok, launch
 
 SECOND = 1_000_000
 NOW_US = 1_750_000_000 * SECOND

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.job.model import Principal
-from eslurm.core.member.model import JOIN_TOKENS_MAX, LIFE_MAX_S, Revocation
-from eslurm.core.member.waiting import (
+from eslurm.core.control.timers import drop_stale
+from eslurm.core.control.waiting_members import (
     FORGOTTEN_US,
     WAITING_ADDRESS_MAX,
     WAITING_MAX,
@@ -14,7 +13,9 @@ from eslurm.core.member.waiting import (
     NoRoom,
     WaitingHosts,
 )
-from eslurm.core.messages import (
+from eslurm.core.model.job import Principal
+from eslurm.core.model.member import JOIN_TOKENS_MAX, LIFE_MAX_S, Revocation
+from eslurm.core.model.messages import (
     ApproveHost,
     Changed,
     CreateJoinToken,
@@ -27,7 +28,6 @@ from eslurm.core.messages import (
     RevokeMembers,
     Tick,
 )
-from eslurm.core.timers import drop_stale
 from tests.unit.core.world import ALICE, ROOT, SECOND, World
 
 

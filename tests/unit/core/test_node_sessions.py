@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.messages import EpochStarted
-from eslurm.core.node.decide import SUPERSEDED
-from eslurm.core.node.model import Node
-from eslurm.core.node.states import NodeState
-from eslurm.core.wire import HeldAttempt, Registration
+from eslurm.core.control.nodes import SUPERSEDED
+from eslurm.core.model.messages import EpochStarted
+from eslurm.core.model.node import Node
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import HeldAttempt, Registration
 from tests.unit.core.world import World
 
 

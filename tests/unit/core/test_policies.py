@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.calendar import SiteCalendar
-from eslurm.core import facts
-from eslurm.core.account.boundaries import set_calendar, standing
-from eslurm.core.account.model import (
+from eslurm.core.control.timers import drop_stale, next_timer_us
+from eslurm.core.model import facts
+from eslurm.core.model.accounts import (
     Access,
     Account,
     Amount,
@@ -22,10 +22,9 @@ from eslurm.core.account.model import (
     Validity,
     kind_of,
 )
-from eslurm.core.config import NodeConfig, Partition, Resource
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.core.model.config import NodeConfig, Partition, Resource
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import (
     Changed,
     ChangePolicies,
     ConfigLoaded,
@@ -36,7 +35,8 @@ from eslurm.core.messages import (
     ReservedTime,
     Tick,
 )
-from eslurm.core.timers import drop_stale, next_timer_us
+from eslurm.core.model.request import Request
+from eslurm.core.state.boundaries import set_calendar, standing
 from tests.unit.core.world import ALICE, ROOT, SECOND, World, refused
 
 HOUR = 3600

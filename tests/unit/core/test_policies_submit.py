@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eslurm.calendar import SiteCalendar
-from eslurm.core.account.boundaries import set_calendar
-from eslurm.core.account.model import (
+from eslurm.core.model.accounts import (
     Account,
     Amount,
     Defaults,
@@ -17,10 +16,11 @@ from eslurm.core.account.model import (
     User,
     Validity,
 )
-from eslurm.core.config import Partition
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import Changed, JobRef, RefusalCode, Refused, SubmitJobs, UpdateJob
+from eslurm.core.model.config import Partition
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Changed, JobRef, RefusalCode, Refused, SubmitJobs, UpdateJob
+from eslurm.core.model.request import Request
+from eslurm.core.state.boundaries import set_calendar
 from tests.unit.core.test_policies import put
 from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, problem, refused
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core import records
-from eslurm.core.messages import Changed, JobProblem, RefusalCode, Refused, SatelliteSilent, UpdateSatellites
+from eslurm.core.model.messages import (
+    Changed,
+    JobProblem,
+    RefusalCode,
+    Refused,
+    SatelliteSilent,
+    UpdateSatellites,
+)
+from eslurm.core.state import rows
 from tests.unit.core.world import ALICE, ROOT, World
 
 KNOWN = ("sat1", "sat2")
@@ -23,9 +30,9 @@ def test_a_satellite_that_was_silent_for_too_long_is_down_once_and_after_a_resta
     assert world.state.revision == revision
     down = world.state.satellites_down["sat1"]
     assert down.reason == "in FAULT for 1200 s" and down.since_us == world.now_us
-    settings = records.encode(records.settings_of(world.state))
-    nodes = [records.encode(node) for node in world.state.nodes.values()]
-    again = records.restore("main", settings, nodes, (), (), revision, world.now_us)
+    settings = rows.encode(rows.settings_of(world.state))
+    nodes = [rows.encode(node) for node in world.state.nodes.values()]
+    again = rows.restore("main", settings, nodes, (), (), revision, world.now_us)
     assert again.satellites_down == world.state.satellites_down
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core import facts
-from eslurm.core.account.model import Account, kind_of
-from eslurm.core.estimate.model import Forecast
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import (
+from eslurm.core.control.timers import drop_stale, next_timer_us
+from eslurm.core.model import facts
+from eslurm.core.model.accounts import Account, kind_of
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import (
     CancelJobs,
     Changed,
     ChangePolicies,
@@ -24,8 +25,7 @@ from eslurm.core.messages import (
     TokenMade,
     UpdateNodes,
 )
-from eslurm.core.timers import drop_stale, next_timer_us
-from eslurm.core.token.model import TokenRules
+from eslurm.core.model.token import TokenRules
 from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World
 
 DAY = 86_400

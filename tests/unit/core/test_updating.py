@@ -7,17 +7,17 @@ from msgspec.structs import replace
 
 from escli.failures import CommandFailed
 from eslurm.compat.errors import OptionError
-from eslurm.core import facts
-from eslurm.core.account.model import Access, Account, Amount, FreePool, Limit
-from eslurm.core.config import Partition
-from eslurm.core.job.model import ArraySpec, JobSpec, Principal
-from eslurm.core.job.request import Chunk, Request
-from eslurm.core.messages import Changed, JobRef, RefusalCode, Refused, SubmitJobs, UpdateJob
-from eslurm.core.plan.phrases import asked_words
-from eslurm.core.reactor import BatchAnswer
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model import facts
+from eslurm.core.model.accounts import Access, Account, Amount, FreePool, Limit
+from eslurm.core.model.config import Partition
+from eslurm.core.model.job import ArraySpec, JobSpec, Principal
+from eslurm.core.model.messages import Changed, JobRef, RefusalCode, Refused, SubmitJobs, UpdateJob
+from eslurm.core.model.option_text import asked_words
+from eslurm.core.model.request import Chunk, Request
 from tests.support.updating import read_update
-from tests.unit.core.asking import HOUR, Site
-from tests.unit.core.test_alternatives import A100, gpus, occupy, site, submit
+from tests.unit.core.explain.asking import HOUR, Site
+from tests.unit.core.explain.test_alternatives import A100, gpus, occupy, site, submit
 from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, problem
 
 
@@ -185,7 +185,7 @@ def test_an_array_is_changed_as_a_whole_and_what_runs_of_it_is_not() -> None:
 
 def test_whether_a_job_may_be_requeued_is_settled_when_it_is_submitted() -> None:
     """A node ends on its own, before it is given up, what was launched as requeueable, and nothing else: were a running job
-    made requeueable, a silent node would keep its first attempt beside the second (`core.contact`).
+    made requeueable, a silent node would keep its first attempt beside the second (`core.model.contact`).
     """
     assert "requeue" not in UpdateJob.__struct_fields__
     world = World(nodes=1)

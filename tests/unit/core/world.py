@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core import invariants
-from eslurm.core.cluster import State, attempts_of
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.courier import Courier, Send
-from eslurm.core.facts import Fact, JobPlaced
-from eslurm.core.job.model import ArraySpec, Attempt, Dependency, Job, JobSpec, Principal, StepEnd
-from eslurm.core.job.ranges import Ranges
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import AttemptPhase
-from eslurm.core.messages import (
+from eslurm.core.control.planning import plan_slices
+from eslurm.core.control.reactor import Batch, BatchAnswer, Reactor
+from eslurm.core.dispatch.effect_delivery import EffectDelivery, Send
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.facts import Fact, JobPlaced
+from eslurm.core.model.job import ArraySpec, Attempt, Dependency, Job, JobSpec, Principal, StepEnd
+from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.messages import (
     CancelJobs,
     Changed,
     ConfigLoaded,
@@ -36,11 +34,7 @@ from eslurm.core.messages import (
     Tick,
     UpdateNodes,
 )
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.planning import plan_slices
-from eslurm.core.reactor import Batch, BatchAnswer, Reactor
-from eslurm.core.view import View
-from eslurm.core.wire import (
+from eslurm.core.model.protocol import (
     End,
     Gone,
     HeldAttempt,
@@ -54,6 +48,12 @@ from eslurm.core.wire import (
     Started,
     StepEnded,
 )
+from eslurm.core.model.ranges import Ranges
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.state import invariants
+from eslurm.core.state.cluster import State, attempts_of
+from eslurm.core.state.view import View
 from tests.unit.core.mirror import Mirror
 
 SECOND = 1_000_000
@@ -104,7 +104,7 @@ class World:
         self.state = state
         self.reactor = Reactor(state, observe=self._observe)
         self.view = View(state)
-        self.courier = Courier(state)
+        self.courier = EffectDelivery(state)
 
     def _observe(self, state: State, fact: Fact) -> None:
         invariants.check(state)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from esctld.dispatcher import NotNow
-from esctld.feed import Feed
-from eslurm.core.cluster import State
-from eslurm.core.messages import Message
-from eslurm.core.reactor import Batch
-from eslurm.core.view import View
+from esctld.lead.dispatcher import NotNow
+from esctld.serve.job_events import Feed
+from eslurm.core.control.reactor import Batch
+from eslurm.core.model.messages import Message
+from eslurm.core.state.cluster import State
+from eslurm.core.state.view import View
 from eslurm.ports.door import Caller
 from eslurm.store.memory import MemoryStore
 from eslurm.v1 import controller_pb2 as pb

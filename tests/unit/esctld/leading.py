@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from esctld.clock import Clock
-from esctld.dispatcher import Dispatcher
-from eslurm.core.cluster import State
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.messages import ConfigLoaded, EpochStarted
-from eslurm.core.reactor import Reactor
+from esctld.lead.clock import Clock
+from esctld.lead.dispatcher import Dispatcher
+from eslurm.core.control.reactor import Reactor
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.messages import ConfigLoaded, EpochStarted
+from eslurm.core.state.cluster import State
 from eslurm.ports.store import Claim, Leader
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore

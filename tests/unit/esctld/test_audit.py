@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from eslurm.core.job.model import Principal
+from eslurm.api import methods
+from eslurm.core.model.job import Principal
 from eslurm.ports.door import Caller, Status
-from eslurm.rpc import methods
 from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from esctld.clock import Clock
-from eslurm.core.units import SECOND_US
+from esctld.lead.clock import Clock
+from eslurm.core.model.units import SECOND_US
 from eslurm.telemetry.clocks import boot_us, wall_us
 
 HOUR_US = 3_600_000_000

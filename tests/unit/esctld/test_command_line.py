@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from esctld.__main__ import main
 from esctld.daemon import ControllerOptions
-from eslurm.config import parse_config
+from eslurm.config.file import parse_config
 from tests.support.trust import Site
 
 CONFIG = b"""

@@ -7,22 +7,22 @@ import random
 import msgspec
 import pytest
 
-from esctld.cargo import ATTACHED_BYTES_MAX
-from eslurm.core import request_limits as limits
-from eslurm.core.effects import node_groups
-from eslurm.core.job.model import JobSpec, Principal, Span
-from eslurm.core.job.request import Request
-from eslurm.core.job.states import JobState
-from eslurm.core.messages import PlanMade, SubmitJobs
-from eslurm.core.node.hostlist import fold
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.planning import plan_slices
-from eslurm.core.tree.messages import Broadcast
-from eslurm.core.wire import Body, Command, JobLaunch, LaunchStep, Prepare
-from eslurm.relay.envelopes import broadcast_item
-from eslurm.rpc.codec import encode_command
-from eslurm.rpc.options import CONTROL_ITEM_BYTES_MAX
+from esctld.lead.launch_attachments import ATTACHED_BYTES_MAX
+from eslurm.core.control.effects import node_groups
+from eslurm.core.control.planning import plan_slices
+from eslurm.core.model import request_limits as limits
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.job import JobSpec, Principal, Span
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import PlanMade, SubmitJobs
+from eslurm.core.model.protocol import Body, Command, JobLaunch, LaunchStep, Prepare
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.relay.messages import Broadcast
+from eslurm.links.codec import encode_command
+from eslurm.links.relay_envelopes import broadcast_item
 from eslurm.security.sealing import SHARED_SEAL_BYTES_MAX
+from eslurm.transport.options import CONTROL_ITEM_BYTES_MAX
 from eslurm.v1 import link_pb2
 from tests.sim.lead import Lead, lead_with_nodes
 

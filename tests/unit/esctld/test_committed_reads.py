@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from esctld.links import ControllerLinks
-from esctld.planner import Planner
-from esctld.service import ControllerService
-from esctld.views import Queries
-from eslurm.core.config import NodeConfig
-from eslurm.core.job.model import Principal
-from eslurm.core.job.states import JobState
-from eslurm.core.messages import ConfigLoaded, CreateStep, EpochStarted, PlanMade, Refused, Reports
-from eslurm.core.plan.policy import Plan, PlanLimits
-from eslurm.core.planning import plan_slices
-from eslurm.core.privacy import Sight
-from eslurm.core.wire import Registration, Report
+from esctld.lead.links import ControllerLinks
+from esctld.lead.planner import Planner
+from esctld.serve.service import ControllerService
+from esctld.serve.views import Queries
+from eslurm.api.methods import BY_NAME
+from eslurm.core.control.planning import plan_slices
+from eslurm.core.control.privacy import Sight
+from eslurm.core.model.config import NodeConfig
+from eslurm.core.model.job import Principal
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import ConfigLoaded, CreateStep, EpochStarted, PlanMade, Refused, Reports
+from eslurm.core.model.protocol import Registration, Report
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import StoreUnavailable
-from eslurm.rpc.methods import BY_NAME
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run

@@ -6,13 +6,12 @@ import asyncio
 
 import pytest
 
-from esctld.clock import Clock
-from esctld.dispatcher import BATCH_WEIGHT_MAX, Dispatcher, InboxFull, NotNow
-from eslurm.core.cluster import State
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.job.model import JobSpec, Principal, StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from esctld.lead.clock import Clock
+from esctld.lead.dispatcher import BATCH_WEIGHT_MAX, Dispatcher, InboxFull, NotNow
+from eslurm.core.control.reactor import Batch, Reactor
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.job import JobSpec, Principal, StepEnd
+from eslurm.core.model.messages import (
     CancelJobs,
     ConfigLoaded,
     EpochStarted,
@@ -23,8 +22,9 @@ from eslurm.core.messages import (
     Submitted,
     Tick,
 )
-from eslurm.core.reactor import Batch, Reactor
-from eslurm.core.wire import Report, ReportAck, StepEnded
+from eslurm.core.model.protocol import Report, ReportAck, StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.state.cluster import State
 from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import FenceLost, StoreUnavailable
 from eslurm.store.image import StoreImage
@@ -336,7 +336,7 @@ def test_whoever_asks_pays_for_its_own_deciding() -> None:
 
 
 def test_kept_answers_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("esctld.dispatcher.RECENT_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("esctld.lead.dispatcher.RECENT_BYTES_MAX", 1_000_000)
 
     async def main() -> None:
         async with Bench() as bench:

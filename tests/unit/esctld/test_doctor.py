@@ -11,19 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from esctld import doctor as doctor_module
-from esctld.clock import Clock
-from esctld.dispatcher import Dispatcher
-from esctld.doctor import Doctor, Surroundings
-from esctld.site import Member, SiteSigner
+from esctld.lead import doctor as doctor_module
+from esctld.lead.clock import Clock
+from esctld.lead.dispatcher import Dispatcher
+from esctld.lead.doctor import Doctor, Surroundings
+from esctld.lead.site import Member, SiteSigner
 from eslurm import __version__
-from eslurm.core import records
-from eslurm.core.account.model import Account, Qos, kind_of
-from eslurm.core.cluster import State
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.job.model import JobSpec, Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.core.control.reactor import Batch, Reactor
+from eslurm.core.model.accounts import Account, Qos, kind_of
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.messages import (
     ChangePolicies,
     ConfigLoaded,
     EpochStarted,
@@ -33,8 +31,10 @@ from eslurm.core.messages import (
     Reports,
     SubmitJobs,
 )
-from eslurm.core.reactor import Batch, Reactor
-from eslurm.core.wire import HeldAttempt, Registration, Report
+from eslurm.core.model.protocol import HeldAttempt, Registration, Report
+from eslurm.core.model.request import Request
+from eslurm.core.state import rows
+from eslurm.core.state.cluster import State
 from eslurm.ports.door import Caller
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import Batch as StoredBatch
@@ -170,16 +170,16 @@ def test_an_empty_cluster_is_healthy(tmp_path: Path) -> None:
 
 
 def change_a_node(bench: Bench) -> None:
-    blob = records.encode(msgspec.structs.replace(bench.state.nodes[3], incarnation=99))
+    blob = rows.encode(msgspec.structs.replace(bench.state.nodes[3], incarnation=99))
     bench.by_hand("UPDATE nodes SET blob = ? WHERE number = 3", blob)
 
 
 def change_a_qos(bench: Bench) -> None:
-    bench.by_hand("UPDATE records SET blob = ? WHERE kind = 'qos'", records.encode(Qos("high", 99)))
+    bench.by_hand("UPDATE records SET blob = ? WHERE kind = 'qos'", rows.encode(Qos("high", 99)))
 
 
 def change_a_job(bench: Bench) -> None:
-    blob = records.encode(msgspec.structs.replace(bench.state.jobs[5], priority=-1, attempts=3))
+    blob = rows.encode(msgspec.structs.replace(bench.state.jobs[5], priority=-1, attempts=3))
     bench.by_hand("UPDATE jobs SET blob = ? WHERE job_id = 5", blob)
 
 
@@ -461,7 +461,7 @@ def test_a_disk_that_does_not_answer_is_an_error(tmp_path: Path, monkeypatch: py
 
     async def scenario() -> None:
         async with Bench(tmp_path) as bench:
-            monkeypatch.setattr("esctld.doctor.os.statvfs", hangs)
+            monkeypatch.setattr("esctld.lead.doctor.os.statvfs", hangs)
             [finding] = await bench.examine()
             assert (finding.check, finding.severity, finding.text) == ("disk", "error", "does not answer")
 

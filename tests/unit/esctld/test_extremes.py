@@ -7,13 +7,13 @@ from collections import deque
 
 import pytest
 
-from esctld import requests
-from eslurm.core.messages import Changed, Message, Refused, Reports, SubmitJobs, Submitted
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.plan.priority import PRIORITY_DEFAULT
-from eslurm.core.planning import plan_slices
-from eslurm.core.reactor import BatchAnswer
-from eslurm.core.wire import Registration, Report
+from eslurm.api import requests
+from eslurm.core.control.planning import plan_slices
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.messages import Changed, Message, Refused, Reports, SubmitJobs, Submitted
+from eslurm.core.model.protocol import Registration, Report
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT
 from eslurm.store.rows import load
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run

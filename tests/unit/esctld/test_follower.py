@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from esctld import follower as module
-from esctld.follower import Follower
-from eslurm.core import facts, invariants
-from eslurm.core.messages import CancelJobs, JobRef, Tick
+from esctld.standby import follower as module
+from esctld.standby.follower import Follower
+from eslurm.core.model import facts
+from eslurm.core.model.messages import CancelJobs, JobRef, Tick
+from eslurm.core.state import invariants
 from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import FactRow, Prune, SchemaTooNew, StoreFailed, StoreUnavailable
 from eslurm.store.image import StoreImage

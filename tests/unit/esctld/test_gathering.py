@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from esctld import dispatcher as module
-from eslurm.core.messages import Submitted, Tick
-from eslurm.core.reactor import BatchAnswer
+from esctld.lead import dispatcher as module
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.messages import Submitted, Tick
 from tests.support.loops import run
 from tests.unit.esctld.test_dispatcher import Bench, submission, turns
 

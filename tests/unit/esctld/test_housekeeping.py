@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from esctld import housekeeping
-from eslurm.core.cluster import State
+from esctld.lead import housekeeping
+from eslurm.core.state.cluster import State
 from eslurm.ports.store import Prune, Pruned
 from tests.support.loops import run
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from esctld.dispatcher import Dispatcher
-from esctld.joining import BAD_TOKEN, UNPROVED, Joining
-from esctld.request_ids import bound_id
-from esctld.site import SiteSigner
-from eslurm.core.job.model import Principal
-from eslurm.core.member.model import Revocation
-from eslurm.core.messages import Message, Refused, RevokeMembers
-from eslurm.core.reactor import BatchAnswer
+from esctld.lead.dispatcher import Dispatcher
+from esctld.lead.joining import BAD_TOKEN, UNPROVED, Joining
+from esctld.lead.site import SiteSigner
+from esctld.serve.request_ids import bound_id
+from eslurm.api.audit import CallAudit
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.job import Principal
+from eslurm.core.model.member import Revocation
+from eslurm.core.model.messages import Message, Refused, RevokeMembers
 from eslurm.ports.audit import AuditLine
 from eslurm.ports.door import Caller
-from eslurm.rpc.audit import CallAudit
 from eslurm.security import ledger
 from eslurm.security.joining import Conversation, JoinSecret, Trust, check_issued, fingerprint
 from eslurm.security.membership import Identity

@@ -7,10 +7,10 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from esctld.planner import NAMED_MAX, Planner
-from eslurm.core.config import NodeConfig, Partition
-from eslurm.core.messages import ConfigLoaded, PlanMade, SubmitJobs
-from eslurm.core.plan.promise import Promise, PromisedStart, Run
+from esctld.lead.planner import NAMED_MAX, Planner
+from eslurm.core.model.config import NodeConfig, Partition
+from eslurm.core.model.messages import ConfigLoaded, PlanMade, SubmitJobs
+from eslurm.core.model.promise import Promise, PromisedStart, Run
 from eslurm.telemetry.metrics import ControllerMetrics
 from tests.support.loops import run
 from tests.unit.esctld.test_dispatcher import Bench, submission

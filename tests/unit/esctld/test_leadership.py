@@ -7,19 +7,19 @@ import itertools
 
 import pytest
 
-from esctld.leadership import Lead, Leadership, Lease, Standbys, give_up
-from eslurm.core.cluster import State
-from eslurm.core.election import Election
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import CancelJobs, Changed, JobRef, RefusalCode, Refused
+from esctld.lead.leadership import Lead, Leadership, Lease, Standbys, give_up
+from eslurm.core.dispatch.election import Election
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import CancelJobs, Changed, JobRef, RefusalCode, Refused
+from eslurm.core.state.cluster import State
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import Claim, FenceLost, StoreUnavailable
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
+from tests.unit.api.kit import until
 from tests.unit.esctld.leading import CLUSTER, OWNER, LeadingController
-from tests.unit.rpc.kit import until
 
 REQUEST_ID = bytes(range(1, 17))
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from esctld import links as links_module
-from esctld.leadership import Standbys
-from esctld.links import RETRY_AFTER_MS, ControllerLinks
-from eslurm.core.cluster import State
-from eslurm.core.job.model import Principal, StepEnd
-from eslurm.core.node.model import Node
-from eslurm.core.node.states import NodeState
-from eslurm.core.wire import NodeGone, Registration, Report, ReportBody, StepEnded
+from esctld.lead import links as links_module
+from esctld.lead.leadership import Standbys
+from esctld.lead.links import RETRY_AFTER_MS, ControllerLinks
+from eslurm.api.forward import CallParts
+from eslurm.core.model.job import Principal, StepEnd
+from eslurm.core.model.node import Node
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import NodeGone, Registration, Report, ReportBody, StepEnded
+from eslurm.core.state.cluster import State
+from eslurm.links.codec import report_ack_from_pb, report_to_pb
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.link import PeerInfo
-from eslurm.rpc.codec import report_ack_from_pb, report_to_pb
-from eslurm.rpc.forward import CallParts
 from eslurm.v1 import link_pb2
 from tests.support.loops import run
-from tests.unit.rpc.kit import until
+from tests.unit.api.kit import until
 
 
 class FakeLink:

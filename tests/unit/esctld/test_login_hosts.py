@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from esctld.census import Census
-from esctld.planner import Planner
-from esctld.service import ControllerService
-from esctld.views import Queries
-from eslurm.core.job.model import Principal
-from eslurm.core.privacy import Sight
+from esctld.lead.planner import Planner
+from esctld.lead.state_metrics import StateMetrics
+from esctld.serve.service import ControllerService
+from esctld.serve.views import Queries
+from eslurm.core.control.privacy import Sight
+from eslurm.core.model.job import Principal
 from eslurm.store.image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
@@ -26,7 +26,9 @@ def test_they_are_counted_apart() -> None:
         async with LeadingController(StoreImage(CLUSTER), config=WITH_LOGIN) as leading:
             dispatcher, planner = leading.dispatcher, Planner(ControllerMetrics())
             planner.attach(dispatcher)
-            census = Census(dispatcher.state, dispatcher.view, planner, leading.store, dispatcher.now_us)
+            census = StateMetrics(
+                dispatcher.state, dispatcher.view, planner, leading.store, dispatcher.now_us
+            )
             await census.count()
             found = {described.name: dict(samples) for described, samples in census.families()}
             assert found["eslurm_nodes"]["UNKNOWN",] == 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eslurm.core.messages import CancelJobs, JobRef, SubmitJobs, Submitted
-from eslurm.core.reactor import SETTLED_PER_BATCH
+from eslurm.core.control.reactor import SETTLED_PER_BATCH
+from eslurm.core.model.messages import CancelJobs, JobRef, SubmitJobs, Submitted
 from tests.support.loops import run
 from tests.unit.core.world import depends
 from tests.unit.esctld.test_dispatcher import ALICE, Bench, submission

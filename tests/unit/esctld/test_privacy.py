@@ -12,14 +12,14 @@ import msgspec
 import pytest
 from google.protobuf.message import Message
 
-from eslurm.config import Config
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import Reports
-from eslurm.core.privacy import KINDS
-from eslurm.core.wire import Registration, Report
+from eslurm.api import methods
+from eslurm.api.methods import METHODS, Method
+from eslurm.config.file import Config
+from eslurm.core.control.privacy import KINDS
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Reports
+from eslurm.core.model.protocol import Registration, Report
 from eslurm.ports.door import Answered, Caller, Status
-from eslurm.rpc import methods
-from eslurm.rpc.methods import METHODS, Method
 from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run

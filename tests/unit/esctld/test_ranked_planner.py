@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from esctld.planner import Planner
-from esctld.views import Queries
-from eslurm.core.config import NodeConfig, Partition, PriorityWeights
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import ConfigLoaded, SubmitJobs
-from eslurm.core.privacy import Sight
+from esctld.lead.planner import Planner
+from esctld.serve.views import Queries
+from eslurm.core.control.privacy import Sight
+from eslurm.core.model.config import NodeConfig, Partition, PriorityWeights
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import ConfigLoaded, SubmitJobs
+from eslurm.core.model.request import Request
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run

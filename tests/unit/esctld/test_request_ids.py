@@ -7,17 +7,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import Submitted
+from eslurm.api import methods
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Submitted
 from eslurm.ports.door import Answered, Caller, Status
-from eslurm.rpc import methods
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
+from tests.unit.api.kit import REQUEST_ID
 from tests.unit.esctld.leading import CLUSTER
 from tests.unit.esctld.test_term import Term, configured
-from tests.unit.rpc.kit import REQUEST_ID
 
 ROOT = Principal("root", 0, 0, (0,))
 MALLORY = Principal("mallory", 65534, 65534, (65534,))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from esctld.revocations import BY_FILE, Revocations
-from esctld.site import Member, SiteSigner
-from eslurm.core.cluster import State
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import Changed, Message, RefusalCode, Refused
+from esctld.lead.revocations import BY_FILE, Revocations
+from esctld.lead.site import Member, SiteSigner
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Changed, Message, RefusalCode, Refused
+from eslurm.core.state.cluster import State
 from eslurm.ports.door import Caller
 from eslurm.security import ledger
 from eslurm.security.files import write_public

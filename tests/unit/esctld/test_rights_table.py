@@ -19,21 +19,21 @@ import pytest
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from eslurm.core.job.model import Principal
+from eslurm.api import methods
+from eslurm.api.methods import METHODS, Method
+from eslurm.api.principals import Principals
+from eslurm.api.unix_client import Client
+from eslurm.api.unix_server import UnixDoor
+from eslurm.core.model.job import Principal
 from eslurm.ports.door import Answered, Caller, DoorRefused, Status, status_of
-from eslurm.rpc import methods
-from eslurm.rpc.methods import METHODS, Method
-from eslurm.rpc.principals import Principals
-from eslurm.rpc.unix_client import Client
-from eslurm.rpc.unix_door import UnixDoor
 from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
 from tests.support.loops import run
+from tests.unit.api.kit import PATIENCE_S, until
 from tests.unit.esctld.leading import CLUSTER
 from tests.unit.esctld.test_links import FakeLink
 from tests.unit.esctld.test_privacy import ADA, BEN, CARL, OPERATOR, ROOT, Site, private, step_in
-from tests.unit.rpc.kit import PATIENCE_S, until
 
 ADMIN = Principal("admin", 5009, 5009, (5009,))
 IDENTITIES: Final = {

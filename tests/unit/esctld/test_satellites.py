@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from esctld.satellites import LinkedSatellites, status_from_pb
-from eslurm.core.cluster import State
-from eslurm.core.satellite.roster import SatelliteStatus
-from eslurm.core.satellite.states import SatelliteState
+from esctld.lead.satellites import LinkedSatellites, status_from_pb
+from eslurm.core.dispatch.satellite_pool import SatelliteStatus
+from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.state.cluster import State
 from eslurm.ports.link import Link, PeerInfo
 from eslurm.v1 import link_pb2
 

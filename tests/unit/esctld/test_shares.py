@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from esctld.shares import UNUSED, Shares
-from eslurm.core.account.apply import put_policy
-from eslurm.core.account.model import Account, User
-from eslurm.core.config import PriorityWeights
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.plan.priority import Ranking
-from eslurm.core.share.standing import rank
+from esctld.serve.shares import UNUSED, Shares
+from eslurm.core.control.fair_share import rank
+from eslurm.core.model.accounts import Account, User
+from eslurm.core.model.config import PriorityWeights
+from eslurm.core.model.job import Principal
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.priority import Ranking
+from eslurm.core.state.apply_accounts import put_policy
 from eslurm.ports.door import Caller
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run

@@ -8,12 +8,12 @@ from collections.abc import Generator
 import pytest
 from msgspec.structs import replace
 
-from esctld import planner
-from esctld.planner import Planner
-from eslurm.core.config import NodeConfig, Partition
-from eslurm.core.messages import ConfigLoaded
-from eslurm.core.plan import policies
-from eslurm.core.plan.policy import Cycle
+from esctld.lead import planner
+from esctld.lead.planner import Planner
+from eslurm.core.model.config import NodeConfig, Partition
+from eslurm.core.model.messages import ConfigLoaded
+from eslurm.core.plan.cycle import policies
+from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.telemetry.metrics import ControllerMetrics
 from tests.support.loops import run
 from tests.unit.esctld.test_dispatcher import Bench, submission
@@ -59,7 +59,7 @@ def test_another_one_takes_over_from_the_same_cycle_on(
             )
             await bench.dispatcher.request(ConfigLoaded(config))
             await bench.dispatcher.request(submission())
-            with caplog.at_level(logging.CRITICAL, "esctld.planner"):
+            with caplog.at_level(logging.CRITICAL, "esctld.lead.planner"):
                 plan = await plans._cycle(bench.dispatcher)
                 again = await plans._cycle(bench.dispatcher)
             assert plan.waiting and plan.waiting.keys() == again.waiting.keys()

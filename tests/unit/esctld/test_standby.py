@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from esctld import standby as standby_module
-from esctld.leadership import Lead
+from esctld.lead.leadership import Lead
 from esctld.port import HeldPort
 from esctld.roles import DoorSwitch
-from esctld.standby import Standby
+from esctld.standby import standby as standby_module
+from esctld.standby.standby import Standby
+from eslurm.api import methods
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.store import Claim, FenceLost, Leader, SnapshotRow, StoreFailed, StoreUnavailable
-from eslurm.rpc import methods
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.options import reachable
-from eslurm.rpc.server import RpcServer
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
+from eslurm.transport.options import reachable
 from tests.support.loops import run
+from tests.unit.api.kit import until
 from tests.unit.core.mirror import picture
 from tests.unit.esctld.leading import CLUSTER, LEASE_US, OWNER, LeadingController
 from tests.unit.esctld.test_dispatcher import ALICE, submission
-from tests.unit.rpc.kit import until
 
 LEASE_S = LEASE_US / 1e6
 PATIENCE_S = 50.0
@@ -317,5 +317,5 @@ def test_others_are_told_where_it_can_be_found(
     listen: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An address that stands for the whole host is nowhere to those on other hosts."""
-    monkeypatch.setattr("eslurm.rpc.options.socket.gethostname", lambda: "front1")
+    monkeypatch.setattr("eslurm.transport.options.socket.gethostname", lambda: "front1")
     assert reachable(listen) == told

@@ -12,25 +12,25 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from esctld.status import LEADER, STANDBY, ControllerStatus, CountedCalls, Happenings, described
-from eslurm.core import facts
-from eslurm.core.cluster import State
-from eslurm.core.estimate.model import Forecast
-from eslurm.core.facts import Fact
-from eslurm.core.job.model import Principal
-from eslurm.core.job.states import JobState
-from eslurm.core.messages import RefusalCode, Refused
-from eslurm.core.node.states import NodeState
-from eslurm.core.satellite.flights import Answered
-from eslurm.core.tree.results import EMPTY
-from eslurm.core.tree.trace import LevelCost, Trace
+from eslurm.api.methods import PING, SUBMIT
+from eslurm.core.dispatch.inflight import Answered
+from eslurm.core.model import facts
+from eslurm.core.model.facts import Fact
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job import Principal
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.relay.results import EMPTY
+from eslurm.core.relay.trace import LevelCost, Trace
+from eslurm.core.state.cluster import State
 from eslurm.ports.door import Caller, DoorError, Status
-from eslurm.rpc.methods import PING, SUBMIT
 from eslurm.telemetry import logs
 from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
 from eslurm.telemetry.status import Health
 from tests.support.loops import run
+from tests.unit.api.kit import until
 from tests.unit.core.world import World
-from tests.unit.rpc.kit import until
 
 NOWHERE = "192.0.2.1:9100"
 """An address of documentation: no host has it."""

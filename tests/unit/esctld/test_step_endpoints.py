@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from esctld.step_endpoints import HostAddresses, StepEndpoints, is_local
-from eslurm.core.job.request import Request
-from eslurm.core.messages import CreateStep, Refused
-from eslurm.core.view import View
+from esctld.serve.step_endpoints import HostAddresses, StepEndpoints, is_local
+from eslurm.core.model.messages import CreateStep, Refused
+from eslurm.core.model.request import Request
+from eslurm.core.state.view import View
 from eslurm.ports.door import Caller
 from tests.support.loops import run
 from tests.unit.core.world import ALICE, World

@@ -13,23 +13,23 @@ import msgspec
 import pytest
 
 from esctld import daemon
-from esctld.collector import give_back_to_collector
 from esctld.daemon import CannotStart, Controller, ControllerOptions
-from esctld.leadership import Lead
-from eslurm.config import Config, cluster_config, parse_config
-from eslurm.core.cluster import State
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import PlanMade, Reports, SubmitJobs, Submitted
-from eslurm.core.plan.policy import PlanLimits
-from eslurm.core.planning import plan_slices
-from eslurm.core.wire import Registration, Report
+from esctld.lead.gc_tuning import give_back_to_collector
+from esctld.lead.leadership import Lead
+from eslurm.api import methods
+from eslurm.api.authoriser import Gate
+from eslurm.api.principals import Principals
+from eslurm.config.file import Config, cluster_config, parse_config
+from eslurm.core.control.planning import plan_slices
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import PlanMade, Reports, SubmitJobs, Submitted
+from eslurm.core.model.protocol import Registration, Report
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.state.cluster import State
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import AccountingPage, AccountingQuery, Claim, Leader
-from eslurm.rpc import methods
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.principals import Principals
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
@@ -38,9 +38,9 @@ from eslurm.v1 import controller_pb2 as pb
 from tests.support.loops import run
 from tests.support.ports import free_port
 from tests.support.trust import Site
+from tests.unit.api.kit import PATIENCE_S, REQUEST_ID
 from tests.unit.esctld.leading import CLUSTER, OWNER, LeadingController
 from tests.unit.esctld.test_dispatcher import submission
-from tests.unit.rpc.kit import PATIENCE_S, REQUEST_ID
 
 ROOT = Caller(Principal("root", 0, 0), REQUEST_ID, False, 90_000_000, "socket")
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from esctld.dispatcher import Dispatcher
-from esctld.request_ids import StoredAnswer, bound_id
-from esctld.site import SiteSigner
-from esctld.tokens import Tokens
-from eslurm.core.job.model import Principal
-from eslurm.core.messages import Message, RefusalCode, Refused, RevokeTokens, TokenMade
-from eslurm.core.reactor import BatchAnswer
+from esctld.lead.dispatcher import Dispatcher
+from esctld.lead.site import SiteSigner
+from esctld.lead.tokens import Tokens
+from esctld.serve.request_ids import StoredAnswer, bound_id
+from eslurm.api.principals import Principals, look_up
+from eslurm.api.tokens import GROUPS_MAX, TokenAuthenticator, open_token
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import Message, RefusalCode, Refused, RevokeTokens, TokenMade
 from eslurm.ports.door import Caller, DoorError
-from eslurm.rpc.principals import Principals, look_up
-from eslurm.rpc.tokens import GROUPS_MAX, TokenAuthenticator, open_token
 from eslurm.store.image import StoreImage
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
@@ -158,8 +158,8 @@ def test_revocations_that_are_none(tmp_path: Path, request_: pb.RevokeTokensRequ
 
 def test_a_stored_answer_about_a_token_is_found_by_its_bound_id_only() -> None:
     """A bare id, which may be known to others, never leads to one."""
-    from esctld.request_ids import is_own
-    from eslurm.core.messages import CreateToken
+    from esctld.serve.request_ids import is_own
+    from eslurm.core.model.messages import CreateToken
 
     made: StoredAnswer = TokenMade(bytes(16), NOBODY, "submit", 1, 2)
     message = CreateToken(NOBODY, NOBODY, bytes(16), "submit", 5)

@@ -8,15 +8,14 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from esctld.planner import Planner
-from esctld.why import ASKING_MAX, OCCURRENCES_MAX, TESTS_MAX, Inquiries
+from esctld.lead.planner import Planner
+from esctld.serve.why import ASKING_MAX, OCCURRENCES_MAX, TESTS_MAX, Inquiries
 from eslurm.calendar import SiteCalendar
-from eslurm.core.account.model import Reservation, Validity
-from eslurm.core.config import ClusterConfig, NodeConfig, Partition
-from eslurm.core.estimate.model import Forecast
-from eslurm.core.job.model import JobSpec, Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.core.model.accounts import Reservation, Validity
+from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.messages import (
     Changed,
     ChangePolicies,
     HoldJobs,
@@ -30,8 +29,9 @@ from eslurm.core.messages import (
     SubmitJobs,
     Submitted,
 )
+from eslurm.core.model.protocol import Registration, Report
+from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.wire import Registration, Report
 from eslurm.ports.door import Caller, DoorError
 from eslurm.store.image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics

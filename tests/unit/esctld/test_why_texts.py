@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from escli.why import answer as shown
-from esctld.why import _fill
-from eslurm.core.job.request import Chunk, Request
-from eslurm.rpc.infos import job_info
+from escli.user.why import answer as shown
+from esctld.serve.why import _fill
+from eslurm.api.infos import job_info
+from eslurm.core.model.request import Chunk, Request
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden
-from tests.unit.core.asking import Site
-from tests.unit.core.test_alternatives import A100, PLAIN, V100, chunked, gpus, occupy, site, submit
+from tests.unit.core.explain.asking import Site
+from tests.unit.core.explain.test_alternatives import A100, PLAIN, V100, chunked, gpus, occupy, site, submit
 
 
 @pytest.fixture(autouse=True)

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from eslurm.core.estimate.model import Forecast, Submitted, exactly
-from eslurm.core.job.forecasts import FORECASTS_MAX
-from eslurm.core.job.model import Principal
-from eslurm.core.rights import Level
+from eslurm.api.authoriser import Gate
+from eslurm.api.methods import Method
+from eslurm.api.principals import Principals
+from eslurm.api.unix_server import UnixDoor
+from eslurm.core.control.jobs.forecasts import FORECASTS_MAX
+from eslurm.core.control.rights import Level
+from eslurm.core.model.forecast import Forecast, Submitted, exactly
+from eslurm.core.model.job import Principal
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.estimator import Lesson, Model
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.methods import Method
-from eslurm.rpc.principals import Principals
-from eslurm.rpc.unix_door import UnixDoor
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 

@@ -18,17 +18,19 @@ from esestd import follower as follower_module
 from esestd import forecaster as forecaster_module
 from esestd import sender as sender_module
 from esestd.daemon import EstimatorDaemon, EstimatorOptions
-from eslurm.core.rights import Level
+from eslurm.api.authoriser import Gate
+from eslurm.api.grpc_server import door_handler
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
+from eslurm.core.control.rights import Level
 from eslurm.estimator.files import ModelFiles, read_model
 from eslurm.ports.door import DoorError, Status
 from eslurm.ports.estimator import Estimator, Model
-from eslurm.rpc.gate import Gate
-from eslurm.rpc.grpc_door import door_handler
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.options import DOOR_MESSAGE_BYTES_MAX
-from eslurm.rpc.server import RpcServer
 from eslurm.telemetry.clocks import wall_us
+from eslurm.transport.options import DOOR_MESSAGE_BYTES_MAX
 from tests.support.loops import both_loops, run
+from tests.unit.api.kit import ALICE, calls_ending
+from tests.unit.api.tokens_kit import Office
 from tests.unit.esestd.kit import (
     UNAVAILABLE,
     Controller,
@@ -44,8 +46,6 @@ from tests.unit.esestd.kit import (
     until,
     whole_run,
 )
-from tests.unit.rpc.kit import ALICE, calls_ending
-from tests.unit.rpc.tokens_kit import Office
 
 
 @pytest.fixture(autouse=True)

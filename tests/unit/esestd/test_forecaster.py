@@ -11,7 +11,7 @@ import pytest
 from esestd import forecaster as forecaster_module
 from esestd.follower import News
 from esestd.forecaster import Forecaster
-from eslurm.core.estimate.model import LONGEST_S, Forecast, exactly
+from eslurm.core.model.forecast import LONGEST_S, Forecast, exactly
 from eslurm.ports.estimator import Lesson, Model
 from eslurm.telemetry.estimator import EstimatorMetrics
 from tests.support.loops import run

@@ -11,22 +11,22 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from eslurm.core.satellite.reports import ReportRouter
-from eslurm.core.wire import NodeGone, Report, ReportAck
+from eslurm.api.interceptor import Guard
+from eslurm.api.server import RpcServer
+from eslurm.core.dispatch.report_router import ReportRouter
+from eslurm.core.model.protocol import NodeGone, Report, ReportAck
+from eslurm.links.hello import LocalPeer
+from eslurm.links.link import GrpcLink
+from eslurm.links.link_server import LinkServer
+from eslurm.links.links import LinkTable
 from eslurm.ports.door import Status
 from eslurm.ports.link import Link, Wanted
-from eslurm.rpc.guard import Guard
-from eslurm.rpc.hello import LocalPeer
-from eslurm.rpc.link import GrpcLink
-from eslurm.rpc.link_server import LinkServer
-from eslurm.rpc.links import LinkTable
-from eslurm.rpc.server import RpcServer
 from eslurm.v1 import link_pb2
 from essatd import daemon
 from essatd.daemon import Satellite, SatelliteOptions
 from tests.support.loops import run
 from tests.support.ports import free_port
-from tests.unit.rpc.kit import PATIENCE_S, SITE, Process, Recorder, process, until
+from tests.unit.api.kit import PATIENCE_S, SITE, Process, Recorder, process, until
 
 
 @asynccontextmanager

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from eslurm.core.tree.relay import Relay
+from eslurm.core.relay.relay import Relay
+from eslurm.faults.chaos_door import ChaosRequest
+from eslurm.links.relay_driver import RelayServer
 from eslurm.ports.link import ANYBODY, Wanted
-from eslurm.relay.chaos_door import ChaosRequest
-from eslurm.relay.driver import RelayServer
 from eslurm.v1 import link_pb2
 from essatd.chaos import Gate
 from tests.support.loops import both_loops, run

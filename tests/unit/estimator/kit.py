@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from eslurm.core.estimate.model import Forecast, Submitted, exactly
-from eslurm.estimator.workload import LoggedJob, build
+from eslurm.core.model.forecast import Forecast, Submitted, exactly
+from eslurm.lab.studies.workload import LoggedJob, build
+from eslurm.lab.workloads.swf import Record, write_swf
 from eslurm.ports.estimator import Lesson, Model
-from eslurm.swf import Record, write_swf
 
 DAY_S = 86_400
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eslurm.core.estimate.model import Forecast, Submitted
-from eslurm.estimator.evaluate import Predictions, replay
+from eslurm.core.model.forecast import Forecast, Submitted
 from eslurm.estimator.history import make
 from eslurm.estimator.history import memory as memory_module
 from eslurm.estimator.history import network as network_module
@@ -22,7 +21,8 @@ from eslurm.estimator.history import trees as trees_module
 from eslurm.estimator.history.estimator import History
 from eslurm.estimator.registry import UnknownEstimator
 from eslurm.estimator.registry import make as registered
-from eslurm.estimator.workload import LoggedJob
+from eslurm.lab.studies.evaluate import Predictions, replay
+from eslurm.lab.studies.workload import LoggedJob
 from eslurm.ports.estimator import Model
 from tests.support.profiles import draws
 from tests.unit.estimator.kit import jobs, synthetic

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eslurm.core.estimate.model import Forecast, Submitted
+from eslurm.core.model.forecast import Forecast, Submitted
 from eslurm.estimator import registry
 from eslurm.estimator.history import make as history
 from eslurm.estimator.session import Session

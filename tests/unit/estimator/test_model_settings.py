@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eslurm.core.estimate.model import Submitted
+from eslurm.core.model.forecast import Submitted
 from eslurm.estimator.files import Kept, ModelFiles, other_settings, read_kept, write_model
 from eslurm.estimator.history import make
 from eslurm.estimator.history import network as network_module

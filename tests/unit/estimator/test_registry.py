@@ -93,7 +93,7 @@ def test_a_library_that_is_missing_is_named_with_the_way_out(monkeypatch: pytest
 
 def test_the_commands_import_no_library_to_start() -> None:
     code = (
-        "import sys, escli.cluster.main, eslurm.estimator.registry as r; r.names(); "
+        "import sys, escli.local.main, eslurm.estimator.registry as r; r.names(); "
         "print(sorted({'numpy', 'sklearn', 'scipy', 'matplotlib'} & set(sys.modules)))"
     )
     assert (

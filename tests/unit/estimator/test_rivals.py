@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eslurm.core.estimate.accuracy import Tally
-from eslurm.core.estimate.model import LONGEST_S, Forecast, Submitted
+from eslurm.core.forecast.accuracy import Tally
+from eslurm.core.model.forecast import LONGEST_S, Forecast, Submitted
 from eslurm.estimator import registry
-from eslurm.estimator.evaluate import replay
 from eslurm.estimator.files import read_model, write_model
+from eslurm.lab.studies.evaluate import replay
 from eslurm.ports.estimator import Estimator, Model, Setting
 from tests.unit.estimator.kit import jobs, synthetic
 

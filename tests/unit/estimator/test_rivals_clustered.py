@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.estimate.model import Submitted
+from eslurm.core.model.forecast import Submitted
 from eslurm.estimator.rivals.clustered_svr import ClusteredSvr, elbow_of, make, read
 from eslurm.estimator.rivals.jobs import Ended
 from eslurm.ports.estimator import Setting

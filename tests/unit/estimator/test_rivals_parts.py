@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import BayesianRidge
 from sklearn.svm import SVR
 
-from eslurm.core.estimate.model import Submitted
+from eslurm.core.model.forecast import Submitted
 from eslurm.estimator.rivals.features import Encoder, Scale, feature_names
 from eslurm.estimator.rivals.jobs import Ended
 from eslurm.estimator.rivals.kmeans import bend, elbow, k_means, nearest

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from eslurm.core.estimate.model import Forecast, Submitted, exactly
+from eslurm.core.model.forecast import Forecast, Submitted, exactly
 from eslurm.estimator.session import BadAnswer, Session
 from eslurm.ports.estimator import Lesson, Model
 from tests.unit.estimator.kit import Scribe

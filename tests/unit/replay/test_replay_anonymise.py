@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from eslurm.core.account.model import (
+from eslurm.core.model.accounts import (
     Access,
     Account,
     Amount,
@@ -19,11 +19,10 @@ from eslurm.core.account.model import (
     User,
     Validity,
 )
-from eslurm.core.config import Resource
-from eslurm.core.facts import decode_fact
-from eslurm.core.job.model import Principal
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.core.model.config import Resource
+from eslurm.core.model.facts import decode_fact
+from eslurm.core.model.job import Principal
+from eslurm.core.model.messages import (
     CancelJobs,
     ChangePolicies,
     CreateStep,
@@ -32,6 +31,7 @@ from eslurm.core.messages import (
     SatelliteSilent,
     UpdateNodes,
 )
+from eslurm.core.model.request import Request
 from eslurm.replay.anonymise import Anonymiser
 from eslurm.replay.base import pack_base, unpack_base
 from eslurm.replay.player import Player, find_violation

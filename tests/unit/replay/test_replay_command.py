@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from escli.cluster.main import main
-from eslurm.core import facts as core_facts
-from eslurm.core.facts import encode_fact
-from eslurm.core.job.request import Request
+from escli.local.main import main
+from eslurm.core.model import facts as core_facts
+from eslurm.core.model.facts import encode_fact
+from eslurm.core.model.request import Request
 from eslurm.ports.store import LoggedFact
 from eslurm.replay.logfile import LogFile
 from tests.support.golden import Golden

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.core import facts as core_facts
-from eslurm.core.apply import apply
-from eslurm.core.cluster import State
-from eslurm.core.invariants import InvariantViolation
-from eslurm.core.job.model import Span
-from eslurm.core.job.request import Request
-from eslurm.core.messages import EpochStarted
+from eslurm.core.model import facts as core_facts
+from eslurm.core.model.job import Span
+from eslurm.core.model.messages import EpochStarted
+from eslurm.core.model.request import Request
+from eslurm.core.state.apply import apply
+from eslurm.core.state.cluster import State
+from eslurm.core.state.invariants import InvariantViolation
 from eslurm.ports.store import LoggedFact
 from eslurm.replay import player as player_module
 from eslurm.replay.base import BadBase, pack_base, read_head, unpack_base

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.node.hostlist import fold, holds
+from eslurm.core.model.hostlist import fold, holds
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.core.node.hostlist import unfold
+from eslurm.core.model.hostlist import unfold
 from eslurm.security.credentials import Credentials, Renewal, read_credentials
 from eslurm.security.files import UnsafeFile, write_public
 from eslurm.security.membership import MEMBERSHIP, Identity, NotAMember

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from eslurm.lab.sim.disk_store import DiskStore
 from eslurm.ports.store import Batch, FactRow, FenceLost, Head
-from eslurm.sim.disk_store import DiskStore
 
 OWNER = "ctl0"
 

@@ -240,7 +240,7 @@ def test_the_command_says_the_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_command_imports_next_to_nothing() -> None:
     code = (
-        "import sys; from escli.eslurm import main; main(['health', '--help'])\n"
+        "import sys; from escli.local.eslurm import main; main(['health', '--help'])\n"
         "heavy = {'click', 'grpc', 'google', 'msgspec', 'asyncio', 'sqlalchemy', 'numpy'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.cluster import State
+from eslurm.core.control.reactor import Batch
+from eslurm.core.dispatch.satellite_pool import Roster
 from eslurm.core.doctor.allocations import check_allocations, check_records
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Sliced
 from eslurm.core.doctor.orphans import Watch, check_endings
 from eslurm.core.doctor.places import Peer, check_health, check_nodes, check_peers, check_satellites
-from eslurm.core.job.model import Span, StepEnd
-from eslurm.core.job.request import Request
-from eslurm.core.messages import (
+from eslurm.core.model.job import Span, StepEnd
+from eslurm.core.model.messages import (
     EffectDone,
     EpochStarted,
     HeartbeatDone,
@@ -26,11 +26,11 @@ from eslurm.core.messages import (
     Reports,
     UpdateNodes,
 )
-from eslurm.core.node.states import NodeState
-from eslurm.core.reactor import Batch
-from eslurm.core.satellite.roster import Roster
-from eslurm.core.satellite.states import SatelliteState
-from eslurm.core.wire import Gone, HeldAttempt, NodeGone, Registration, Report, StepEnded
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import Gone, HeldAttempt, NodeGone, Registration, Report, StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.state.cluster import State
 from tests.support.seeds import Seeds
 from tests.unit.core.chaos import Chaos
 from tests.unit.core.world import ROOT, SECOND, World

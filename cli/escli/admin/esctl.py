@@ -1,0 +1,198 @@
+"""`esctl`: look closely at jobs, nodes, partitions, satellites and the configuration, and change them; hand over."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from escli import changes, exits, program
+from escli.admin import audit, broadcasts, doctor, log_export, policies, shares, show, tree_report
+from escli.as_json import to_json
+from escli.door import Door, open_door
+from escli.job_refs import job_refs, split_jobs
+from escli.user import controllers, plan_table, satellites, why
+from eslurm.compat.errors import OptionError, nearest
+from eslurm.compat.hostlist import expand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypeAlias
+
+    from escli.options import Words
+
+    Action: TypeAlias = Callable[[Door, list[str], Words], int]
+
+COMMAND = "esctl"
+_NODES_MAX_NAMED = 100_000
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return program.run(COMMAND, _control, argv)
+
+
+def _control(given: Words) -> int:
+    if not given.rest:
+        raise OptionError("ACTION", None, "is missing", f"use one of {', '.join(ACTIONS)}")
+    word, *words = given.rest
+    action = ACTIONS.get(word.lower())
+    if action is None:
+        near = nearest(word.lower(), tuple(ACTIONS))
+        way_out = f"did you mean {near}?" if near else f"use one of {', '.join(ACTIONS)}"
+        raise OptionError("ACTION", word, "is not an action", way_out)
+    with open_door(given, COMMAND) as door:
+        return action(door, words, given)
+
+
+def _ping(door: Door, words: list[str], given: Words) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    program.no_more_words(words)
+    began_s = time.perf_counter()
+    reply = door.call("Ping", pb.PingRequest(), 5.0)
+    taken_ms = (time.perf_counter() - began_s) * 1000
+    program.say(to_json(reply) if given.has("json") else show.ping(reply, door.path, taken_ms))
+    return exits.OK
+
+
+def _show(door: Door, words: list[str], given: Words) -> int:
+    if not words:
+        raise OptionError("show", None, "needs to know what", f"use one of {', '.join(show.SUBJECTS)}")
+    subject = words[0].lower().rstrip("s") if words[0].lower() not in show.SUBJECTS else words[0].lower()
+    if subject not in show.SUBJECTS:
+        near = nearest(subject, show.SUBJECTS)
+        way_out = f"did you mean {near}?" if near else f"use one of {', '.join(show.SUBJECTS)}"
+        raise OptionError("show", words[0], "is nothing to show", way_out)
+    program.say(show.SUBJECTS[subject](door, words[1:], given.has("json")))
+    return exits.OK
+
+
+def _hold(door: Door, words: list[str], given: Words) -> int:
+    return _hold_or_release(door, words, given, "hold")
+
+
+def _release(door: Door, words: list[str], given: Words) -> int:
+    return _hold_or_release(door, words, given, "release")
+
+
+def _hold_or_release(door: Door, words: list[str], given: Words, action: str) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    request = pb.HoldRequest(jobs=_jobs(words, action), release=action == "release")
+    return _change(door, "Hold", request, given)
+
+
+def _requeue(door: Door, words: list[str], given: Words) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    return _change(door, "Requeue", pb.RequeueRequest(jobs=_jobs(words, "requeue")), given)
+
+
+def _jobs(words: Sequence[str], action: str) -> list[Any]:
+    parts = [part for word in words for part in split_jobs(word.lower().removeprefix("jobid="))]
+    if not parts:
+        raise OptionError(action, None, "needs a job", f"use e.g. esctl {action} 17")
+    return job_refs(parts, action)
+
+
+def _update(door: Door, words: list[str], given: Words) -> int:
+    # The options of essubmit and what reads them, for this action alone.
+    from escli.admin.updates import job_update
+
+    return _change(door, "UpdateJob", job_update(door, words), given)
+
+
+def _drain(door: Door, words: list[str], given: Words) -> int:
+    return _nodes(door, words, given, "drain")
+
+
+def _suspend(door: Door, words: list[str], given: Words) -> int:
+    return _suspend_or_resume(door, words, given, "suspend")
+
+
+def _resume(door: Door, words: list[str], given: Words) -> int:
+    """Suspended jobs, or drained nodes: a job is a number."""
+    if words and all(word.lower().removeprefix("jobid=")[:1].isdecimal() for word in words):
+        return _suspend_or_resume(door, words, given, "resume")
+    return _nodes(door, words, given, "resume")
+
+
+def _suspend_or_resume(door: Door, words: list[str], given: Words, action: str) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    request = pb.SuspendRequest(jobs=_jobs(words, action), resume=action == "resume")
+    return _change(door, "Suspend", request, given)
+
+
+def _down(door: Door, words: list[str], given: Words) -> int:
+    return _nodes(door, words, given, "lost")
+
+
+def _nodes(door: Door, words: list[str], given: Words, action: str) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    spoken = "down" if action == "lost" else action
+    names: list[str] = []
+    reason = ""
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key.lower() == "reason":
+            reason = value
+        else:
+            names.extend(expand(word, spoken, _NODES_MAX_NAMED))
+    if not names:
+        raise OptionError(spoken, None, "needs nodes", f"use e.g. esctl {spoken} cn[001-004]")
+    if action == "drain" and not reason.strip():
+        raise OptionError(
+            "reason", None, "is missing", f"say why: esctl drain {words[0]} reason='new memory'"
+        )
+    return _change(
+        door, "UpdateNodes", pb.UpdateNodesRequest(names=names, action=action, reason=reason), given
+    )
+
+
+def _token(door: Door, words: list[str], given: Words) -> int:
+    from escli.admin.tokens import token
+
+    return token(door, words, given)
+
+
+def _node(door: Door, words: list[str], given: Words) -> int:
+    from escli.admin.nodes import node
+
+    return node(door, words, given)
+
+
+def _change(door: Door, method: str, request: Any, given: Words) -> int:
+    reply = door.call(method, request, request_id=os.urandom(16))
+    return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="nothing changed")
+
+
+ACTIONS: Mapping[str, Action] = {
+    "show": _show,
+    "update": _update,
+    "hold": _hold,
+    "release": _release,
+    "requeue": _requeue,
+    "suspend": _suspend,
+    "drain": _drain,
+    "resume": _resume,
+    "down": _down,
+    "satellite": satellites.control,
+    "takeover": controllers.takeover,
+    "broadcast": broadcasts.broadcast,
+    "tree": tree_report.tree,
+    "log": log_export.control,
+    "audit": audit.audit,
+    "shares": shares.shares,
+    "priority": shares.priority,
+    "doctor": doctor.check,
+    "why": why.why,
+    "plan": plan_table.plan,
+    **dict(policies.actions()),
+    "load": policies.load,
+    "ping": _ping,
+    "token": _token,
+    "node": _node,
+}

@@ -1,0 +1,184 @@
+"""`esctl update job ID key=value ...`: the words become one UpdateJob request.
+
+What the job needs is changed as a whole: what it asks for now is looked up in the words of `essubmit`'s options, the given
+ones are put over it, and the result is read by the code that reads a submission. Invariant: the controller carries it out
+only if the job still asks for what was looked up.
+"""
+
+from __future__ import annotations
+
+from escli import clock, exits
+from escli.admin.overlay import RESOURCES, changed_resources
+from escli.failures import CommandFailed
+from escli.job_refs import job_refs
+from eslurm.compat.durations import parse_time_limit
+from eslurm.compat.errors import OptionError, nearest, whole_number
+from eslurm.compat.moments import parse_moment
+from eslurm.compat.request_checks import checked_line
+from eslurm.core.model import request_limits as limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypeAlias
+
+    from escli.door import Door
+
+    Setter: TypeAlias = Callable[[Any, str, str], None]
+
+_NUMBER_MAX = 2**31 - 1
+KNOWN = (
+    "name, partition, time, priority, nice, begin, deadline, comment, account, qos, reservation, arraylimit, "
+    f"{', '.join(dict.fromkeys(RESOURCES.values()))}"
+)
+
+
+def job_update(door: Door, words: Sequence[str]) -> Any:
+    """The request for `job 17 time=2:00:00`, or scontrol's `JobId=17 TimeLimit=2:00:00`. Raises OptionError."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    job_text, pairs = _job_word(words)
+    refs = job_refs([job_text], "update")
+    if len(refs) != 1:
+        raise OptionError(
+            "update", job_text, "names several tasks", "update them one by one, or the whole array"
+        )
+    if not pairs:
+        raise OptionError("update", job_text, "is to be changed in nothing", "use e.g. time=2:00:00")
+    request = pb.UpdateJobRequest(job=refs[0])
+    resources: dict[str, tuple[str, str]] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        _check_key(pair, key, equals)
+        option = RESOURCES.get(key.lower())
+        if option is not None:
+            resources[option] = value, key
+        else:
+            _SETTERS[key.lower()](request, value, key)
+    if resources:
+        _set_resources(door, request, job_text, resources)
+    return request
+
+
+def _job_word(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    if words and words[0].lower().startswith("jobid="):
+        return words[0].partition("=")[2], words[1:]
+    if len(words) >= 2 and words[0].lower() == "job":
+        return words[1], words[2:]
+    if words and words[0][:1].isdecimal():
+        return words[0], words[1:]
+    shown = words[0] if words else None
+    raise OptionError("update", shown, "names no job", "use e.g. esctl update job 17 time=2:00:00")
+
+
+def _check_key(pair: str, key: str, equals: str) -> None:
+    keys = {**_SETTERS, **RESOURCES}
+    if key.lower() not in keys:
+        near = nearest(key.lower(), keys)
+        way_out = f"did you mean {near}?" if near else f"use one of {KNOWN}"
+        raise OptionError("update", pair, "cannot be updated", way_out)
+    if not equals:
+        raise OptionError(key, pair, "has no value", f"use {key}=VALUE")
+
+
+def _set_resources(door: Door, request: Any, job_text: str, resources: Mapping[str, tuple[str, str]]) -> None:
+    from eslurm.v1 import controller_pb2 as pb
+
+    asking = pb.JobsRequest(jobs=[request.job], finished_too=True, asked_too=True)
+    found = list(door.call("Jobs", asking).jobs)
+    if request.job.HasField("task"):
+        found = [one for one in found if one.array_task == request.job.task] or found
+    else:
+        found = [one for one in found if one.job_id == request.job.job_id]
+    if not found:
+        raise CommandFailed(exits.FAILED, f"job {job_text} does not exist or has ended long ago: see esacct")
+    asked, state = found[0].asked, found[0].state
+    if not asked and state != "PENDING":
+        raise CommandFailed(exits.FAILED, f"job {job_text} is {state}: only waiting jobs can be changed")
+    if not asked:
+        raise CommandFailed(
+            exits.FAILED,
+            f"job {job_text} asks for what options cannot say: cancel it and submit it again",
+        )
+    request.request.CopyFrom(pb.ResourceRequest(**changed_resources(asked, resources)))
+    request.was.extend(asked)
+
+
+def _number(value: str, key: str, largest: int = _NUMBER_MAX) -> int:
+    number = whole_number(value, 10)
+    if not 0 <= number <= largest:
+        raise OptionError(key, value, f"is not a number from 0 to {largest}", f"use e.g. {key}=10")
+    return number
+
+
+def _text(value: str, key: str, chars_max: int = limits.NAME_CHARS_MAX) -> str:
+    if not value:
+        raise OptionError(key, None, "is empty", f"use e.g. {key}=word")
+    return checked_line(key, value, chars_max)
+
+
+def _set_name(request: Any, value: str, key: str) -> None:
+    request.name = _text(value, key)
+
+
+def _set_partition(request: Any, value: str, key: str) -> None:
+    request.partition = _text(value, key, limits.PARTITION_CHARS_MAX)
+
+
+def _set_comment(request: Any, value: str, key: str) -> None:
+    request.comment = _text(value, key, limits.COMMENT_CHARS_MAX) if value else ""
+
+
+def _set_time(request: Any, value: str, key: str) -> None:
+    request.time_limit_s = parse_time_limit(value, key)
+
+
+def _set_priority(request: Any, value: str, key: str) -> None:
+    request.priority = _number(value, key, 2**32 - 1)
+
+
+def _set_begin(request: Any, value: str, key: str) -> None:
+    request.begin_us = parse_moment(value, clock.now_us(), clock.local_offset_s, key)
+
+
+def _set_nice(request: Any, value: str, key: str) -> None:
+    below = value.startswith("-")
+    number = _number(value[1:] if below else value, key, limits.NICE_MAX)
+    request.nice = -number if below else number
+
+
+def _set_deadline(request: Any, value: str, key: str) -> None:
+    request.deadline_us = parse_moment(value, clock.now_us(), clock.local_offset_s, key) if value else 0
+
+
+def _word(field: str) -> Setter:
+    def set_word(request: Any, value: str, key: str) -> None:
+        setattr(request, field, _text(value, key) if value else "")
+
+    return set_word
+
+
+def _set_array_limit(request: Any, value: str, key: str) -> None:
+    request.array_limit = _number(value, key)
+
+
+_SETTERS: Mapping[str, Setter] = {
+    "name": _set_name,
+    "jobname": _set_name,
+    "partition": _set_partition,
+    "comment": _set_comment,
+    "time": _set_time,
+    "timelimit": _set_time,
+    "priority": _set_priority,
+    "begin": _set_begin,
+    "starttime": _set_begin,
+    "eligibletime": _set_begin,
+    "nice": _set_nice,
+    "deadline": _set_deadline,
+    "account": _word("account"),
+    "qos": _word("qos"),
+    "reservation": _word("reservation"),
+    "reservationname": _word("reservation"),
+    "arraylimit": _set_array_limit,
+    "arraytaskthrottle": _set_array_limit,
+}

@@ -1,1 +1,0 @@
-"""The personal cluster: `eslurm up`, `status`, `down` and the demo."""

@@ -1,0 +1,74 @@
+"""Ctrl-C, SIGTERM and SIGHUP as something to look at between two steps, instead of an exception in the middle of one.
+
+Invariant: while `Interrupts` is entered no signal breaks a step off: a daemon that was just started is always
+recorded before anybody reacts. Only for the main thread; elsewhere it does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import types
+from collections.abc import Callable, Sequence
+
+from escli.errors import Interrupted
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """Counts the requests to stop; use as a context manager."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._told = 0
+        self._before: dict[int, Callable[[int, types.FrameType | None], object] | int | None] = {}
+        self._read_fd = self._write_fd = -1
+
+    def __enter__(self) -> Interrupts:
+        self._read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        if threading.current_thread() is threading.main_thread():
+            for signum in _SIGNALS:
+                self._before[signum] = signal.signal(signum, self._on_signal)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+    def _on_signal(self, _signum: int, _frame: types.FrameType | None) -> None:
+        self.request()
+
+    def request(self) -> None:
+        """Ask to stop, as a signal does."""
+        self.count += 1
+        try:
+            os.write(self._write_fd, b"!")
+        except BlockingIOError:
+            return  # The pipe holds enough to wake whoever waits.
+
+    def check(self) -> None:
+        """Raise `Interrupted` if there was a request since the last time it was raised."""
+        if self.count > self._told:
+            self._told = self.count
+            raise Interrupted
+
+    def wait(self, fds: Sequence[int], timeout_s: float) -> list[int]:
+        """Those of `fds` that are readable, after `timeout_s` at most. Raises `Interrupted`."""
+        poller = select.poll()
+        for fd in (self._read_fd, *fds):
+            poller.register(fd, select.POLLIN)
+        ready = [fd for fd, _ in poller.poll(max(0.0, timeout_s) * 1000)]
+        if self._read_fd in ready:
+            os.read(self._read_fd, 4096)
+        self.check()
+        return [fd for fd in ready if fd != self._read_fd]
+
+    def is_hurried(self) -> Callable[[], bool]:
+        """A question to ask later: has there been one more request since now?"""
+        before = self.count
+        return lambda: self.count > before

@@ -1,0 +1,1 @@
+"""`eslurm`: simulations, replays and evaluations."""

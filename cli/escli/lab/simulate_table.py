@@ -1,0 +1,110 @@
+"""How `eslurm simulate` tells its results: one line a run, the waits of parts of the jobs, or one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eslurm.compat.durations import format_duration
+
+if TYPE_CHECKING:
+    from eslurm.lab.workloads.happened import Happened
+    from eslurm.lab.workloads.loop import Ran
+    from eslurm.lab.workloads.metrics import Metrics, Part
+    from eslurm.lab.workloads.swf import Header
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What is told of one policy. `happened`: what the rules did, if there are any."""
+
+    metrics: Metrics
+    parts: list[Part]
+    happened: Happened | None
+
+
+def name_of(by: str, header: Header) -> Callable[[Ran], str] | None:
+    """What the jobs of a run are told apart by; None: by nothing."""
+    from eslurm.lab.workloads.workload import FIELD_LETTERS
+
+    if not by:
+        return None
+    if by in ("account", "qos"):
+        return lambda ran: (ran.account if by == "account" else ran.qos) or "-"
+    known = header.names_of(by.capitalize())
+
+    def of_record(ran: Ran) -> str:
+        number: int = getattr(ran.job.record, by)
+        return known.get(number, f"{FIELD_LETTERS[by]}{number}") if number >= 0 else "-"
+
+    return of_record
+
+
+def as_table(measured: Sequence[Metrics]) -> str:
+    """One line a run."""
+    from escli.tables import Column, render
+
+    heads = (
+        "JOBS",
+        "UTILISATION",
+        "WAIT",
+        "SLOWDOWN",
+        "P95_WAIT",
+        "LONGEST",
+        "WORK_WAIT",
+        "LOST",
+        "MAKESPAN",
+    )
+    columns = [Column("POLICY"), *(Column(head, right=True) for head in heads)]
+    rows = [
+        [
+            one.policy,
+            str(one.jobs),
+            f"{one.utilisation:.2%}",
+            *(format_duration(round(one.wait_mean_s)), f"{one.slowdown_mean:.2f}"),
+            *(
+                format_duration(round(wait_s))
+                for wait_s in (one.wait_p95_s, one.wait_max_s, one.wait_weighted_s)
+            ),
+            f"{one.loss_of_capacity:.2%}",
+            format_duration(round(one.makespan_s)),
+        ]
+        for one in measured
+    ]
+    return render(columns, rows, gap="  ")
+
+
+def parts_table(by: str, runs: Sequence[Run]) -> str:
+    """The waits of each user, QOS, ... and its share of the processor time that was used."""
+    from escli.tables import Column, render
+
+    heads = ("JOBS", "SHARE", "WAIT", "SLOWDOWN", "P95_WAIT", "LONGEST", "WORK_WAIT")
+    columns = [Column("POLICY"), Column(by.upper()), *(Column(head, right=True) for head in heads)]
+    rows = [
+        [
+            run.metrics.policy,
+            part.name,
+            str(part.jobs),
+            f"{part.share:.2%}",
+            *(format_duration(round(part.wait_mean_s)), f"{part.slowdown_mean:.2f}"),
+            *(
+                format_duration(round(wait_s))
+                for wait_s in (part.wait_p95_s, part.wait_max_s, part.wait_weighted_s)
+            ),
+        ]
+        for run in runs
+        for part in run.parts
+    ]
+    return render(columns, rows, gap="  ")
+
+
+def as_json(head: Mapping[str, Any], notes: Sequence[str], runs: Sequence[Run], by: str) -> str:
+    """All of it, under what is said of the input; what rules did only where there are records, or they did something."""
+    found: dict[str, Any] = {**head, "notes": notes, "results": [run.metrics for run in runs]}
+    if by:
+        found["by"] = by
+        found["parts"] = {run.metrics.policy: run.parts for run in runs}
+    if "records" in head or any(run.happened is not None and run.happened.sentences() for run in runs):
+        found["rules"] = {run.metrics.policy: run.happened for run in runs}
+    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"

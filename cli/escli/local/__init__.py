@@ -1,0 +1,1 @@
+"""`eslurm`: a cluster on this host, and hosts that join one."""

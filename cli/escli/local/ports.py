@@ -1,0 +1,89 @@
+"""Ports on loopback for the daemons: free ones at first, the same ones ever after.
+
+Invariant: a port is looked at, never taken from anybody: one that is in use is an error that names it.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from collections.abc import Sequence
+
+from escli import exits
+from escli.errors import ClusterError, unusable
+
+HOST = "127.0.0.1"
+_LOWEST = 10_240
+_EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"
+_EPHEMERAL_DEFAULT = 32_768
+_TRIES_MAX = 200
+
+
+def address(port: int) -> str:
+    """`127.0.0.1:PORT`."""
+    return f"{HOST}:{port}"
+
+
+def port_of(listen: str) -> int:
+    """The port of a `HOST:PORT`; 0 when there is none to be read."""
+    text = listen.rpartition(":")[2]
+    return int(text) if text.isdecimal() else 0
+
+
+def is_free(listen: str) -> bool:
+    """Whether a daemon could listen there now.
+
+    An address that is not this host's counts as free: the daemon will say more.
+    """
+    host, _, _ = listen.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port_of(listen)))
+            # Two sockets may share an address until one of them listens.
+            probe.listen(1)
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
+
+
+def choose(count: int, base: int | None, taken: Sequence[int] = ()) -> list[int]:
+    """`count` free ports that are not among `taken`: those from `base` on, or some of the system's choice.
+
+    Raises `ClusterError` when one from `base` on is in use.
+    """
+    if base is not None:
+        return _from_base(count, base)
+    # Below the ports of outgoing connections, or any program could have one by the next start.
+    draw = random.SystemRandom()
+    highest = max(_lowest_ephemeral(), _LOWEST + 1000)
+    ports: list[int] = []
+    for _ in range(_TRIES_MAX + count):
+        if len(ports) == count:
+            return ports
+        port = draw.randrange(_LOWEST, highest)
+        if port not in taken and port not in ports and is_free(address(port)):
+            ports.append(port)
+    raise ClusterError("no free ports were found on loopback: name some with --port-base")
+
+
+def _from_base(count: int, base: int) -> list[int]:
+    last = base + count - 1
+    if not 1024 <= base <= last <= 65535:
+        raise unusable(f"--port-base: {base}: {count} ports are needed from there on, within 1024 to 65535")
+    for port in range(base, last + 1):
+        if not is_free(address(port)):
+            raise ClusterError(
+                f"--port-base: port {port} is in use: {count} free ones are needed from {base} on, name another base",
+                exits.USAGE,
+            )
+    return list(range(base, last + 1))
+
+
+def _lowest_ephemeral() -> int:
+    try:
+        with open(_EPHEMERAL, encoding="ascii") as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _EPHEMERAL_DEFAULT

@@ -1,0 +1,64 @@
+"""Whom the daemons of a cluster become that root brings up: no process that speaks with the network is root's.
+
+Agents, satellites and controllers are different users: none of them can read or signal what is another's.
+"""
+
+from __future__ import annotations
+
+import grp
+import pwd
+import secrets
+from collections.abc import Collection
+
+import msgspec
+
+from escli.errors import unusable
+from escli.local.record import ClusterRecord
+
+ACCOUNT = "eslurm"
+_FIRST, _LAST = 61_184, 65_519
+"""Numbers that systemd gives to services without an account of their own, and no distribution to users."""
+_TRIES = 1_000
+
+
+def with_users(record: ClusterRecord, *, is_up: bool) -> ClusterRecord:
+    """Root's daemons have users of their own, the same for as long as the cluster exists. Raises `ClusterError`.
+
+    Those that it lacks are chosen while it is down: daemons that share files are of one user.
+    """
+    if record.owner_uid != 0 or is_up:
+        return record
+    agents = record.daemon_uid or _account() or _free_uid(())
+    satellites = record.satellite_uid or _free_uid((agents,))
+    controllers = record.controller_uid or _free_uid((agents, satellites))
+    return msgspec.structs.replace(
+        record, daemon_uid=agents, satellite_uid=satellites, controller_uid=controllers
+    )
+
+
+def _account() -> int | None:
+    try:
+        return pwd.getpwnam(ACCOUNT).pw_uid
+    except KeyError:
+        return None
+
+
+def _free_uid(taken: Collection[int]) -> int:
+    """A number that no account and no group has."""
+    for _ in range(_TRIES):
+        uid = _FIRST + secrets.randbelow(_LAST - _FIRST + 1)
+        if uid not in taken and _is_free(uid):
+            return uid
+    raise unusable(
+        f"all user ids from {_FIRST} to {_LAST} are accounts: make one for the daemons: useradd --system {ACCOUNT}"
+    )
+
+
+def _is_free(number: int) -> bool:
+    for find in (pwd.getpwuid, grp.getgrgid):
+        try:
+            find(number)
+            return False
+        except KeyError:
+            continue
+    return True

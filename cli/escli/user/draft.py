@@ -1,0 +1,218 @@
+"""From options to a job request: what `essubmit` sends for what was written.
+
+Everything that can be known to be wrong without the cluster is refused here, so nothing is sent for it.
+The request is a plain mapping in the shape of `wire.JOB_REQUEST`.
+"""
+
+from __future__ import annotations
+
+from escli.user.draft_resources import draft_resources
+from eslurm.compat.arrays import parse_array
+from eslurm.compat.dependencies import parse_dependencies
+from eslurm.compat.durations import parse_time_limit
+from eslurm.compat.environment import encode_environment
+from eslurm.compat.errors import OptionError, whole_number
+from eslurm.compat.filenames import default_output
+from eslurm.compat.moments import parse_moment
+from eslurm.compat.request_checks import checked_arguments, checked_line, checked_path
+from eslurm.core.model import request_limits as limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from escli.options import Words
+
+_NICE_DEFAULT = 100
+
+
+class Surroundings:
+    """What a submission takes from the process it comes from, as values: the drafting itself reads no clock or file."""
+
+    __slots__ = ("cwd", "environment", "host", "now_us", "offset_s", "umask")
+
+    def __init__(
+        self,
+        *,
+        cwd: str,
+        host: str,
+        umask: int,
+        now_us: int,
+        offset_s: Callable[[int], int],
+        environment: Mapping[str, str],
+    ) -> None:
+        self.cwd = cwd
+        self.host = host
+        self.umask = umask
+        self.now_us = now_us
+        self.offset_s = offset_s
+        self.environment = environment
+
+
+def draft_job(
+    given: Words, script: bytes, name: str, arguments: Sequence[str], around: Surroundings
+) -> dict[str, Any]:
+    """The request for one job. `name` is the job's when no option names it. Raises OptionError."""
+    job: dict[str, Any] = {
+        "name": _short_text(given, "job-name", name),
+        "partition": _short_text(given, "partition", chars_max=limits.PARTITION_CHARS_MAX),
+        "account": _short_text(given, "account"),
+        "comment": _short_text(given, "comment", chars_max=limits.COMMENT_CHARS_MAX),
+        "qos": _short_text(given, "qos"),
+        "reservation": _short_text(given, "reservation"),
+        "components": [draft_resources(given)],
+        "script": script,
+        "arguments": list(checked_arguments(arguments)),
+        "environment": _environment(around),
+        "work_dir": _work_dir(given, around.cwd),
+        "umask": around.umask,
+        "held": given.has("hold"),
+    }
+    if given.has("requeue") or given.has("no-requeue"):
+        job["requeue"] = given.has("requeue")
+    _add_times(job, given, around)
+    _add_warning(job, given, around)
+    _add_order(job, given)
+    _add_files(job, given)
+    return job
+
+
+def _add_times(job: dict[str, Any], given: Words, around: Surroundings) -> None:
+    if given.has("time"):
+        job["time_limit_s"] = parse_time_limit(given.text("time"), given.spelling("time"))
+    if given.has("begin"):
+        option, text = given.spelling("begin"), given.text("begin")
+        begin_us = parse_moment(text, around.now_us, around.offset_s, option)
+        job["begin_us"] = begin_us if begin_us > around.now_us else 0
+    for long, field in (("start-at", "start_at_us"), ("deadline", "deadline_us")):
+        if given.has(long):
+            job[field] = _future(given, long, around)
+    if job.get("start_at_us") and job.get("deadline_us", job["start_at_us"] + 1) <= job["start_at_us"]:
+        raise OptionError(
+            given.spelling("deadline"), given.text("deadline"), "is not after --start-at", "give a later one"
+        )
+
+
+def _add_warning(job: dict[str, Any], given: Words, around: Surroundings) -> None:
+    """What happens before the time limit (C-40)."""
+    if given.has("signal"):
+        from eslurm.compat.signals import parse_warning
+
+        signal, before_s, batch_only = parse_warning(given.text("signal"), given.spelling("signal"))
+        job["warn_signal"], job["warn_before_s"], job["warn_batch_only"] = signal, before_s, batch_only
+    if given.has("warn-script"):
+        from eslurm.compat.signals import BEFORE_DEFAULT_S
+
+        job["warn_script"] = _path(given, "warn-script", around.cwd)
+        job.setdefault("warn_before_s", BEFORE_DEFAULT_S)
+
+
+def _path(given: Words, long: str, cwd: str) -> str:
+    name = given.text(long)
+    if not name.strip():
+        raise OptionError(given.spelling(long), name, "is not a file name", f"use e.g. --{long} save.sh")
+    return checked_path(given.spelling(long), name if name.startswith("/") else f"{cwd.rstrip('/')}/{name}")
+
+
+def _future(given: Words, long: str, around: Surroundings) -> int:
+    option, text = given.spelling(long), given.text(long)
+    at_us = parse_moment(text, around.now_us, around.offset_s, option)
+    if at_us <= around.now_us:
+        raise OptionError(option, text, "has passed already", f"use e.g. --{long} now+2hours")
+    return at_us
+
+
+def _add_order(job: dict[str, Any], given: Words) -> None:
+    if given.has("priority"):
+        job["priority"] = _priority(given)
+    if given.has("nice"):
+        job["nice"] = _nice(given)
+    if given.has("dependency"):
+        conditions = parse_dependencies(given.text("dependency"), given.spelling("dependency"))
+        job["dependencies"] = [
+            {"kind": kind, "job_id": job_id, "delay_s": delay_s} for kind, job_id, delay_s in conditions
+        ]
+    if given.has("array"):
+        ranges, limit = parse_array(given.text("array"), given.spelling("array"))
+        job["array"] = [{"first": first, "last": last, "step": step} for first, last, step in ranges]
+        job["array_limit"] = limit
+
+
+def _add_files(job: dict[str, Any], given: Words) -> None:
+    job["output"] = _file_name(given, "output") or default_output("array" in job)
+    job["error"] = _file_name(given, "error")
+    job["input"] = _file_name(given, "input")
+    mode = given.text("open-mode", "append")
+    if mode not in ("append", "a", "truncate", "t"):
+        raise OptionError(
+            given.spelling("open-mode"), mode, "is not a way to open files", "use append or truncate"
+        )
+    job["truncate_output"] = mode.startswith("t")
+
+
+def _file_name(given: Words, long: str) -> str:
+    name = given.text(long)
+    if given.has(long) and not name.strip():
+        raise OptionError(given.spelling(long), name, "is not a file name", f"use e.g. --{long} run-%j.txt")
+    return checked_path(given.spelling(long), name)
+
+
+def _work_dir(given: Words, cwd: str) -> str:
+    chosen = given.text("chdir")
+    if given.has("chdir") and not chosen:
+        raise OptionError(
+            given.spelling("chdir"), chosen, "is not a directory", "use e.g. --chdir /scratch/run1"
+        )
+    if chosen and not chosen.startswith("/"):
+        chosen = f"{cwd.rstrip('/')}/{chosen}"
+    return checked_path(given.spelling("chdir"), chosen or cwd)
+
+
+def _short_text(given: Words, long: str, default: str = "", chars_max: int = limits.NAME_CHARS_MAX) -> str:
+    text = given.text(long, default)
+    if given.has(long) and not text and long != "comment":
+        raise OptionError(given.spelling(long), None, "is empty", "use a short text on one line")
+    return checked_line(given.spelling(long), text, chars_max)
+
+
+def _priority(given: Words) -> int:
+    text = given.text("priority")
+    number = whole_number(text, 10)
+    if not 0 <= number < 2**32:
+        raise OptionError(
+            given.spelling("priority"),
+            text,
+            f"is not a number from 0 to {2**32 - 1}",
+            "use e.g. --priority 100",
+        )
+    return number
+
+
+def _nice(given: Words) -> int:
+    text = given.text("nice") or str(_NICE_DEFAULT)
+    number = whole_number(text.removeprefix("-").removeprefix("+"), 10)
+    if not 0 <= number <= limits.NICE_MAX:
+        raise OptionError(
+            given.spelling("nice"),
+            text,
+            f"is not a number from -{limits.NICE_MAX} to {limits.NICE_MAX}",
+            "use --nice=100",
+        )
+    return -number if text.startswith("-") else number
+
+
+def _environment(around: Surroundings) -> bytes:
+    variables = dict(around.environment)
+    for prefix in ("SLURM", "ESLURM"):
+        variables[f"{prefix}_SUBMIT_DIR"] = around.cwd
+        variables[f"{prefix}_SUBMIT_HOST"] = around.host
+    blob = encode_environment(variables)
+    if len(blob) > limits.ENVIRONMENT_BYTES_MAX:
+        raise OptionError(
+            "--export",
+            "ALL",
+            f"gives an environment of more than {limits.ENVIRONMENT_BYTES_MAX} bytes",
+            "export less, e.g. --export NONE or --export PATH,HOME",
+        )
+    return blob

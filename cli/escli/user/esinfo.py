@@ -1,0 +1,189 @@
+"""`esinfo`: partitions and nodes by state, nodes out of service, satellites, controllers."""
+
+from __future__ import annotations
+
+import sys
+
+from escli import clock, exits, program
+from escli.door import open_door
+from escli.tables import Column, render
+from escli.user import controllers, satellites
+from eslurm.compat.durations import format_time_limit
+from eslurm.compat.errors import OptionError, escaped
+from eslurm.compat.hostlist import expand, fold
+from eslurm.compat.moments import format_moment
+from eslurm.compat.sizes import format_memory
+from eslurm.compat.states import NODE_STATES, node_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from escli.options import Words
+
+COMMAND = "esinfo"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return program.run(COMMAND, _info, argv)
+
+
+def _info(given: Words) -> int:
+    program.no_more_words(given.rest, "is not an option; nodes are named with -n")
+    states = _states(given)
+    names = expand(given.text("nodes"), given.spelling("nodes")) if given.has("nodes") else ()
+    from eslurm.v1 import controller_pb2 as pb
+
+    with open_door(given, COMMAND) as door:
+        if given.has("satellites"):
+            satellites.print_table(door, given)
+            return exits.OK
+        if given.has("controllers"):
+            controllers.print_table(door, given)
+            return exits.OK
+        reply = door.call("Nodes", pb.NodesRequest(names=names, partition=given.text("partition")))
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        program.say(to_json(reply))
+        return exits.OK
+    nodes = [node for node in reply.nodes if not states or state_of(node) in states]
+    sys.stdout.write(_table(given, nodes, reply.partitions))
+    return exits.OK
+
+
+def _states(given: Words) -> frozenset[str]:
+    if not given.has("states"):
+        return frozenset()
+    chosen = set()
+    for word in given.text("states").lower().split(","):
+        found = [state for state in NODE_STATES if word and state.startswith(word)]
+        if not found:
+            raise OptionError(
+                given.spelling("states"), word, "is not a node state", f"use some of {', '.join(NODE_STATES)}"
+            )
+        chosen.update(found)
+    return frozenset(chosen)
+
+
+def state_of(node: Any) -> str:
+    """The node's state in sinfo's words."""
+    return node_state(node.state, node.flags, node.cores_used, node.cores)
+
+
+def is_login_host(node: Any) -> bool:
+    """Whether commands are given there and no job runs."""
+    return "LOGIN" in node.flags
+
+
+def _table(given: Words, nodes: Sequence[Any], partitions: Sequence[Any]) -> str:
+    header = not given.has("noheader")
+    if given.has("list-reasons"):
+        return _reasons(nodes, header)
+    if given.has("Node"):
+        return by_node(nodes, header, is_long=given.has("long"))
+    return by_partition(nodes, partitions, header, is_long=given.has("long"))
+
+
+def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, *, is_long: bool) -> str:
+    """One line for each partition and state of its nodes; then the login hosts, which are in none."""
+    columns = [
+        Column("PARTITION"),
+        Column("AVAIL"),
+        Column("TIMELIMIT", right=True),
+        Column("NODES", right=True),
+        Column("STATE"),
+    ]
+    if is_long:
+        columns += [Column("CORES(A/T)", right=True), Column("MEMORY", right=True), Column("GRES")]
+    columns.append(Column("NODELIST"))
+    rows = []
+    for partition in partitions:
+        head = [
+            partition.name + ("*" if partition.is_default else ""),
+            "up" if partition.up else "down",
+            format_time_limit(partition.time_limit_max_s).lower(),
+        ]
+        members = [node for node in nodes if partition.name in node.partitions]
+        for state, group in _grouped(members):
+            row = [*head, str(len(group)), state]
+            rows.append([*row, *_capacity(group)] if is_long else row)
+            rows[-1].append(fold(node.name for node in group))
+    for state, group in _grouped(filter(is_login_host, nodes)):
+        row = ["-", "-", "-", str(len(group)), state, *(["-"] * 3 if is_long else ())]
+        rows.append([*row, fold(node.name for node in group)])
+    return render(columns, rows, header=header)
+
+
+def _grouped(nodes: Iterable[Any]) -> list[tuple[str, list[Any]]]:
+    """Nodes by state, in the order of NODE_STATES."""
+    groups: dict[str, list[Any]] = {}
+    for node in nodes:
+        groups.setdefault(state_of(node), []).append(node)
+    order = {state: index for index, state in enumerate(NODE_STATES)}
+    return sorted(groups.items(), key=lambda item: order.get(item[0], len(order)))
+
+
+def _capacity(group: Sequence[Any]) -> list[str]:
+    used, total = sum(node.cores_used for node in group), sum(node.cores for node in group)
+    smallest, largest = min(node.memory_mib for node in group), max(node.memory_mib for node in group)
+    more = "+" if largest > smallest else ""
+    kinds = {_offers(node) for node in group}
+    gres = kinds.pop() if len(kinds) == 1 else "various"
+    return [f"{used}/{total}", format_memory(smallest) + more, gres]
+
+
+def _offers(node: Any) -> str:
+    """What one node has besides cores and memory, as `--gres` writes it."""
+    return ",".join(f"{_kind(one)}:{one.total}" for one in node.resources) or "-"
+
+
+def _kind(resource: Any) -> str:
+    return f"{resource.name}:{resource.device_type}" if resource.device_type else str(resource.name)
+
+
+def _uses(node: Any) -> str:
+    """The same with how much of it is used: `gpu:a100:1/4`."""
+    return ",".join(f"{_kind(one)}:{one.used}/{one.total}" for one in node.resources) or "-"
+
+
+def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
+    """One line for each node."""
+    columns = [Column("NODE"), Column("PARTITION"), Column("STATE"), Column("CORES(A/T)", right=True)]
+    if is_long:
+        columns += [
+            Column("MEMORY(A/T)", right=True),
+            Column("GRES(A/T)"),
+            Column("FEATURES"),
+            Column("JOBS"),
+        ]
+        columns += [Column("SINCE"), Column("REASON")]
+    rows = []
+    for node in nodes:
+        partitions = "-" if is_login_host(node) else ",".join(node.partitions)
+        row = [node.name, partitions, state_of(node), f"{node.cores_used}/{node.cores}"]
+        if is_long:
+            row += [
+                f"{format_memory(node.memory_used_mib)}/{format_memory(node.memory_mib)}",
+                _uses(node),
+                ",".join(node.features) or "-",
+                ",".join(map(str, node.jobs[:8])) + (",..." if len(node.jobs) > 8 else "") or "-",
+                format_moment(node.since_us, clock.local_offset_s),
+                escaped(node.reason) or "-",
+            ]
+        rows.append(row)
+    return render(columns, rows, header=header)
+
+
+def _reasons(nodes: Sequence[Any], header: bool) -> str:
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for node in nodes:
+        state = state_of(node)
+        if node.reason or state not in ("idle", "mixed", "allocated", "login"):
+            since = format_moment(node.since_us, clock.local_offset_s)
+            groups.setdefault((escaped(node.reason) or "none", since, state), []).append(node.name)
+    rows = [[*key, fold(names)] for key, names in groups.items()]
+    columns = [Column("REASON"), Column("SINCE"), Column("STATE"), Column("NODELIST")]
+    return render(columns, rows, header=header)

@@ -1,0 +1,154 @@
+"""`esqueue`: the jobs that wait and run, as a table or JSON."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from escli import exits, program
+from escli.door import GIVE_UP_S, is_away, open_door
+from escli.failures import CommandFailed
+from escli.job_refs import job_refs, split_jobs
+from eslurm.compat.errors import OptionError
+from eslurm.compat.states import parse_states
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+    from escli.door import Door
+    from escli.options import Words
+
+COMMAND = "esqueue"
+_WATCH_MAX_S = 86_400.0
+_PLANNED_MAX = 10_000
+"""Planned jobs whose nodes are shown."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return program.run(COMMAND, _queue, argv)
+
+
+def _queue(given: Words) -> int:
+    program.no_more_words(given.rest, "is not an option; jobs are named with -j")
+    pause_s = _pause_s(given)
+    shape = _shape(given)
+    request = _request(given)
+    with open_door(given, COMMAND) as door:
+        request.user = chosen_user(given, door)
+        text = _render(_ask(door, request, given), given, shape)
+        if pause_s:
+            _watch(lambda: _render(_ask(door, request, given), given, shape), text, pause_s)
+        sys.stdout.write(text)
+        return exits.OK
+
+
+def _ask(door: Door, request: Any, given: Words) -> Any:
+    """The jobs; with `--start` as the plan has them, too."""
+    reply = door.call("Jobs", request)
+    if not given.has("start"):
+        return reply
+    from escli.user.plan_table import next_starts
+    from eslurm.v1 import controller_pb2 as pb
+
+    plan = door.call("Plan", pb.PlanRequest(partition=request.partition, limit=_PLANNED_MAX))
+    starts = next_starts(plan)
+    for info in reply.jobs:
+        if info.state == "PENDING" and info.job_id in starts:
+            start = starts[info.job_id]
+            info.planned_start_us, info.planned_nodes = start.start_us, start.nodes
+            info.planned_earliest_us, info.planned_latest_us = start.start_earliest_us, start.start_latest_us
+    return reply
+
+
+def _watch(look: Callable[[], str], text: str, pause_s: float) -> NoReturn:
+    """Show what there is, again and again. A controller that is away for a while ends nothing."""
+    heard_s = time.monotonic()
+    while True:
+        _redraw(text, pause_s)
+        time.sleep(pause_s)
+        try:
+            text = look()
+        except CommandFailed as failure:
+            if not is_away(failure) or time.monotonic() - heard_s > GIVE_UP_S:
+                raise
+            text = f"{failure.text}; trying again\n"
+        else:
+            heard_s = time.monotonic()
+
+
+def _redraw(text: str, pause_s: float) -> None:
+    if sys.stdout.isatty():
+        sys.stdout.write(
+            f"\x1b[H\x1b[2Jevery {pause_s:g} s  {time.strftime('%H:%M:%S')}  (Ctrl-C ends)\n{text}"
+        )
+    else:
+        sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _pause_s(given: Words) -> float:
+    if not given.has("watch"):
+        return 0.0
+    text = given.text("watch")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= _WATCH_MAX_S:
+        raise OptionError(given.spelling("watch"), text, "is not a number of seconds", "use e.g. --watch 2")
+    return seconds
+
+
+def _shape(given: Words) -> Any:
+    from escli.user import queue_columns as columns
+
+    if given.has("format"):
+        return columns.by_format(given.text("format"), given.spelling("format")), ""
+    letters = columns.DEFAULT
+    if given.has("start"):
+        letters = columns.START
+    elif given.has("long"):
+        letters = columns.LONG
+    return columns.by_letters(letters), " "
+
+
+def _request(given: Words) -> Any:
+    from eslurm.v1 import controller_pb2 as pb
+
+    request = pb.JobsRequest(partition=given.text("partition"), name=given.text("name"))
+    if given.has("start") and not given.has("states"):
+        request.states.extend(parse_states("PD", given.spelling("start")))
+    if given.has("states"):
+        request.states.extend(parse_states(given.text("states"), given.spelling("states")))
+    if given.has("jobs"):
+        request.jobs.extend(job_refs(split_jobs(given.text("jobs")), given.spelling("jobs")))
+    request.finished_too = given.has("states") or given.has("jobs")
+    return request
+
+
+def chosen_user(given: Words, door: Door) -> str:
+    """The user name that `--me` or `--user` means."""
+    return door.user() if given.has("me") else given.text("user")
+
+
+def _render(reply: Any, given: Words, shape: Any) -> str:
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        return to_json(reply) + "\n"
+    from escli.tables import render
+    from escli.user import queue_columns
+
+    (columns, cells), gap = shape
+    if given.has("start") and not given.has("format") and any(info.planned_latest_us for info in reply.jobs):
+        columns, cells = queue_columns.by_letters(queue_columns.START_BETWEEN)
+    # An array's record whose last tasks are running has nothing to show that its tasks do not.
+    infos = [info for info in reply.jobs if info.array_tasks_left or not info.tasks_running]
+    infos.sort(key=queue_columns.sort_key)
+    if given.has("array"):
+        infos = queue_columns.unfolded(infos)
+    rows = queue_columns.fill(infos, cells, reply.now_us)
+    return render(columns, rows, header=not given.has("noheader"), gap=gap)

@@ -1,0 +1,361 @@
+"""`esrun`: inside a job, start tasks on its nodes, show their output and end with their highest exit code.
+
+Numbered steps of `_run`: 1. listen, 2. create the step, 3. show output until every node has ended or is lost,
+4. tell the controller how it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from types import FrameType
+
+from escli import exits, program
+from escli.door import GIVE_UP_S, Door, is_away, open_door
+from escli.failures import CommandFailed
+from escli.user.step_output import LineWriter, StepOutput
+from eslurm.compat.environment import describes_a_job, encode_environment
+from eslurm.compat.errors import OptionError, escaped, whole_number
+from eslurm.compat.jobrefs import parse_job_id
+from eslurm.compat.request_checks import checked_arguments, checked_line
+from eslurm.core.model.request_limits import NAME_CHARS_MAX
+from eslurm.core.model.values import COOKIE_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from escli.options import Words
+
+COMMAND = "esrun"
+_POLL_S = 1.0
+_LAUNCH_POLL_S = 20
+_CALL_MARGIN_S = 10.0
+_CONNECT_GRACE_S = 30.0
+_JOIN_S = 2.0
+_SETTLE_S = 10.0
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_LOOPBACK = "127.0.0.1"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return program.run(COMMAND, _run, argv, options_end_at_first_word=True)
+
+
+class _Interrupted(Exception):
+    """A signal asks this command to end; `number` is which."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _run(given: Words) -> int:
+    if not given.rest:
+        raise OptionError("COMMAND", None, "is missing", "use e.g. esrun hostname")
+    if ":" in given.rest:
+        raise OptionError(
+            "COMMAND",
+            ":",
+            "begins another component with options of its own, which a step cannot have",
+            "start each by an esrun of its own (esrun A & esrun B & wait); if it is an argument of the program, have a "
+            "shell give it (esrun sh -c 'expr A : B')",
+        )
+    shape = step_shape(given, os.environ)
+    label_width = len(str(shape["tasks"] - 1)) if given.has("label") else 0
+    cookie = os.urandom(COOKIE_BYTES)
+    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, label_width=label_width)
+    with open_door(given, COMMAND) as door:
+        _check_here(door)
+        output = StepOutput(listen_host(os.environ), cookie, writer)
+        try:
+            step = _create(door, given, shape, output.endpoint, cookie)
+            output.expect(_tasks_by_node(step.layout))
+            return _follow(door, step, output, quiet=given.has("quiet"))
+        finally:
+            output.close()
+
+
+def _check_here(door: Door) -> None:
+    """The tasks' output comes to this process over the network of the nodes."""
+    if door.is_remote:
+        raise CommandFailed(
+            exits.USAGE,
+            "works within jobs and on the cluster's own hosts, where nodes can send it what the tasks say: "
+            "from another host use `essubmit --wait`",
+        )
+
+
+def step_shape(given: Words, environ: Mapping[str, str]) -> dict[str, int]:
+    """Job id, tasks, nodes and cores per task: from the options, else from the surrounding job. Raises OptionError."""
+    job_text = given.text("jobid") or environ.get("ESLURM_JOB_ID", "") or environ.get("SLURM_JOB_ID", "")
+    if not job_text:
+        raise OptionError(
+            "esrun", None, "is not inside a job", "use it in a batch script, or give --jobid JOB"
+        )
+    job_id = parse_job_id(job_text, given.spelling("jobid"))
+    nodes = _count(given, "nodes")
+    tasks = _count(given, "ntasks")
+    job_tasks = max(1, whole_number(environ.get("ESLURM_NTASKS", "1")))
+    job_nodes = max(1, whole_number(environ.get("ESLURM_NNODES", "1")))
+    if not tasks:
+        tasks = nodes or job_tasks
+    if tasks < nodes:
+        raise OptionError(
+            given.spelling("ntasks"),
+            str(tasks),
+            f"tasks cannot fill {nodes} nodes",
+            f"use -n {nodes} or more",
+        )
+    return {
+        "job_id": job_id,
+        "tasks": tasks,
+        "nodes": nodes or min(tasks, job_nodes),
+        "cpus_per_task": _count(given, "cpus-per-task") or 1,
+    }
+
+
+def _count(given: Words, long: str) -> int:
+    if not given.has(long):
+        return 0
+    number = whole_number(given.text(long), 9)
+    if number <= 0:
+        raise OptionError(
+            given.spelling(long), given.text(long), "is not a number from 1 on", f"use e.g. --{long} 4"
+        )
+    return number
+
+
+def listen_host(environ: Mapping[str, str]) -> str:
+    """The numeric address that the step's nodes can reach this process at.
+
+    ESLURM_STEP_HOST when set. Else loopback, when this node's name is not the machine's (its node is a virtual
+    one, and so are the others); else the address by which the machine's name is known.
+    """
+    chosen = environ.get("ESLURM_STEP_HOST", "")
+    if chosen:
+        return chosen
+    machine = os.uname().nodename
+    node = environ.get("ESLURM_NODENAME", "")
+    if node.partition(".")[0] != machine.partition(".")[0]:
+        return _LOOPBACK
+    try:
+        return socket.gethostbyname(machine)
+    except OSError:
+        return _LOOPBACK
+
+
+def _create(door: Door, given: Words, shape: Mapping[str, int], endpoint: str, cookie: bytes) -> Any:
+    from eslurm.v1 import controller_pb2 as pb
+
+    variables = {name: value for name, value in os.environ.items() if not describes_a_job(name)}
+    request = pb.CreateStepRequest(
+        **shape,
+        argv=checked_arguments(given.rest),
+        environment=encode_environment(variables),
+        work_dir=os.path.join(os.getcwd(), given.text("chdir")) if given.has("chdir") else os.getcwd(),
+        endpoint=endpoint,
+        cookie=cookie,
+        name=_name(given),
+    )
+    return door.call("CreateStep", request, request_id=os.urandom(16))
+
+
+def _name(given: Words) -> str:
+    """What the step is called: as its command, if no option says so, as far as that can be shown."""
+    if given.has("job-name"):
+        return checked_line(given.spelling("job-name"), given.text("job-name"))
+    return escaped(os.path.basename(given.rest[0]))[:NAME_CHARS_MAX]
+
+
+def _tasks_by_node(layout: Sequence[Any]) -> dict[str, int]:
+    tasks: dict[str, int] = {}
+    for node in layout:
+        tasks[node.name] = tasks.get(node.name, 0) + node.tasks
+    return tasks
+
+
+class _Launch:
+    """Asks in a thread of its own what became of the launch: the answer may take as long as the slowest node."""
+
+    def __init__(self, door: Door, step: Any) -> None:
+        self.heard, self._tell = socket.socketpair()
+        self.failed: list[tuple[str, str]] = []
+        self.state = "LAUNCHING"
+        self.error = ""
+        self._door = door.another()
+        self._step = step
+        self._thread = threading.Thread(target=self._ask, name="launch", daemon=True)
+        self._thread.start()
+
+    def settle(self) -> None:
+        """Wait for the controller's word, which explains why a node left; it is due, or has come long ago."""
+        self._thread.join(_SETTLE_S)
+
+    def close(self) -> None:
+        """Wait a moment for the thread: the step is over, so its answer is due."""
+        self._thread.join(_JOIN_S)
+        self.heard.close()
+
+    def _ask(self) -> None:
+        try:
+            with self._door as door:
+                self._ask_until_launched(door)
+        except CommandFailed as failure:
+            self.error = failure.text
+        finally:
+            self._tell.close()
+
+    def _ask_until_launched(self, door: Door) -> None:
+        from eslurm.v1 import controller_pb2 as pb
+
+        request = pb.WaitStepRequest(job_id=self._step.job_id, step=self._step.step, timeout_s=_LAUNCH_POLL_S)
+        heard_s = time.monotonic()
+        while self.state == "LAUNCHING":
+            try:
+                reply = door.call("WaitStep", request, _LAUNCH_POLL_S + _CALL_MARGIN_S)
+            except CommandFailed as failure:
+                # Another controller takes over, and the launch goes on meanwhile.
+                if not is_away(failure) or time.monotonic() - heard_s > GIVE_UP_S:
+                    raise
+                continue
+            heard_s = time.monotonic()
+            self.failed = [(problem.what, problem.text) for problem in reply.failed]
+            self.state = reply.state
+
+
+def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
+    interrupts = _Interrupts()
+    launch = _Launch(door, step)
+    nodes = frozenset(node.name for node in step.layout)
+    output.watch(launch.heard)
+    output.watch(interrupts.heard)
+    try:
+        problems = _until_ended(output, launch, interrupts, nodes)
+        code, number = merged(output.statuses)
+        if problems:
+            code = max(code, exits.FAILED)
+    except _Interrupted as interrupted:
+        problems = [f"ended by {signal.Signals(interrupted.number).name}; its tasks are ended too"]
+        code, number = 128 + interrupted.number, interrupted.number
+    finally:
+        interrupts.close()
+    output.close()
+    for problem in problems if not quiet else ():
+        program.warn(COMMAND, f"step {step.job_id}.{step.step}: {problem}")
+    if not quiet and not problems:
+        _tell_failures(output.statuses)
+    _finish(door, step, code, number)
+    launch.close()
+    return code
+
+
+class _Interrupts:
+    """Notes signals from now until `close`, to be acted on where nothing is half done; `heard` wakes a select.
+
+    Raised at once they could hit an accepted connection before anybody knows of it, which would then stay open.
+    """
+
+    def __init__(self) -> None:
+        self.heard, self._tell = socket.socketpair()
+        self._tell.setblocking(False)
+        self._number = 0
+        self._previous = {number: signal.signal(number, self._note) for number in _ENDING}
+
+    def check(self) -> None:
+        """Raise `_Interrupted` when a signal has come."""
+        if self._number:
+            raise _Interrupted(self._number)
+
+    def close(self) -> None:
+        """Leave signals to whom they went before."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self.heard.close()
+        self._tell.close()
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._number = self._number or number
+        with contextlib.suppress(OSError):
+            self._tell.send(b"!")
+
+
+def _until_ended(
+    output: StepOutput, launch: _Launch, interrupts: _Interrupts, nodes: frozenset[str]
+) -> list[str]:
+    """Show output until each node has ended, is lost, or never came; what went wrong, one text each."""
+    heard_s = 0.0
+    while not output.finished | output.lost >= nodes:
+        interrupts.check()
+        if launch.state == "FAILED":
+            return _not_started(launch)
+        if launch.error and not output.connected:
+            return [launch.error]
+        if not heard_s and (launch.state != "LAUNCHING" or launch.error):
+            heard_s = time.monotonic()
+            output.unwatch(launch.heard)
+        missing = nodes - output.connected
+        if heard_s and missing and time.monotonic() - heard_s > _CONNECT_GRACE_S:
+            return [f"node {name} never connected" for name in sorted(missing)] + _lost(output, launch)
+        output.run_once(_POLL_S)
+    return _lost(output, launch)
+
+
+def _not_started(launch: _Launch) -> list[str]:
+    failed = [f"node {what} did not start its tasks: {text}" for what, text in launch.failed]
+    return failed or ["its tasks could not be started"]
+
+
+def _lost(output: StepOutput, launch: _Launch) -> list[str]:
+    """Why nodes left before all of their tasks had been reported: they could not start them, or nobody knows."""
+    if not output.lost:
+        return []
+    launch.settle()
+    refused = dict(launch.failed)
+    return [
+        f"node {name} did not start its tasks: {refused[name]}"
+        if name in refused
+        else f"node {name}: connection lost before its tasks had ended"
+        for name in sorted(output.lost)
+    ]
+
+
+def merged(statuses: Mapping[int, int]) -> tuple[int, int]:
+    """(exit code, signal) of a step: the highest code of its tasks, 128 + N for one that signal N ended."""
+    code = number = 0
+    for status in statuses.values():
+        if status < 0 and 128 - status > code:
+            code, number = 128 - status, -status
+        elif status > code:
+            code, number = status, 0
+    return code, number
+
+
+def _tell_failures(statuses: Mapping[int, int]) -> None:
+    groups: dict[int, list[int]] = {}
+    for task, status in sorted(statuses.items()):
+        if status:
+            groups.setdefault(status, []).append(task)
+    for status, tasks in groups.items():
+        from eslurm.compat.arrays import fold_tasks, format_array
+
+        how = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
+        program.warn(COMMAND, f"task {format_array(fold_tasks(tasks))}: {how}")
+
+
+def _finish(door: Door, step: Any, code: int, number: int) -> None:
+    from eslurm.v1 import controller_pb2 as pb
+
+    request = pb.FinishStepRequest(job_id=step.job_id, step=step.step, exit_code=code, signal=number)
+    try:
+        door.call("FinishStep", request, request_id=os.urandom(16))
+    except CommandFailed as failure:
+        # The tasks have ended, and the job's end settles the record.
+        program.warn(COMMAND, f"the controller was not told of the step's end: {failure.text}")

@@ -1,0 +1,285 @@
+"""`essubmit`: a script and options become a job; one call; the job's id.
+
+The hottest command of all: it imports neither protobuf nor anything else that it can do without.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from escli import clock, exits, program
+from escli.door import SUBMIT, Door, open_door
+from escli.failures import CommandFailed
+from escli.option_table import rows_of
+from escli.options import Parser, Words
+from escli.user.draft import Surroundings, draft_job
+from escli.user.exporting import exported
+from escli.wire import SUBMIT_REPLY, SUBMIT_REQUEST, decode, encode
+from eslurm.compat.errors import OptionError
+from eslurm.compat.script import check_script, read_directives
+from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+COMMAND = "essubmit"
+_TIMEOUT_S = 60.0
+# An option of the command line takes back its opposite in the script.
+_OPPOSITES = {
+    "requeue": ("no-requeue",),
+    "no-requeue": ("requeue",),
+    "mem": ("mem-per-cpu",),
+    "mem-per-cpu": ("mem",),
+}
+_NOT_IN_SCRIPTS = frozenset(
+    {
+        "wrap",
+        "socket",
+        "remote",
+        "token-file",
+        "tls-ca",
+        "json",
+        "parsable",
+        "help",
+        "version",
+        "test-only",
+    }
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return program.run(COMMAND, _submit, argv, options_end_at_first_word=True, excludes=_OPPOSITES)
+
+
+def _submit(given: Words) -> int:
+    _check_parts(given)
+    script, name = _script(given)
+    options = with_directives(given, script)
+    for spelling in options.ignored:
+        program.warn(COMMAND, f"{spelling} is not supported and left out")
+    job = draft_job(options, script, name, given.rest[1:], _surroundings(options))
+    job["traceparent"] = _traceparent()
+    request = encode({"jobs": [job], "test_only": options.has("test-only")}, SUBMIT_REQUEST)
+    with open_door(options, COMMAND) as door:
+        return _send(door, request, options)
+
+
+def _send(door: Door, request: bytes, options: Words) -> int:
+    answer = door.send(SUBMIT, request, _TIMEOUT_S, os.urandom(16))
+    if options.has("test-only"):
+        return _tell_test(answer, options)
+    reply = decode(answer, SUBMIT_REPLY)
+    if not reply["job_ids"]:
+        raise CommandFailed(
+            exits.FAILED, "the controller accepted the job but gave no id: is it of another version?"
+        )
+    job_id = int(reply["job_ids"][0])
+    _tell(job_id, options)
+    if not options.has("wait"):
+        return exits.OK
+    from escli.user.waiting import wait_for_job
+
+    sys.stdout.flush()
+    return wait_for_job(door, job_id, COMMAND, quiet=options.has("quiet") or options.has("parsable"))
+
+
+def _check_parts(given: Words) -> None:
+    """sbatch begins another part of the job, with resources of its own, after a `:`. Raises OptionError."""
+    parts, rest = 1, given.rest
+    while rest[:1] == [":"]:
+        parts += 1
+        rest = Parser(rows_of(COMMAND), options_end_at_first_word=True).parse(rest[1:]).rest
+    if parts > 1:
+        _refuse_parts("components", ":", parts)
+
+
+def _refuse_parts(where: str, word: str, parts: int) -> None:
+    from eslurm.core.model.values import parts_problem
+
+    why, _, way_out = parts_problem(parts).partition(", ")
+    raise OptionError(where, word, f"makes it {why}", way_out)
+
+
+def with_directives(given: Words, script: bytes) -> Words:
+    """The options of the script's lines, under those of the command line. Raises OptionError."""
+    parser = Parser(rows_of(COMMAND), excludes=_OPPOSITES)
+    merged = Words()
+    directives = read_directives(script)
+    parts = [one for one in directives if one.words[:1] in (("hetjob",), ("packjob",))]
+    if parts:
+        first = parts[0]
+        _refuse_parts(f"{first.mark} (line {first.line})", first.words[0], len(parts) + 1)
+    for directive in directives:
+        where = f"{directive.mark} (line {directive.line}) "
+        found = parser.parse(directive.words, where)
+        if found.rest:
+            raise OptionError(
+                where.strip(), found.rest[0], "is not an option", "put commands on lines of their own"
+            )
+        for long in found.names():
+            if long in _NOT_IN_SCRIPTS:
+                raise OptionError(
+                    found.spelling(long), found.text(long), "is for the command line only", "remove it"
+                )
+            merged.drop(_OPPOSITES.get(long, ()))
+        merged.overlay(found)
+    for long in given.names():
+        merged.drop(_OPPOSITES.get(long, ()))
+    merged.overlay(given)
+    return merged
+
+
+def _script(given: Words) -> tuple[bytes, str]:
+    """The batch script and the job's name that follows from it."""
+    if given.has("wrap"):
+        if given.rest:
+            raise OptionError("--wrap", given.rest[0], "is a script beside it", "give one of them")
+        if not given.text("wrap").strip():
+            raise OptionError("--wrap", given.text("wrap"), "is not a command", "use e.g. --wrap 'make -j8'")
+        script = f"#!/bin/sh\n# made by essubmit --wrap\n\n{given.text('wrap')}\n"
+        return _checked(script.encode("utf-8", "surrogateescape"), "wrap"), "wrap"
+    if not given.rest or given.rest[0] == "-":
+        return _checked(_from_stdin(given), "standard input"), "stdin"
+    path = given.rest[0]
+    return _checked(_from_file(path), path), os.path.basename(path)
+
+
+def _checked(script: bytes, name: str) -> bytes:
+    check_script(script, name)
+    return script
+
+
+def _from_stdin(given: Words) -> bytes:
+    if not given.rest and sys.stdin.isatty():
+        raise OptionError(
+            "script", None, "is missing", "use e.g. essubmit run.sh, or essubmit --wrap 'make -j8'"
+        )
+    return sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1)
+
+
+def _from_file(path: str) -> bytes:
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_ISDIR(mode):
+                raise OptionError("script", path, "is a directory", "name the script in it")
+            if not stat.S_ISREG(mode):
+                raise OptionError("script", path, "is not a regular file", "use - to read standard input")
+            return file.read(SCRIPT_BYTES_MAX + 1)
+    except OptionError:
+        raise
+    except FileNotFoundError:
+        way_out = "use an existing file, or --wrap for a command"
+        raise OptionError("script", path, "does not exist", way_out) from None
+    except IsADirectoryError:
+        raise OptionError("script", path, "is a directory", "name the script in it") from None
+    except PermissionError:
+        raise OptionError("script", path, "cannot be read", "make it readable: chmod +r") from None
+    except (OSError, ValueError) as error:
+        raise OptionError("script", path, f"cannot be read ({error})", "use an existing file") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # A named pipe without a writer would hold the open for ever.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _surroundings(options: Words) -> Surroundings:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    try:
+        cwd = os.getcwd()
+    except OptionError:
+        raise
+    except FileNotFoundError:
+        text = "the current directory does not exist any more: change to another one"
+        raise CommandFailed(exits.USAGE, text) from None
+    environment = exported(options.text("export", "ALL"), os.environ, options.spelling("export"))
+    return Surroundings(
+        cwd=cwd,
+        host=os.uname().nodename,
+        umask=umask,
+        now_us=clock.now_us(),
+        offset_s=clock.local_offset_s,
+        environment=environment,
+    )
+
+
+def _traceparent() -> str:
+    """The W3C trace that the submission takes part in; whether it is one, the controller decides."""
+    text = os.environ.get("TRACEPARENT", "")
+    return text if text.isascii() else ""
+
+
+def _tell(job_id: int, options: Words) -> None:
+    if options.has("json"):
+        import json
+
+        program.say(json.dumps({"job_id": job_id}))
+    elif options.has("parsable"):
+        program.say(str(job_id))
+    elif not options.has("quiet"):
+        program.say(f"Submitted batch job {job_id}")
+
+
+def _tell_test(answer: bytes, options: Words) -> int:
+    """Whether and when each job would start, where, and what would keep it waiting."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    reply = pb.SubmitReply.FromString(answer)
+    tests = list(reply.tests) or [_of_older(reply)]
+    if options.has("json"):
+        import json
+
+        found = [_test_fields(one) for one in tests]
+        program.say(json.dumps(found[0] if len(found) == 1 else {"jobs": found}))
+    else:
+        for number, one in enumerate(tests, 1):
+            _tell_one_test(one, f"job {number} of {len(tests)}: " if len(tests) > 1 else "")
+    return exits.FAILED if any(one.refused for one in tests) else exits.OK
+
+
+def _of_older(reply: Any) -> Any:
+    """The answer of a controller that knows one job in a test."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    return pb.TestAnswer(
+        answer=reply.test_answer,
+        start_us=reply.test_start_us,
+        nodes=reply.test_nodes,
+        reasons=reply.test_reasons,
+        earliest_us=reply.test_earliest_us,
+        latest_us=reply.test_latest_us,
+    )
+
+
+def _test_fields(one: Any) -> dict[str, Any]:
+    from escli.as_json import fields_of
+
+    return {
+        "answer": one.answer,
+        "refused": one.refused,
+        "start_us": one.start_us or None,
+        "earliest_us": one.earliest_us or None,
+        "latest_us": one.latest_us or None,
+        "nodes": one.nodes,
+        "reasons": [fields_of(reason) for reason in one.reasons],
+    }
+
+
+def _tell_one_test(one: Any, which: str) -> None:
+    from escli.user.why import interval, reason_lines
+    from eslurm.compat.moments import format_moment
+
+    when = f" (planned start {format_moment(one.start_us, clock.local_offset_s)})" if one.start_us else ""
+    where = f" on {one.nodes}" if one.nodes else ""
+    between = interval(one.earliest_us, one.latest_us, clock.now_us())
+    program.say(f"{COMMAND}: {which}{one.answer or 'the job could run'}{when}{where}{between}")
+    blocking = [reason for reason in one.reasons if not reason.nodes_of]
+    for line in reason_lines(blocking, clock.now_us()):
+        program.say(line)

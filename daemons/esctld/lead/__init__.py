@@ -1,0 +1,1 @@
+"""The controller that leads: dispatcher, planner, broadcasts, links."""

@@ -1,0 +1,173 @@
+"""The shell around the core's herald: what is committed goes out, what comes back enters the inbox; ticks and addresses.
+
+What to say, to whom, when again, and what silence means is `core.dispatch.broadcaster`'s, the same as in the simulator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from esctld.lead.dispatcher import Dispatcher
+from esctld.lead.launch_attachments import BlobCargo
+from esctld.lead.planner import Planner
+from esctld.lead.satellites import LinkedSatellites
+from esctld.lead.site import SiteSigner
+from eslurm.core.control.reactor import Batch
+from eslurm.core.control.timers import next_timer_us
+from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
+from eslurm.core.dispatch.effect_delivery import Send
+from eslurm.core.dispatch.satellite_pool import SatelliteStatus
+from eslurm.core.model import facts
+from eslurm.core.model.messages import Message, Tick
+from eslurm.core.model.node import Node
+from eslurm.core.model.protocol import Command
+from eslurm.core.relay.messages import DEFAULT_TUNING
+from eslurm.core.state.cluster import State
+from eslurm.links.codec import encode_command
+from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.hello import LocalPeer
+from eslurm.links.relay_driver import RelayDriver
+from eslurm.ports.link import Links, Wanted
+from eslurm.security.sealing import Purpose
+from eslurm.telemetry.clocks import boot_us
+
+log = logging.getLogger("esctld.conductor")
+
+TICK_MAX_S = 1.0
+TICK_MIN_S = 0.02
+
+
+def _tell_bug(bug: Exception) -> None:
+    log.error("an effect could not be sent", exc_info=bug)
+
+
+def _not_counted_us() -> int:
+    """By how much CLOCK_BOOTTIME is ahead of the event loop's clock, which stands while the host sleeps."""
+    return boot_us() - int(asyncio.get_running_loop().time() * 1_000_000)
+
+
+class BroadcastDriver:
+    """Call `on_committed` after each batch; run `tick` as a task. `driver` carries the herald's relay over links."""
+
+    def __init__(
+        self,
+        state: State,
+        book: AddressBook,
+        local: LocalPeer,
+        planner: Planner,
+        satellites: LinkedSatellites,
+        site: SiteSigner,
+        cargo: BlobCargo,
+    ) -> None:
+        self._state = state
+        self._book = book
+        self._local = local
+        self._planner = planner
+        self._satellites = satellites
+        self._site = site
+        self._cargo = cargo
+        self._began_awake_us = _not_counted_us()
+        self.herald = Broadcaster(
+            state, satellites.roster, self._seal, DEFAULT_TUNING, cargo, _tell_bug, self._asleep_us
+        )
+        self._leads = False
+        self._told_ahead_us = 0
+        self._enter(list(state.nodes.values()))
+
+    def attach(self, dispatcher: Dispatcher, links: Links) -> RelayDriver:
+        """Where messages go in and over what they go out; the driver that links' items are for."""
+        self._dispatcher = dispatcher
+        # The herald's times are the cluster's, because commands expire by them, but they never jump.
+        origin_us = dispatcher.now_us() - int(asyncio.get_running_loop().time() * 1_000_000)
+        self.driver = RelayDriver(
+            self.herald,
+            links,
+            self._find_endpoint,
+            deliver=self._deliver,
+            origin_us=origin_us,
+            wanted=self._wanted,
+        )
+        self._cargo.connect(self.driver.attach, self.driver.detach, self._send_all)
+        return self.driver
+
+    def lead(self) -> None:
+        """After a start: what the state owes is sent again as its nodes register, and nodes are called."""
+        self._leads = True
+        self.driver.perform(self.herald.lead(self.driver.now_us()))
+
+    def awake_us(self) -> int:
+        """The herald's time, and what this host has slept: for what must not seem younger than it is."""
+        return self.driver.now_us() + self._asleep_us()
+
+    def _asleep_us(self) -> int:
+        return _not_counted_us() - self._began_awake_us
+
+    def on_satellite_status(self, number: int, status: SatelliteStatus) -> None:
+        """A satellite answered a ping."""
+        if self._leads:
+            self.driver.perform(self.herald.on_satellite_status(number, status, self.driver.now_us()))
+
+    def on_satellite_down(self, number: int, why: str) -> None:
+        """The last link to a satellite has ended."""
+        self.driver.perform(self.herald.on_satellite_down(number, why, self.driver.now_us()))
+
+    # ---- after a commit ----
+
+    def on_committed(self, messages: Sequence[Message], batch: Batch) -> None:
+        """The batch is durable: its effects may happen now."""
+        registered = [fact.number for fact in batch.facts if isinstance(fact, facts.NodeRegistered)]
+        if registered:
+            self._enter([self._state.nodes[number] for number in registered])
+        self._planner.look()
+        self.driver.perform(self.herald.on_committed(messages, batch, self.driver.now_us()))
+
+    def _enter(self, nodes: list[Node]) -> None:
+        """Nodes' addresses go into the book under a new revision."""
+        entries = [
+            (node.number, node.name, node.endpoint, node.incarnation) for node in nodes if node.endpoint
+        ]
+        if entries:
+            self._book.put(self._book.revision + 1, entries)
+            self._local.book_revision = self._book.revision
+
+    # ---- for the herald ----
+
+    def _find_endpoint(self, number: int) -> str | None:
+        return self._satellites.endpoint(number) or self._book.find_endpoint(number)
+
+    def _wanted(self, number: int) -> Wanted:
+        if self._satellites.endpoint(number) is not None:
+            return Wanted("satellite")
+        return self._book.wanted(number)
+
+    def _seal(self, commands: Sequence[Command]) -> list[bytes]:
+        ahead_us = self.herald.dating.ahead_us
+        if ahead_us != self._told_ahead_us:
+            self._told_ahead_us = ahead_us
+            log.error(
+                "the clocks of most nodes are more than %d s ahead of the cluster's time: commands are dated so much later; "
+                "check the time service of this host",
+                ahead_us // 1_000_000,
+            )
+        return self._site.seal_together(Purpose.COMMAND, [encode_command(command) for command in commands])
+
+    def _deliver(self, news: Deliver) -> None:
+        self._dispatcher.post(news.message)
+
+    def _send_all(self, sends: Sequence[Send]) -> None:
+        now_us = self.driver.now_us()
+        self.driver.perform(self.herald.send(sends, now_us))
+
+    # ---- around the clock ----
+
+    async def tick(self) -> None:
+        """Fire the core's timers as they are due."""
+        while True:
+            due_us = next_timer_us(self._state)
+            wait_s = TICK_MAX_S
+            if due_us is not None:
+                wait_s = min(max((due_us - self._dispatcher.now_us()) / 1_000_000, TICK_MIN_S), TICK_MAX_S)
+            await asyncio.sleep(wait_s)
+            await self._dispatcher.decided(Tick())

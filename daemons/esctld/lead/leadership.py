@@ -1,0 +1,203 @@
+"""What makes a controller the leader, and how it stops being one: its lease, the standbys it knows, handing over.
+
+Invariant: the lead is let go only after the last commit; who was told that a standby takes over is told so by a leader
+that does nothing else from then on. A lease that cannot be renewed because the store is away changes nothing: commits
+decide who leads, never this process' idea of time. Only its nodes' contact is not confirmed any more (`core.model.contact`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from eslurm import __version__
+from eslurm.core.dispatch.election import Election
+from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.core.state.cluster import State
+from eslurm.ports.link import Link
+from eslurm.ports.store import AnswerRow, Batch, FenceLost, Store, StoreError, StoreUnavailable
+from eslurm.v1 import controller_pb2 as pb
+
+log = logging.getLogger("esctld.leadership")
+
+NAME_FEATURE = "controller="
+"""How a controller's Hello says its name."""
+RELEASE_TRIES = 3
+RELEASE_RETRY_S = 0.1
+
+
+class Lead(msgspec.Struct):
+    """The lead as it was won: under which epoch, and the state where the log stands."""
+
+    name: str
+    endpoint: str
+    epoch: int
+    state: State
+
+
+class Lease:
+    """Keeps the leader row moving; run it as a task from the claim to the release.
+
+    `on_renewed` hears when (by `now_us`) each renewal that succeeded had begun.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        election: Election,
+        now_us: Callable[[], int] = int,
+        on_renewed: Callable[[int], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._now_us = now_us
+        self._on_renewed = on_renewed
+        self._every_s = election.renew_every_us / 1_000_000
+
+    async def run(self) -> None:
+        """Until cancelled. Raises FenceLost when another controller leads."""
+        away = False
+        while True:
+            began_us = self._now_us()
+            try:
+                await self._store.renew()
+            except StoreUnavailable as error:
+                if not away:
+                    log.warning("the lead cannot be renewed: %s", error)
+                away = True
+            else:
+                away = False
+                if self._on_renewed is not None:
+                    self._on_renewed(began_us)
+            await asyncio.sleep(self._every_s)
+
+
+class Standby(msgspec.Struct, frozen=True):
+    """A controller that follows this one."""
+
+    name: str
+    endpoint: str
+    build: str
+    since_us: int
+
+
+class Standbys:
+    """The controllers that are linked to the leader, by their names."""
+
+    def __init__(self) -> None:
+        self._linked: dict[Link, Standby] = {}
+
+    def add(self, link: Link, now_us: int) -> Standby:
+        """A standby is linked."""
+        peer = link.peer
+        said = [one.removeprefix(NAME_FEATURE) for one in peer.features if one.startswith(NAME_FEATURE)]
+        name = said[0] if said else peer.process.rpartition(".")[0]
+        standby = Standby(name, peer.endpoint, peer.build, now_us)
+        self._linked[link] = standby
+        return standby
+
+    def remove(self, link: Link) -> Standby | None:
+        """A link has ended; who it was, if it was a standby's."""
+        return self._linked.pop(link, None)
+
+    @property
+    def all(self) -> list[Standby]:
+        """One for each name, in order; of several links of one name the newest."""
+        newest = {standby.name: standby for standby in self._linked.values()}
+        return [newest[name] for name in sorted(newest)]
+
+
+class Leadership:
+    """This leader for people, and the switch to another one. `since_us` is when it began to lead."""
+
+    def __init__(self, lead: Lead, standbys: Standbys, since_us: int) -> None:
+        self.lead = lead
+        self._standbys = standbys
+        self._since_us = since_us
+        self._successor = ""
+        self._answer: AnswerRow | None = None
+        self.handing_over = asyncio.Event()
+
+    def controllers(self) -> list[pb.ControllerInfo]:
+        """The leader first, then its standbys."""
+        lead = self.lead
+        own = pb.ControllerInfo(
+            name=lead.name,
+            role="leader",
+            endpoint=lead.endpoint,
+            epoch=lead.epoch,
+            since_us=self._since_us,
+            build=__version__,
+        )
+        others = [
+            pb.ControllerInfo(
+                name=one.name, role="standby", endpoint=one.endpoint, since_us=one.since_us, build=one.build
+            )
+            for one in self._standbys.all
+        ]
+        return [own, *others]
+
+    def hand_over(self, to: str, request_id: bytes) -> pb.TakeoverReply:
+        """Decide who follows; the switch begins once the caller has its answer. Raises Refused."""
+        if self.handing_over.is_set():
+            raise Refused(RefusalCode.CONFLICT, f"the lead passes to {self._successor} already")
+        successor = self._choose(to)
+        reply = pb.TakeoverReply(to=successor, epoch=self.lead.epoch)
+        setattr(reply, "from", self.lead.name)  # a keyword of Python's
+        self._successor = successor
+        # A retry that finds the new leader must not make it hand over in its turn.
+        self._answer = AnswerRow(request_id, reply.SerializeToString())
+        self.handing_over.set()
+        return reply
+
+    def _choose(self, to: str) -> str:
+        names = [one.name for one in self._standbys.all if one.name != self.lead.name]
+        if to == self.lead.name:
+            raise Refused(RefusalCode.CONFLICT, f"controller {to} leads already")
+        if not names:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"no standby is linked to the leader {self.lead.name}: start another controller "
+                "(esctld --name NAME --listen ADDRESS:PORT) and try again",
+            )
+        if to and to not in names:
+            raise Refused(
+                RefusalCode.NOT_FOUND,
+                f"controller '{to}' is not linked to the leader {self.lead.name}; standbys: {', '.join(names)}",
+            )
+        return to or names[0]
+
+    async def let_go(self, store: Store, now_us: int) -> None:
+        """The last thing that this leader writes; a store that is away makes the others wait for the lease.
+
+        `now_us`: the cluster's time, not before the last commit's: one without facts has moved only the row's time.
+        """
+        state = self.lead.state
+        at_us = max(state.now_us, now_us)
+        for _ in range(RELEASE_TRIES):
+            try:
+                if self._answer is not None:
+                    await store.commit(Batch(state.revision + 1, at_us, answers=[self._answer]))
+                    self._answer = None
+                await store.release(self._successor)
+            except StoreUnavailable as error:
+                log.warning("the lead could not be let go: %s", error)
+                await asyncio.sleep(RELEASE_RETRY_S)
+            except FenceLost:
+                log.info("another controller leads already")
+                return
+            else:
+                log.info("let go of the lead%s", f": {self._successor} follows" if self._successor else "")
+                return
+
+
+async def give_up(store: Store) -> None:
+    """Let go of a lead that this controller cannot use, so that a standby need not wait for it to run out."""
+    try:
+        await store.release()
+    except FenceLost:
+        log.info("another controller leads already")
+    except StoreError as error:
+        log.warning("the lead could not be let go: %s", error)

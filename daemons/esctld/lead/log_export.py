@@ -1,0 +1,213 @@
+"""The log of facts as a whole: base states that let its beginning go, and its pages for `esctl log export`.
+
+Invariant: rows == base + replay(log). A base state is made of the rows as of one revision, in one read transaction, and
+is durable before any fact up to its revision is removed. Nothing here waits for, or is waited for by, the dispatcher's
+decisions: pages come straight from the store's reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from esctld.lead.dispatcher import Dispatcher
+from eslurm.core.model.units import SECOND_US
+from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.store import (
+    BlobMissing,
+    BlobRow,
+    Head,
+    LoggedFact,
+    LogPruned,
+    SettingRow,
+    Store,
+    StoreReader,
+    content_hash,
+)
+from eslurm.replay.base import BasePacker
+from eslurm.v1 import controller_pb2 as pb
+
+log = logging.getLogger("esctld.logbook")
+
+BASES = "state_bases"
+"""Name of the settings row that lists the base states, oldest first."""
+BASES_PER_LOG = 4
+"""So many base states are made while the log grows from nothing to its full length."""
+DAY_US = 24 * 3600 * SECOND_US
+PAGE_FACTS_MAX = 5_000
+PAGE_BYTES_MAX = 1 << 20
+"""A page also passes through a standby's link, where items are small."""
+READ_ROWS = 1_000
+
+
+class Base(msgspec.Struct, frozen=True, array_like=True):
+    """A stored base state: as of which revision and time, and under which hash its bytes are a blob."""
+
+    revision: int
+    at_us: int
+    hash: bytes
+
+
+_bases = msgspec.msgpack.Decoder(list[Base])
+
+
+async def stored_bases(reader: StoreReader, owner: str) -> list[Base]:
+    """The base states that are listed, oldest first."""
+    rows = reader.load_unfinished(owner)
+    try:
+        async for chunk in rows:
+            for row in chunk:
+                if isinstance(row, SettingRow):
+                    if row.name == BASES:
+                        return _decoded(row.blob)
+                elif not isinstance(row, Head):
+                    # Settings come first.
+                    return []
+    finally:
+        await rows.aclose()
+    return []
+
+
+def _decoded(blob: bytes) -> list[Base]:
+    """The list; an unreadable one is as good as none: the next base state begins a new one."""
+    try:
+        return _bases.decode(blob)
+    except msgspec.MsgspecError as error:
+        log.error("the list of base states cannot be read: %s", error)
+        return []
+
+
+class LogKeeper:
+    """Makes base states as the log grows and says how far it may be pruned. `kept_us` 0: all of it is kept."""
+
+    def __init__(self, store: Store, owner: str, dispatcher: Dispatcher, kept_days: float) -> None:
+        self._store = store
+        self._owner = owner
+        self._dispatcher = dispatcher
+        self._kept_us = int(kept_days * DAY_US)
+        self._bases: list[Base] | None = None
+
+    async def before_pruning(self, now_us: int) -> tuple[int, frozenset[bytes]]:
+        """Facts before this revision may go (0: none), and the blobs of base states that are needed.
+
+        Makes a base state when one is due. Raises StoreUnavailable.
+        """
+        if self._bases is None:
+            self._bases = await stored_bases(self._store, self._owner)
+        if self._kept_us:
+            self._bases = self._in_time(self._bases, now_us)
+            newest = self._bases[-1] if self._bases else None
+            due = newest is None or now_us - newest.at_us >= self._kept_us // BASES_PER_LOG
+            if due and (newest is None or newest.revision < self._dispatcher.view.revision):
+                await self._make(self._bases)
+        first_kept = self._first_kept(self._bases, now_us)
+        return first_kept, frozenset(base.hash for base in self._bases)
+
+    def _in_time(self, bases: list[Base], now_us: int) -> list[Base]:
+        """Without those that a newer one makes needless: the log after that one is long enough already."""
+        old = [base for base in bases if base.at_us <= now_us - self._kept_us]
+        return bases[max(0, len(old) - 1) :]
+
+    def _first_kept(self, bases: list[Base], now_us: int) -> int:
+        if self._kept_us and bases and bases[0].at_us <= now_us - self._kept_us:
+            return bases[0].revision + 1
+        return 0
+
+    async def _make(self, bases: list[Base]) -> None:
+        """Another base state, of the rows as they are now. It is listed in the transaction that stores it."""
+        head, data = await pack_rows(self._store, self._owner)
+        if not head.revision:
+            return
+        added = Base(head.revision, head.at_us, content_hash(data))
+        listed = [*bases, added]
+        row = SettingRow(BASES, msgspec.msgpack.encode(listed))
+        await self._dispatcher.keep([row], [BlobRow(added.hash, data)])
+        self._bases = listed
+        log.info("base state of revision %d stored: %d bytes", added.revision, len(data))
+
+
+async def pack_rows(reader: StoreReader, owner: str) -> tuple[Head, bytes]:
+    """The rows as of one revision as a base state. Packing is done on a thread: it may take seconds for many jobs."""
+    packer: BasePacker | None = None
+    head = Head()
+    rows = reader.load_unfinished(owner, READ_ROWS)
+    try:
+        async for chunk in rows:
+            for row in chunk:
+                if isinstance(row, Head):
+                    head = row
+                    packer = BasePacker(head.revision, head.at_us)
+            assert packer is not None, "the head comes first"
+            kept = [row for row in chunk if not isinstance(row, Head)]
+            await asyncio.to_thread(packer.add_rows, kept)
+    finally:
+        await rows.aclose()
+    assert packer is not None, "the head comes first"
+    return head, await asyncio.to_thread(packer.finish)
+
+
+class Logbook:
+    """Answers ExportLog."""
+
+    def __init__(self, store: StoreReader, owner: str, cluster: str) -> None:
+        self._store = store
+        self._owner = owner
+        self._cluster = cluster
+
+    async def export(self, request: pb.ExportLogRequest, caller: Caller) -> pb.ExportLogReply:
+        """A page: facts from a revision on, or, with 0, the beginning that is needed to know all from `since_us` on."""
+        try:
+            if request.from_revision:
+                return await self._page(request.from_revision, request.limit)
+            return await self._first_page(request)
+        except LogPruned as error:
+            raise DoorError(Status.NOT_FOUND, f"{error}: begin anew") from None
+
+    async def _first_page(self, request: pb.ExportLogRequest) -> pb.ExportLogReply:
+        for base in await self._beginnings(request.since_us):
+            try:
+                data = await self._store.get_blob(self._owner, base.hash) if base is not None else b""
+                reply = await self._page(base.revision + 1 if base is not None else 1, request.limit)
+            except (LogPruned, BlobMissing):
+                continue
+            reply.base = data
+            return reply
+        raise DoorError(Status.NOT_FOUND, "the log's beginning is gone and no base state fits what is left")
+
+    async def _beginnings(self, since_us: int) -> Sequence[Base | None]:
+        """Where the log could be read from, best first; None: its very beginning."""
+        bases = await stored_bases(self._store, self._owner)
+        early = [base for base in bases if since_us and base.at_us < since_us]
+        late = [base for base in bases if base not in early]
+        return [*reversed(early), None, *late]
+
+    async def _page(self, first: int, limit: int) -> pb.ExportLogReply:
+        head = await self._store.leader(self._owner)
+        reply = pb.ExportLogReply(head_revision=head.revision, cluster=self._cluster, owner=self._owner)
+        size = 0
+        facts_max = min(limit or PAGE_FACTS_MAX, PAGE_FACTS_MAX)
+        chunks = self._store.load_facts(self._owner, first, min(facts_max, READ_ROWS))
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                for fact in chunk:
+                    size += len(fact.blob) + 32
+                    if len(reply.facts) >= facts_max or (reply.facts and size > PAGE_BYTES_MAX):
+                        reply.next_revision = fact.revision
+                        return reply
+                    reply.facts.append(_logged(fact))
+        return reply
+
+
+def _logged(fact: LoggedFact) -> pb.LoggedFact:
+    return pb.LoggedFact(
+        revision=fact.revision,
+        at_us=fact.at_us,
+        kind=fact.kind,
+        version=fact.version,
+        blob=fact.blob,
+        epoch=fact.epoch,
+    )

@@ -1,0 +1,198 @@
+"""Runs planning cycles beside the dispatcher: on a snapshot, in short slices, the result as a message.
+
+One cycle at a time; a change during a cycle asks for another after it, and so does a planned start whose time has come.
+The schedule goes from cycle to cycle, the last plan's reasons and bookings are kept for people who ask why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from esctld.lead.dispatcher import Dispatcher
+from eslurm.config.policies import PolicyError, load_policy
+from eslurm.core.control.planning import messages_of, plan_slices
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.policies import BUILT_IN
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.priority import Ranking
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.telemetry.metrics import ControllerMetrics
+
+log = logging.getLogger(__name__)
+
+FALLBACK = "easy"
+CYCLE_MAX_S = 60.0
+"""A site's own policy that has worked so long on one cycle is taken for one that never ends."""
+LIMITS = PlanLimits(placements_max=256, examined_max=2_000, improved_max=500)
+REPLAN_S = 30.0
+"""Seconds after which a queue that nothing else moves is planned again: promises grow old."""
+DUE_MIN_S = 0.05
+"""A planned start that could not begin is tried again after so many seconds."""
+PAUSE_SHARE = 2.0
+PAUSE_MAX_S = 0.1
+"""After each cycle the loop belongs to others for so many times as long as it took, at most so many seconds: a long
+queue that changes all the time would keep the planner busy with nothing new."""
+
+NAMED_MAX = 20
+"""Jobs named in the log whose promises a new leader could not keep."""
+PATIENCE = 4.0
+"""Between two slices what waits to be decided and committed goes first, for at most so many times as long as a slice took:
+a commit needs many turns of the loop and of the interpreter, and would get one for each slice."""
+
+
+class Planner:
+    """Wakes on `state.plan_wanted` (call `look` after each commit)."""
+
+    def __init__(self, metrics: ControllerMetrics) -> None:
+        self._metrics = metrics
+        self._wake = asyncio.Event()
+        self._plan: Plan | None = None
+        self._schedule = Schedule()
+        self._ranking = Ranking()
+        self._failed: set[str] = set()
+        self._spent_s = 0.0
+        self._dispatcher: Dispatcher | None = None
+        self._resting = asyncio.Event()
+        self._resting.set()
+
+    def attach(self, dispatcher: Dispatcher) -> None:
+        """The dispatcher whose state is planned and that gets the plans."""
+        self._dispatcher = dispatcher
+
+    def look(self) -> None:
+        """Something has been committed; plan if it asks for it."""
+        assert self._dispatcher is not None
+        if self._dispatcher.state.plan_wanted:
+            self._wake.set()
+
+    def why(self, job_id: int) -> Why | None:
+        """What the last plan said of a waiting job."""
+        return self._plan.waiting.get(job_id) if self._plan is not None else None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The last one made."""
+        return self._plan
+
+    @property
+    def schedule(self) -> Schedule:
+        """What is booked now, for questions what would be if; in the middle of a cycle it is in the middle of it, too."""
+        return self._schedule
+
+    @property
+    def ranking(self) -> Ranking:
+        """The priorities that jobs are planned with."""
+        return self._ranking
+
+    async def at_rest(self) -> None:
+        """Until no cycle is under way: until something is awaited again `schedule` is a whole plan then."""
+        while not self._resting.is_set():
+            await self._resting.wait()
+
+    def bookings(self, job_id: int) -> tuple[Booking, ...]:
+        """The planned starts of a waiting job."""
+        return self._plan.bookings.get(job_id, ()) if self._plan is not None else ()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        assert self._dispatcher is not None
+        while True:
+            try:
+                async with asyncio.timeout(self._patience_s(self._dispatcher)):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._dispatcher.state.want_plan()
+            self._wake.clear()
+            self._resting.clear()
+            try:
+                plan = await self._cycle(self._dispatcher)
+            finally:
+                self._resting.set()
+            for message in messages_of(plan):
+                # The next cycle sees these placements on the ledger, not in the queue.
+                await self._dispatcher.decided(message)
+            if plan.is_unfinished:
+                self._wake.set()
+            await asyncio.sleep(min(self._spent_s * PAUSE_SHARE, PAUSE_MAX_S))
+            self.look()
+
+    def _patience_s(self, dispatcher: Dispatcher) -> float:
+        """How long nothing may happen until it is time to plan: the next planned start, or `REPLAN_S`."""
+        if self._plan is None or self._plan.next_us == INFINITY_US:
+            return REPLAN_S
+        wait_s = (self._plan.next_us - dispatcher.now_us()) / SECOND_US
+        return min(max(wait_s, DUE_MIN_S), REPLAN_S)
+
+    async def _cycle(self, dispatcher: Dispatcher) -> Plan:
+        policy = self._policy(dispatcher.state.config.policy)
+        try:
+            plan = await self._planned(dispatcher, policy)
+        except Exception as error:
+            if policy in BUILT_IN:
+                raise
+            # A site's own policy must not stop the cluster.
+            log.exception("policy %s has failed (%r): planning with %s from now on", policy, error, FALLBACK)
+            self._failed.add(policy)
+            self._schedule = Schedule()
+            plan = await self._planned(dispatcher, FALLBACK)
+        self._plan = plan
+        return plan
+
+    async def _planned(self, dispatcher: Dispatcher, policy: str) -> Plan:
+        state = dispatcher.state
+        slices = plan_slices(
+            state,
+            dispatcher.now_us(),
+            self._schedule,
+            LIMITS,
+            ranking=self._ranking,
+            policy=policy,
+            keeps_promises=True,
+        )
+        spent = 0.0
+        while True:
+            started = time.perf_counter()
+            try:
+                next(slices)
+            except StopIteration as finished:
+                spent += time.perf_counter() - started
+                plan: Plan = finished.value
+                break
+            slice_s = time.perf_counter() - started
+            spent += slice_s
+            if spent > CYCLE_MAX_S and policy not in BUILT_IN:
+                slices.close()
+                raise TimeoutError(f"a cycle of {spent:.0f} s has not ended")
+            await dispatcher.rest(slice_s * PATIENCE)
+        self._metrics.plan.observe(spent)
+        self._spent_s = spent
+        if plan.broken:
+            self._tell_broken(plan)
+        return plan
+
+    def _tell_broken(self, plan: Plan) -> None:
+        """An administrator is asked why somebody waits longer than was said."""
+        self._metrics.broken_promises.inc(len(plan.broken))
+        for one in plan.broken[:NAMED_MAX]:
+            later = f"{(one.start_us - one.promised_us) / SECOND_US:.0f} s later" if one.start_us else "later"
+            log.warning(
+                "job %d starts %s than a controller before had promised: %s", one.job_id, later, one.why
+            )
+        if len(plan.broken) > NAMED_MAX:
+            log.warning("%d more jobs start later than promised", len(plan.broken) - NAMED_MAX)
+
+    def _policy(self, name: str) -> str:
+        """The configured policy, loaded; what cannot be is told once, and planned by another."""
+        if name in self._failed:
+            return FALLBACK
+        try:
+            load_policy(name)
+        except PolicyError as error:
+            log.error("policy.scheduler: %s: planning with %s", error, FALLBACK)
+            self._failed.add(name)
+            return FALLBACK
+        return name

@@ -1,0 +1,233 @@
+"""What a leading controller's state looks like in numbers: the queue, nodes, partitions, accounts, the store.
+
+Counted in slices beside the dispatcher, only when something was committed since, and never more than a small share of
+the time (`SHARE`); who looks sees the last count. Invariant: labels are states, reasons, and capped names of what
+administrators made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+
+from esctld.lead.planner import Planner
+from esctld.lead.time_slicing import paced
+from eslurm.api.infos import REASONS
+from eslurm.core.model import ranges
+from eslurm.core.model.job import Job
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.node import Node, is_usable
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.plan.slices import parts
+from eslurm.core.state.cluster import State
+from eslurm.core.state.invariants import pending_reason
+from eslurm.core.state.usage import usage_now
+from eslurm.core.state.view import View
+from eslurm.ports.store import StoreError, StoreReader
+from eslurm.telemetry.exposition import CappedLabel, Described, Family
+
+EVERY_S = 2.0
+SHARE = 0.01
+"""A count that took t seconds is followed by a pause of t / SHARE at least."""
+STALE_S = 30.0
+"""Seconds after which usage is counted again though nothing happened: it decays."""
+STORE_EVERY_S = 30.0
+RECORDS_PER_SLICE = 500
+ACCOUNTS_MAX = 64
+PARTITIONS_MAX = 64
+NO_ACCOUNT = "none"
+UNPLANNED = "Priority"
+"""Why a job waits that no plan has looked at yet."""
+
+JOBS = Described("eslurm_jobs", "gauge", "Jobs in memory, by state; an array is one.", ("state",))
+WAITING = Described("eslurm_pending_jobs", "gauge", "Jobs that wait, by why they do.", ("reason",))
+TASKS = Described("eslurm_pending_array_tasks", "gauge", "Tasks of arrays that wait.")
+NODES = Described("eslurm_nodes", "gauge", "Nodes, by state.", ("state",))
+DRAINING = Described(
+    "eslurm_nodes_drained", "gauge", "Nodes that take no new jobs because they were drained."
+)
+LOGIN = Described("eslurm_login_hosts", "gauge", "Login hosts, by state; they are no nodes.", ("state",))
+IDLE = Described("eslurm_nodes_idle", "gauge", "Nodes in service on which nothing runs.")
+CORES = Described("eslurm_partition_cores", "gauge", "Cores of a partition's nodes.", ("partition",))
+CORES_USED = Described(
+    "eslurm_partition_cores_used",
+    "gauge",
+    "Those that jobs hold, whatever partition they are in.",
+    ("partition",),
+)
+USABLE = Described(
+    "eslurm_partition_nodes_usable", "gauge", "A partition's nodes in service.", ("partition",)
+)
+PARTITION_IDLE = Described(
+    "eslurm_partition_nodes_idle", "gauge", "Those of them on which nothing runs.", ("partition",)
+)
+PARTITION_WAITING = Described(
+    "eslurm_partition_pending_jobs", "gauge", "Jobs that wait for a partition.", ("partition",)
+)
+ACCOUNT_CORES = Described(
+    "eslurm_account_cores_used", "gauge", "Cores that jobs of an account hold.", ("account",)
+)
+USAGE = Described(
+    "eslurm_account_usage_core_seconds",
+    "gauge",
+    "What an account itself has used as fair share counts it: weighted, and halved with every half-life.",
+    ("account",),
+)
+STORE_BYTES = Described("eslurm_store_size_bytes", "gauge", "Size of the job store.")
+AGE = Described("eslurm_census_age_seconds", "gauge", "Time since the queue and the nodes were counted.")
+CENSUS = (
+    *(JOBS, WAITING, TASKS, NODES, LOGIN, DRAINING, IDLE, CORES, CORES_USED, USABLE, PARTITION_IDLE),
+    *(PARTITION_WAITING, ACCOUNT_CORES, USAGE, STORE_BYTES, AGE),
+)
+
+
+class StateMetrics:
+    """Run it as a task; `families` gives the last count."""
+
+    def __init__(
+        self, state: State, view: View, planner: Planner, store: StoreReader, now_us: Callable[[], int]
+    ) -> None:
+        self._state = state
+        self._view = view
+        self._planner = planner
+        self._store = store
+        self._now_us = now_us
+        self._accounts = CappedLabel(ACCOUNTS_MAX)
+        self._partitions = CappedLabel(PARTITIONS_MAX)
+        self._found: list[Family] = []
+        self._counted_s = time.monotonic()
+        self._usage: dict[str, float] = {}
+        self._store_bytes = 0
+        self._store_at_s = float("-inf")
+
+    def families(self) -> Iterator[Family]:
+        """What was counted last."""
+        yield from self._found
+        yield STORE_BYTES.is_(self._store_bytes)
+        yield AGE.is_(time.monotonic() - self._counted_s)
+
+    async def run(self) -> None:
+        """Count again and again, until cancelled."""
+        counted: tuple[object, ...] = ()
+        while True:
+            present = (self._view.revision, self._planner.plan)
+            is_stale = time.monotonic() - self._counted_s > STALE_S
+            spent_s = 0.0
+            if present != counted or is_stale:
+                counted = present
+                began_s = time.thread_time()
+                await self.count()
+                # What others did in its pauses counts, too: it is the busier for it.
+                spent_s = time.thread_time() - began_s
+            await self._measure_store()
+            await asyncio.sleep(max(EVERY_S, min(spent_s / SHARE, STALE_S)))
+
+    async def count(self) -> None:
+        """Count everything once."""
+        jobs = list(self._view.jobs.values())
+        nodes = list(self._view.nodes.values())
+        found = await paced(self._jobs(jobs))
+        found += await paced(self._nodes(nodes))
+        found += await paced(self._of_partitions())
+        usage = await paced(usage_now(self._state, jobs, self._now_us()))
+        by_account: Counter[str] = Counter()
+        for (account, _user), amount in usage.items():
+            by_account[account or NO_ACCOUNT] += amount  # type: ignore[assignment]
+        found.append(USAGE.by(self._accounts.folded(by_account)))
+        self._found = found
+        self._counted_s = time.monotonic()
+
+    def _jobs(self, jobs: list[Job]) -> Generator[None, None, list[Family]]:
+        states: Counter[str] = Counter({state.value: 0 for state in JobState})
+        reasons: Counter[str] = Counter()
+        partitions: Counter[str] = Counter(dict.fromkeys(self._state.partitions, 0))
+        accounts: Counter[str] = Counter()
+        tasks = 0
+        for part in parts(jobs, RECORDS_PER_SLICE):
+            for job in part:
+                states[job.state.value] += 1
+                if job.state is JobState.PENDING:
+                    reasons[self._reason(job)] += 1
+                    partitions[job.spec.partition] += 1
+                    tasks += ranges.count(job.tasks_left) if job.tasks_left else 0
+                elif job.attempt is not None and job.attempt.held:
+                    held = job.attempt.held
+                    cores = sum(span.amounts[0] for span in job.attempt.spans if span.node in held)
+                    accounts[job.spec.account or NO_ACCOUNT] += cores
+            yield
+        return [
+            JOBS.by(states),
+            WAITING.by(dict.fromkeys(sorted(set(REASONS.values())), 0) | reasons),
+            TASKS.is_(tasks),
+            PARTITION_WAITING.by(self._partitions.folded(partitions)),
+            ACCOUNT_CORES.by(self._accounts.folded(accounts)),
+        ]
+
+    def _reason(self, job: Job) -> str:
+        reason = pending_reason(self._state, job)
+        if reason:
+            return reason
+        why = self._planner.why(job.job_id)
+        return REASONS.get(why.kind.value, why.kind.value) if why is not None else UNPLANNED
+
+    def _nodes(self, nodes: list[Node]) -> Generator[None, None, list[Family]]:
+        states: Counter[str] = Counter({state.value: 0 for state in NodeState})
+        login: Counter[str] = Counter({state.value: 0 for state in NodeState})
+        drained = idle = 0
+        jobs_on = self._state.jobs_on
+        for part in parts(nodes, RECORDS_PER_SLICE):
+            for node in part:
+                if node.number in self._state.login:
+                    login[node.state.value] += 1
+                    continue
+                states[node.state.value] += 1
+                drained += node.drain
+                idle += is_usable(node) and not jobs_on.get(node.number)
+            yield
+        return [NODES.by(states), LOGIN.by(login), DRAINING.is_(drained), IDLE.is_(idle)]
+
+    def _of_partitions(self) -> Generator[None, None, list[Family]]:
+        totals: Counter[str] = Counter()
+        used: Counter[str] = Counter()
+        usable: Counter[str] = Counter()
+        idle: Counter[str] = Counter()
+        for name, numbers in list(self._state.partition_nodes.items()):
+            for counter in (totals, used, usable, idle):
+                counter[name] += 0
+            for part in parts(numbers, RECORDS_PER_SLICE):
+                # Looked up anew after each pause: another configuration may be in force.
+                ledger, jobs_on = self._state.ledger, self._state.jobs_on
+                positions, sizes = ledger.topology.positions, ledger.topology.totals
+                for number in part:
+                    position = positions.get(number)
+                    if position is None:
+                        continue
+                    cores = sizes[position][0]
+                    totals[name] += cores
+                    used[name] += cores - ledger.free_on(position)[0]
+                    if is_usable(self._state.nodes[number]):
+                        usable[name] += 1
+                        idle[name] += not jobs_on.get(number)
+                yield
+        return [
+            family.by(self._partitions.folded(counts))
+            for family, counts in (
+                (CORES, totals),
+                (CORES_USED, used),
+                (USABLE, usable),
+                (PARTITION_IDLE, idle),
+            )
+        ]
+
+    async def _measure_store(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._store_at_s < STORE_EVERY_S:
+            return
+        self._store_at_s = now_s
+        try:
+            self._store_bytes = await self._store.size_bytes()
+        except StoreError:
+            # Whoever commits tells of it.
+            return

@@ -1,0 +1,1 @@
+"""What the leading controller answers: requests, lists, reasons, events."""

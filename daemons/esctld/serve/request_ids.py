@@ -1,0 +1,48 @@
+"""Request ids bound to their call: an answer is found again by the same user's same call only.
+
+Clients draw the ids, and nothing keeps one secret for good: it stands in audit lines and in clients' own logs. Invariant:
+the id alone never leads to an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+from eslurm.core.model.job import Job
+from eslurm.core.model.messages import (
+    Changed,
+    CreateStep,
+    JoinTokenMade,
+    Message,
+    StepCreated,
+    SubmitJobs,
+    Submitted,
+    TokenMade,
+)
+from eslurm.ports.door import Caller
+from eslurm.transport.framing import REQUEST_ID_BYTES
+
+StoredAnswer = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade
+
+
+def bound_id(caller: Caller, what: str) -> bytes:
+    """The key of the answer to this caller's call; empty without a request id. `what` names the kind of call."""
+    if not caller.request_id:
+        return b""
+    call = f"{caller.principal.uid}:{what}:".encode()
+    return blake2b(call + caller.request_id, digest_size=REQUEST_ID_BYTES).digest()
+
+
+def is_own(
+    answer: StoredAnswer, message: Message, caller: Caller, find_job: Callable[[int], Job | None]
+) -> bool:
+    """Whether an answer that an earlier build stored under the bare id is that of the caller's own call.
+
+    Bare ids of submissions were shown as their jobs' trace: such an answer is for the jobs' owner.
+    """
+    expected = {SubmitJobs: Submitted, CreateStep: StepCreated}.get(type(message), Changed)
+    if not isinstance(answer, expected):
+        return False
+    jobs = map(find_job, answer.job_ids if isinstance(answer, Submitted) else ())
+    return all(job is None or job.spec.user.uid == caller.principal.uid for job in jobs)

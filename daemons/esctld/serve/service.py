@@ -1,0 +1,397 @@
+"""What the doors ask: each call becomes a message for the dispatcher or a look at the committed view.
+
+Nothing here changes state. A handler may be cancelled at any `await` (a client's deadline): what it has put into
+the inbox is decided and committed all the same, and a retry with the same request id gets that answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from esctld.lead.dispatcher import Dispatcher, InboxFull, NotNow, Unsettled
+from esctld.lead.leadership import Leadership
+from esctld.lead.planner import Planner
+from esctld.lead.trees import TreeQueries
+from esctld.serve.accounting import account
+from esctld.serve.request_ids import StoredAnswer, bound_id, is_own
+from esctld.serve.step_endpoints import StepEndpoints
+from esctld.serve.views import Queries
+from esctld.serve.why import Inquiries
+from eslurm import __version__
+from eslurm.api import requests
+from eslurm.api.limits import charging
+from eslurm.api.shapes import Submission
+from eslurm.core.control.jobs.access import check_managed
+from eslurm.core.control.jobs.dependency import settled_verdict
+from eslurm.core.control.privacy import CONFIGURATION, JOBS, Sight
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.job_states import FINAL, JobState
+from eslurm.core.model.messages import (
+    Changed,
+    Message,
+    RefusalCode,
+    Refused,
+    StepCreated,
+    SubmitJobs,
+    Submitted,
+)
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.request_limits import REFERENCES_MAX
+from eslurm.core.model.step import StepState
+from eslurm.core.state.rows import decode_job
+from eslurm.links.blobs import BlobCache
+from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.store import BlobRow, Store, StoreUnavailable
+from eslurm.telemetry.clocks import wall_us
+from eslurm.transport.framing import REQUEST_ID_BYTES
+from eslurm.v1 import controller_pb2 as pb
+
+WAIT_MAX_S = 60
+READ_SLICE_S = 0.004
+"""Jobs of one call are read for so long before others have their turn."""
+FULL_RETRY_S = 0.25
+WAITING_FEW = 16
+LOOK_S = 0.0005
+"""Every commit wakes all who wait. Beyond a few, each looks only so often that all together look 2,000 times a second."""
+STORE_AWAY = "the job store does not answer at present: try again in a moment"
+STORE_AWAY_RETRY_S = 0.5
+
+_answers = msgspec.msgpack.Decoder(StoredAnswer)
+
+
+class ControllerService:
+    """Implements `ports.door.DoorService`."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        planner: Planner,
+        queries: Queries,
+        trees: TreeQueries,
+        store: Store,
+        blobs: BlobCache,
+        leadership: Leadership,
+        owner: str,
+        step_networks: Sequence[str] = (),
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._inquiries = Inquiries(dispatcher, planner)
+        self._queries = queries
+        self._trees = trees
+        self._store = store
+        self._blobs = blobs
+        self._leadership = leadership
+        self._owner = owner
+        self._endpoints = StepEndpoints(dispatcher.view, step_networks)
+        self._started_us = wall_us()
+        self._waiting = 0
+        self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
+            "Ping": self._ping,
+            "Submit": self._submit,
+            "Cancel": self._changing(requests.cancel),
+            "Hold": self._changing(requests.hold),
+            "Requeue": self._changing(requests.requeue),
+            "UpdateJob": self._changing(self._read_update_job),
+            "UpdateNodes": self._changing(requests.update_nodes),
+            "UpdateSatellites": self._changing(self._read_update_satellites),
+            "FinishStep": self._changing(requests.finish_step),
+            "Suspend": self._changing(requests.suspend),
+            "SetForecasts": self._changing(requests.set_forecasts),
+            "Jobs": self._jobs,
+            "WaitJobs": self._wait_jobs,
+            "Nodes": self._nodes,
+            "Satellites": self._satellites,
+            "Broadcasts": self._broadcasts,
+            "TreeReport": self._tree_report,
+            "Accounting": self._accounting,
+            "Why": self._inquiries.why,
+            "Plan": self._inquiries.plan,
+            "Config": self._config,
+            "CreateStep": self._create_step,
+            "WaitStep": self._wait_step,
+            "Controllers": self._controllers,
+            "Takeover": self._takeover,
+        }
+
+    def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
+        """One more call, answered by a part of its own."""
+        self._handlers[name] = handler
+
+    def offer_change(self, name: str, read: Callable[[Any, Principal], Awaitable[Message]]) -> None:
+        """One more call that changes something; `read` makes its message."""
+
+        async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
+            return await self.change(await read(request, caller.principal), caller)
+
+        self._handlers[name] = handle
+
+    async def call(self, method: Any, request: Any, caller: Caller) -> Any:
+        """Answer one call of the method table. Raises `Refused` or `DoorError`."""
+        handler = self._handlers.get(method.name)
+        if handler is None:
+            raise DoorError(Status.UNIMPLEMENTED, f"{method.name} is not known to this controller")
+        try:
+            return await handler(request, caller)
+        except (StoreUnavailable, NotNow):
+            raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
+
+    # ---- changing ----
+
+    async def _decide(self, message: Message, caller: Caller, blobs: tuple[BlobRow, ...] = ()) -> BatchAnswer:
+        """The durable answer to a message; a retry gets the answer of its first try."""
+        request_id = bound_id(caller, type(message).__name__)
+        if caller.retry and request_id and not self._dispatcher.knows(request_id):
+            first = await self._find_stored(request_id, message, caller)
+            if first is not None:
+                return first
+        try:
+            answer = await asyncio.shield(
+                self._dispatcher.request(message, request_id, blobs, charging.get())
+            )
+        except InboxFull:
+            raise DoorError(
+                Status.RESOURCE_EXHAUSTED,
+                "too many requests are waiting: try again in a moment",
+                FULL_RETRY_S,
+            ) from None
+        except NotNow:
+            raise DoorError(Status.UNAVAILABLE, STORE_AWAY, STORE_AWAY_RETRY_S) from None
+        except Unsettled:
+            raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def decide(self, message: Message, caller: Caller) -> BatchAnswer:
+        """The durable answer to a message of a part that answers calls of its own (`offer`)."""
+        return await self._decide(message, caller)
+
+    async def _find_stored(self, request_id: bytes, message: Message, caller: Caller) -> BatchAnswer | None:
+        stored = await self._store.lookup_request(request_id)
+        if stored is not None:
+            first: StoredAnswer = _answers.decode(stored)
+            return first
+        unbound = await self._store.lookup_request(caller.request_id)
+        if unbound is None:
+            return None
+        with contextlib.suppress(msgspec.DecodeError):
+            first = _answers.decode(unbound)
+            if is_own(first, message, caller, self._dispatcher.state.find_job):
+                return first
+        return None
+
+    async def _submit(self, request: Submission, caller: Caller) -> pb.SubmitReply:
+        if not len(request.jobs):
+            raise Refused(RefusalCode.INVALID, f"no jobs in this call: give 1 to {REFERENCES_MAX}")
+        # Not the request id: a trace is shown to everybody.
+        trace = secrets.token_bytes(REQUEST_ID_BYTES)
+        reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace)
+        specs: list[JobSpec] = []
+        began_s = time.perf_counter()
+        for job in request.jobs:
+            spec = reader.read(job)
+            specs.append(await self._settled(spec) if spec.dependencies else spec)
+            if time.perf_counter() - began_s > READ_SLICE_S:
+                await asyncio.sleep(0)
+                began_s = time.perf_counter()
+        if request.test_only:
+            return await self._inquiries.test(specs)
+        answer = await self._decide(SubmitJobs(tuple(specs)), caller, reader.blobs.rows)
+        assert isinstance(answer, Submitted)
+        # They will be launched soon: their nodes' satellites need not wait for the store.
+        for blob in reader.blobs.rows:
+            self._blobs.put(blob.hash, blob.data)
+        return pb.SubmitReply(job_ids=answer.job_ids, revision=self._dispatcher.view.revision)
+
+    async def _settled(self, spec: JobSpec) -> JobSpec:
+        """Dependencies on jobs that have left memory are settled from the store, once and for all."""
+        jobs = self._dispatcher.view.jobs
+        old = [one.job_id for one in spec.dependencies if one.job_id and one.job_id not in jobs]
+        if not old:
+            return spec
+        sight = Sight(self._dispatcher.view, spec.user)
+        found = await self._store.find_jobs(self._owner, old)
+        rows = {row.job_id: row for row in found if sight.job(decode_job(row.blob))}
+        settled = tuple(
+            settled_verdict(one, JobState(rows[one.job_id].state)) if one.job_id in rows else one
+            for one in spec.dependencies
+        )
+        return msgspec.structs.replace(spec, dependencies=settled)
+
+    def _changing(self, read: Callable[[Any, Any], Message]) -> Callable[[Any, Caller], Awaitable[Any]]:
+        async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
+            return await self.change(read(request, caller.principal), caller)
+
+        return handle
+
+    async def change(self, message: Message, caller: Caller) -> pb.ChangeReply:
+        """What a message has changed, once that is durable."""
+        answer = await self._decide(message, caller)
+        assert isinstance(answer, Changed)
+        return pb.ChangeReply(
+            count=answer.count,
+            problems=[
+                pb.Problem(what=problem.what, code=problem.code.value, text=problem.text)
+                for problem in answer.problems
+            ],
+            revision=self._dispatcher.view.revision,
+            notes=answer.notes,
+        )
+
+    async def _create_step(self, request: pb.CreateStepRequest, caller: Caller) -> pb.CreateStepReply:
+        blobs = requests.BlobCollector()
+        message = requests.create_step(request, caller.principal, blobs)
+        await self._endpoints.check(message, caller)
+        answer = await self._decide(message, caller, blobs.rows)
+        assert isinstance(answer, StepCreated)
+        return pb.CreateStepReply(
+            job_id=answer.job_id,
+            attempt=answer.attempt,
+            step=answer.step,
+            layout=[pb.StepNode(name=name, tasks=tasks) for name, tasks in answer.layout],
+        )
+
+    async def _takeover(self, request: pb.TakeoverRequest, caller: Caller) -> pb.TakeoverReply | bytes:
+        """A retry gets its first answer, from the new leader, too."""
+        request_id = bound_id(caller, "Takeover")
+        if caller.retry and request_id:
+            stored = await self._store.lookup_request(request_id)
+            if stored is not None:
+                return stored
+        return self._leadership.hand_over(request.to, request_id)
+
+    # ---- reading ----
+
+    async def _ping(self, request: pb.PingRequest, caller: Caller) -> pb.PingReply:
+        view = self._dispatcher.view
+        nodes = [node for node in view.nodes.values() if node.number not in view.login]
+        return pb.PingReply(
+            cluster=view.config.cluster,
+            owner=self._owner,
+            epoch=view.epoch,
+            revision=view.revision,
+            build=__version__,
+            now_us=wall_us(),
+            nodes=len(nodes),
+            nodes_up=sum(node.state is NodeState.UP for node in nodes),
+            jobs_pending=view.pending_count,
+            jobs_running=view.active_count,
+            started_us=self._started_us,
+        )
+
+    async def _jobs(self, request: pb.JobsRequest, caller: Caller) -> bytes:
+        return await self._queries.jobs(request, self._sight(caller))
+
+    def _sight(self, caller: Caller) -> Sight:
+        return Sight(self._dispatcher.view, caller.principal)
+
+    async def _wait_jobs(self, request: pb.WaitJobsRequest, caller: Caller) -> bytes:
+        """Answers when every named job has ended, or after `timeout_s` with how they stand."""
+        deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
+        sight = self._sight(caller)
+        while not self._all_ended(request, sight) and asyncio.get_running_loop().time() < deadline:
+            if not await self._moved_by(deadline):
+                break
+        return await self._queries.jobs(pb.JobsRequest(jobs=request.jobs, finished_too=True), sight)
+
+    async def _moved_by(self, deadline: float) -> bool:
+        """Wait until something was committed; false when nothing was before the deadline (of the loop's clock)."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._dispatcher.moved()
+                if self._waiting > WAITING_FEW:
+                    await asyncio.sleep(self._waiting * LOOK_S)
+        except TimeoutError:
+            return False
+        except NotNow:
+            raise DoorError(Status.UNAVAILABLE, "the controller stops: try again in a moment") from None
+        finally:
+            self._waiting -= 1
+        return True
+
+    def _all_ended(self, request: pb.WaitJobsRequest, sight: Sight) -> bool:
+        jobs = self._dispatcher.view.jobs
+        for ref in request.jobs:
+            job = jobs.get(ref.job_id)
+            if job is not None and sight.job(job) and (job.state not in FINAL or job.tasks_running):
+                return False
+        return True
+
+    async def _nodes(self, request: pb.NodesRequest, caller: Caller) -> pb.NodesReply:
+        return self._queries.nodes(request, self._sight(caller))
+
+    async def _satellites(self, request: pb.SatellitesRequest, caller: Caller) -> pb.SatellitesReply:
+        return self._queries.satellites()
+
+    async def _broadcasts(self, request: pb.BroadcastsRequest, caller: Caller) -> pb.BroadcastsReply:
+        self._check_open(caller, JOBS, "broadcasts show where jobs run")
+        return self._trees.broadcasts(request)
+
+    async def _tree_report(self, request: pb.TreeReportRequest, caller: Caller) -> pb.TreeReportReply:
+        return self._trees.report()
+
+    def _check_open(self, caller: Caller, kind: str, why: str) -> None:
+        """Raise `Refused` when the kind is private and the caller is no operator."""
+        if not self._sight(caller).is_open(kind):
+            raise Refused(
+                RefusalCode.DENIED, f"{kind}: private here (privacy.private), and {why}: ask an operator"
+            )
+
+    def _read_update_job(self, request: pb.UpdateJobRequest, by: Principal) -> Message:
+        return requests.update_job(request, by, self._dispatcher.state.config)
+
+    def _read_update_satellites(self, request: pb.UpdateSatellitesRequest, by: Principal) -> Message:
+        known = tuple(one.name for one in self._queries.satellites().satellites)
+        return requests.update_satellites(request, by, known)
+
+    async def _config(self, request: pb.ConfigRequest, caller: Caller) -> pb.ConfigReply:
+        self._check_open(caller, CONFIGURATION, "it shows how the cluster is set up")
+        view = self._dispatcher.view
+        shown = json.dumps(msgspec.to_builtins(_named(view.config)))
+        return pb.ConfigReply(revision=view.config_revision, json=shown)
+
+    async def _controllers(self, request: pb.ControllersRequest, caller: Caller) -> pb.ControllersReply:
+        return pb.ControllersReply(controllers=self._leadership.controllers(), now_us=wall_us())
+
+    async def _accounting(self, request: pb.AccountingRequest, caller: Caller) -> pb.AccountingReply:
+        return await account(self._store, self._owner, request, self._sight(caller))
+
+    async def _wait_step(self, request: pb.WaitStepRequest, caller: Caller) -> pb.StepReply:
+        deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
+        while True:
+            view = self._dispatcher.view
+            step, job = view.steps.get((request.job_id, request.step)), view.jobs.get(request.job_id)
+            is_seen = job is not None and self._sight(caller).job(job)
+            if job is not None and is_seen:
+                check_managed(view, caller.principal, job, str(job.job_id))
+            if step is None or not is_seen:
+                raise DoorError(
+                    Status.NOT_FOUND, f"step {request.job_id}.{request.step} does not exist (any more)"
+                )
+            if step.state is not StepState.LAUNCHING:
+                failed = [
+                    pb.Problem(what=view.nodes[node].name, code="failed", text=text)
+                    for node, text in step.failed
+                ]
+                return pb.StepReply(state=step.state.value, failed=failed)
+            if not await self._moved_by(deadline):
+                return pb.StepReply(state=step.state.value)
+
+
+def _named(struct: Any) -> Any:
+    """A struct of the core as plain names and values (they are stored as arrays)."""
+    if isinstance(struct, msgspec.Struct):
+        return {name: _named(getattr(struct, name)) for name in struct.__struct_fields__}
+    if isinstance(struct, tuple):
+        return [_named(one) for one in struct]
+    return struct

@@ -1,0 +1,122 @@
+"""What people ask of the order of jobs: the tree of accounts and users with who has used how much of what is due, and how
+each waiting job's priority came about.
+
+Reads only, in slices: a tree of thousands of users over a long queue holds nobody up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+
+from esctld.lead.time_slicing import paced
+from eslurm.core.control.fair_share import tree_of
+from eslurm.core.control.privacy import Sight
+from eslurm.core.control.rights import Rules
+from eslurm.core.plan.cycle.fair_tree import FairTree, Member
+from eslurm.core.plan.cycle.priority import Priority, Ranking, Standing, explained
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.slices import parts
+from eslurm.core.state.cluster import State
+from eslurm.ports.door import Caller
+from eslurm.v1 import controller_pb2 as pb
+
+UNUSED = -1.0
+"""How the level of those who have used nothing travels: JSON knows no infinity."""
+JOBS_PER_SLICE = 500
+MEMBERS_PER_SLICE = 1_000
+
+
+class Shares:
+    """Answers the call `Shares`. `now_us` is the time that a batch would be decided at; `ranking` the planner's.
+
+    What is worked out of the live `state` is told when `committed` returns: all of it is durable then.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        rules: Rules,
+        ranking: Ranking,
+        now_us: Callable[[], int],
+        committed: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._state = state
+        self._rules = rules
+        self._ranking = ranking
+        self._now_us = now_us
+        self._committed = committed
+
+    async def call(self, request: pb.SharesRequest, caller: Caller) -> pb.SharesReply:
+        """Everybody's shares and usage as of now, accounts before those below them; or the jobs' priorities."""
+        reply = await self._reply(request, Sight(self._rules, caller.principal))
+        await self._committed()
+        return reply
+
+    async def _reply(self, request: pb.SharesRequest, sight: Sight) -> pb.SharesReply:
+        now_us = self._now_us()
+        if request.priorities:
+            return pb.SharesReply(priorities=await self._priorities(set(request.jobs), sight), now_us=now_us)
+        tree: FairTree = await paced(tree_of(self._state, now_us))
+        members = await paced(tree.listing())
+        shares: list[pb.ShareInfo] = []
+        for part in parts(members, MEMBERS_PER_SLICE):
+            shares += (_info(member) for member in part if sight.share(member.user, member.account))
+            await asyncio.sleep(0)
+        return pb.SharesReply(
+            shares=shares,
+            half_life_s=self._state.config.priority.half_life_s,
+            now_us=now_us,
+        )
+
+    async def _priorities(self, jobs: set[int], sight: Sight) -> list[pb.PriorityInfo]:
+        found: list[pb.PriorityInfo] = []
+        for number, entry in enumerate(self._entries()):
+            if number % JOBS_PER_SLICE == JOBS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+            if (not jobs or entry.job_id in jobs) and sight.job_of(entry.job.user, entry.job.account):
+                # One that has come after the last cycle has no number of its own yet.
+                parts = self._ranking.factors(entry.job_id) or explained(Standing(), entry.job, 0)
+                found.append(_priority(entry.job, parts))
+        return found
+
+    def _entries(self) -> list[QueueEntry]:
+        """The waiting jobs in the planner's order: the computed one, or the queue's own."""
+        if len(self._ranking):
+            return self._ranking.ordered()
+        return self._state.queue.first(len(self._state.queue)) + self._state.later.first(
+            len(self._state.later)
+        )
+
+
+def _info(member: Member) -> pb.ShareInfo:
+    return pb.ShareInfo(
+        account=member.account,
+        user=member.user,
+        parent=member.parent,
+        shares=member.shares,
+        norm_shares=member.norm_shares,
+        usage=member.usage,
+        norm_usage=member.norm_usage,
+        level=member.level if math.isfinite(member.level) else UNUSED,
+        factor=member.factor,
+    )
+
+
+def _priority(job: Pending, parts: Priority) -> pb.PriorityInfo:
+    return pb.PriorityInfo(
+        job_id=job.job_id,
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        qos=job.qos,
+        priority=parts.value,
+        given=parts.given,
+        age_points=parts.age,
+        fairshare_points=parts.fairshare,
+        size_points=parts.size,
+        partition_points=parts.partition,
+        qos_points=parts.qos,
+        nice=parts.nice,
+    )

@@ -1,0 +1,1 @@
+"""The controller that waits: it follows the log and watches the leader."""

@@ -1,0 +1,1 @@
+"""The door for users: methods, authorisation, limits, servers and clients, protobuf from and to the core."""

@@ -1,0 +1,189 @@
+"""The gate between all doors and the one service: rights, request ids, deadlines, limits, decoding, statuses.
+
+Invariant: every call of every door passes here and no method is open by omission; `answer` never raises except
+when its own task is cancelled; calls under way are counted, so a stop can wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from eslurm.api.audit import CallAudit
+from eslurm.api.cpu_meter import Metered
+from eslurm.api.limits import LimitSettings, RequestLimits, Ticket, charging
+from eslurm.api.methods import SUBMIT, Method, too_large_text
+from eslurm.api.scopes import grants, permits
+from eslurm.api.shapes import Submission, check_lists, check_shape
+from eslurm.api.status import refusal_of
+from eslurm.core.control.rights import Level
+from eslurm.core.model.job import ATTESTED, Principal
+from eslurm.ports.door import Answered, Caller, DoorError, DoorService, Status
+from eslurm.transport.framing import REQUEST_ID_BYTES
+
+PLACES = {"agent": "nodes", "login": "login hosts"}
+"""Ways in that give no rights over others, as people call them."""
+
+
+def root_text(via: str) -> str:
+    """Why root is refused on such a way."""
+    return f"root's commands do not pass through {PLACES[via]}: use a host of the controller"
+
+
+NEEDED = {
+    "coordinator": (Level.COORDINATOR, "operators and coordinators of accounts"),
+    "operator": (Level.OPERATOR, "operators"),
+    "administrator": (Level.ADMINISTRATOR, "administrators (cluster.administrators)"),
+}
+"""The levels that methods ask for, and what they are called in a refusal."""
+
+
+def check_caller(method: Method[Any, Any], caller: Caller, level: Level) -> None:
+    """Raise `DoorError` unless a caller of this level may make this call now."""
+    if caller.deadline_us is None:
+        raise DoorError(Status.INVALID_ARGUMENT, f"{method.name} needs a deadline; send one with the call")
+    if caller.deadline_us <= 0:
+        raise DoorError(Status.DEADLINE_EXCEEDED, f"the deadline of {method.name} passed before it began")
+    if method.mutating and (len(caller.request_id) != REQUEST_ID_BYTES or not any(caller.request_id)):
+        raise DoorError(
+            Status.INVALID_ARGUMENT,
+            f"{method.name} changes things and needs a request id of {REQUEST_ID_BYTES} bytes, "
+            f"not {len(caller.request_id)}",
+        )
+    if caller.via in ATTESTED and caller.principal.uid == 0:
+        raise DoorError(Status.PERMISSION_DENIED, root_text(caller.via))
+    if not permits(caller.principal.scope, method):
+        text = f"{method.name} is beyond a token of scope {caller.principal.scope}: have another one made"
+        raise DoorError(Status.PERMISSION_DENIED, f"{text} (esctl token create --scope)")
+    if not method.is_privileged or grants(caller.principal, method):
+        return
+    needed, people = NEEDED[method.right]
+    if caller.via in ATTESTED:
+        raise DoorError(
+            Status.PERMISSION_DENIED,
+            f"{method.name} is for {people}, and their commands do not pass through {PLACES[caller.via]}: "
+            "use a host of the controller",
+        )
+    if level < needed:
+        raise DoorError(
+            Status.PERMISSION_DENIED, f"{method.name} is for {people}; {caller.principal.name} is none here"
+        )
+
+
+class _Seen:
+    """What one call's audit line is made of, as far as the call came."""
+
+    __slots__ = ("level", "reply", "request")
+
+    def __init__(self) -> None:
+        self.level = Level.USER
+        self.request: Any = None
+        self.reply: Any = None
+
+
+class Gate:
+    """The `Answerer` of the controller. Without `limits` there are none."""
+
+    def __init__(
+        self,
+        service: DoorService,
+        level_of: Callable[[Principal], Level],
+        limits: RequestLimits | None = None,
+        audit: CallAudit | None = None,
+    ) -> None:
+        self._service = service
+        self._level_of = level_of
+        self._limits = limits or RequestLimits(LimitSettings())
+        self._audit = audit or CallAudit()
+        self._stopping = ""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.in_flight = 0
+
+    async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
+        """See `ports.door.Answerer`. `payload` is the encoded request."""
+        self.in_flight += 1
+        self._idle.clear()
+        seen = _Seen()
+        answered: Answered | None = None
+        try:
+            answered = Answered(Status.OK, "", await self._reply(method, payload, caller, seen))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Leaked out of something the service waited for: without a status the caller would hang.
+            answered = Answered(Status.UNAVAILABLE, "the call was interrupted inside; try again", b"")
+        except Exception as error:
+            refusal = refusal_of(error)
+            answered = Answered(refusal.status, refusal.text, b"", refusal.retry_after_s)
+        finally:
+            self._audit.on_answered(method, caller, seen.level, seen.request, payload, seen.reply, answered)
+            self.in_flight -= 1
+            if not self.in_flight:
+                self._idle.set()
+        return answered
+
+    async def _reply(self, method: Method[Any, Any], payload: bytes, caller: Caller, seen: _Seen) -> bytes:
+        if self._stopping:
+            raise DoorError(Status.UNAVAILABLE, self._stopping)
+        level = seen.level = self._level_of(caller.principal)
+        check_caller(method, caller, level)
+        operator = caller.via not in ATTESTED and level >= Level.OPERATOR
+        ticket = self._limits.admit(method, caller, operator=operator or grants(caller.principal, method))
+        try:
+            work = self._serve(method, payload, caller, seen, trusted=operator)
+            return await (_metered(work, ticket) if ticket.metered else work)
+        finally:
+            ticket.leave()
+
+    async def _serve(
+        self, method: Method[Any, Any], payload: bytes, caller: Caller, seen: _Seen, *, trusted: bool
+    ) -> bytes:
+        request = seen.request = _decoded(method, payload, trusted=trusted)
+        reply = seen.reply = await self._service.call(method, request, caller)
+        return reply if isinstance(reply, bytes) else bytes(reply.SerializeToString())
+
+    def stop_admitting(self, text: str) -> None:
+        """Refuse new calls with UNAVAILABLE from now on; clients retry them elsewhere or later."""
+        self._stopping = text
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until no call is under way. False when some still are after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _decoded(method: Method[Any, Any], payload: bytes, *, trusted: bool) -> Any:
+    """The request. Raises `DoorError` when it cannot be had, or, for others than operators, only at a price."""
+    if len(payload) > method.request_bytes_max:
+        raise DoorError(Status.INVALID_ARGUMENT, too_large_text(method, len(payload)))
+    try:
+        if method.number == SUBMIT.number:
+            return Submission.FromString(payload)
+        if not trusted:
+            check_shape(method.name, payload, method.request.DESCRIPTOR)
+        request = method.request.FromString(payload)
+    except DecodeError:
+        raise DoorError(Status.INVALID_ARGUMENT, f"the request of {method.name} cannot be decoded") from None
+    check_lists(method.name, request)
+    return request
+
+
+async def _metered(work: Coroutine[Any, Any, bytes], ticket: Ticket) -> bytes:
+    began_s = time.monotonic()
+    reply = b""
+    charging.set(ticket.charge)
+    try:
+        reply = await Metered(work, ticket.charge)
+        return reply
+    finally:
+        ticket.settle(len(reply), time.monotonic() - began_s)

@@ -1,0 +1,233 @@
+"""What the clients of both doors have in common: which door, how often, until when.
+
+Invariant: one call keeps one request id over all its tries, through whichever door, so whatever was lost on the way
+takes effect at most once; a call ends by its deadline. No gRPC, protobuf, asyncio or option parser is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
+from eslurm.transport.framing import checked_request_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
+
+    # The protobuf runtime takes longer to import than a call takes.
+    from eslurm.api.methods import Method, ReplyT, RequestT
+
+_BACKOFF_FIRST_S = 0.05
+_BACKOFF_MAX_S = 1.0
+
+
+class Lost(Exception):
+    """This try failed; the next may not. `sent`: the call may have arrived. `is_final`: no waiting makes it better."""
+
+    def __init__(self, text: str, *, sent: bool = False, is_final: bool = False) -> None:
+        super().__init__(text)
+        self.sent = sent
+        self.is_final = is_final
+
+
+class DoorClient:
+    """A connection to one of `doors`, made when first needed and again when lost. Not for several threads.
+
+    Several doors lead to one cluster: when one is absent, refuses, is lost, is not available or has fallen silent, the
+    next one is tried. `patience_s`: how long doors that were never reached are tried again (a daemon may be restarting).
+    `find_more` is asked for further doors when all of `doors` have failed or one is silent. `on_refused` hears why a
+    call is not served yet, each time before it is tried again.
+    """
+
+    silence_s = 2.0
+    """A call that is not answered for so long may only be long; with several doors the daemon is asked whether it lives."""
+    ping_s = 1.0
+    advice = ""
+    """What to look at when no door was ever reached."""
+
+    def __init__(
+        self,
+        doors: Sequence[str],
+        patience_s: float,
+        find_more: Callable[[], Sequence[str]] | None,
+        on_refused: Callable[[str], None] | None,
+    ) -> None:
+        self._doors = list(doors)
+        self._find_more = find_more
+        self._on_refused = on_refused
+        self._patience_s = patience_s
+        self._at = 0
+        self._failed = 0
+        self._silent: set[str] = set()
+        self._lost: dict[str, Lost] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def path(self) -> str:
+        """The door in use, or to be tried next."""
+        return self._doors[self._at]
+
+    def close(self) -> None:
+        """Drop the connection; the next call makes a new one."""
+        raise NotImplementedError
+
+    def _exchange(
+        self,
+        method: Method[RequestT, ReplyT],
+        payload: bytes,
+        request_id: bytes,
+        retry: bool,
+        deadline_s: float,
+    ) -> tuple[Status, bytes, float]:
+        """One try at `path`: status, body, and after how many seconds the service wants to be asked again (0: it said
+        nothing of it). Raises `Lost`.
+        """
+        raise NotImplementedError
+
+    def _answers(self, door: str) -> bool:
+        """Whether the daemon behind a door still serves: a paused one takes connections and says nothing."""
+        raise NotImplementedError
+
+    def call(
+        self,
+        method: Method[RequestT, ReplyT],
+        request: RequestT,
+        timeout_s: float,
+        request_id: bytes | None = None,
+    ) -> ReplyT:
+        """Make one call and return its reply.
+
+        Tries again with the same `request_id` (made up if none is given) when the connection is lost, the service is
+        not available or it says when to come again, until `timeout_s` is over. Raises `DoorRefused` with the service's
+        status, or `DoorUnreachable`; its `maybe_done` says whether the call may have taken effect all the same.
+        """
+        request_id = checked_request_id(request_id, mutating=method.mutating)
+        payload = request.SerializeToString()
+        began_s = time.monotonic()
+        deadline_s = began_s + timeout_s
+        sent = False
+        lost_one = False
+        pauses = 0
+        self._failed = 0
+        self._lost.clear()
+        while True:
+            refused: DoorRefused | None = None
+            after_s = 0.0
+            try:
+                self._check_silent(deadline_s)
+                status, body, after_s = self._exchange(method, payload, request_id, sent, deadline_s)
+            except Lost as error:
+                self.close()
+                self._lost[self.path] = error
+                sent = lost_one = sent or error.sent
+            else:
+                sent = True
+                self._lost.pop(self.path, None)
+                if status is Status.OK:
+                    return method.reply.FromString(body)
+                if status is Status.DEADLINE_EXCEEDED:
+                    raise self._unreachable(sent, began_s, "no answer in time")
+                # Not available, and not a word on when to come again: whatever it has done of the call may be done.
+                lost_one = lost_one or (status is Status.UNAVAILABLE and not after_s)
+                refused = DoorRefused(status, body.decode(errors="replace"), maybe_done=lost_one)
+                if status is not Status.UNAVAILABLE and not after_s:
+                    raise refused
+            now_s = time.monotonic()
+            is_away = refused is None or refused.status is Status.UNAVAILABLE
+            if is_away and now_s < deadline_s and self._turn_to_next():
+                continue
+            if self._final():
+                raise self._unreachable(sent, began_s)
+            pauses += 1
+            pause_s = after_s or _pause_s(pauses)
+            limit_s = deadline_s if sent else min(deadline_s, began_s + self._patience_s)
+            if now_s + pause_s >= limit_s:
+                raise refused or self._unreachable(sent, began_s)
+            if refused is not None and self._on_refused is not None:
+                self._on_refused(refused.text)
+            time.sleep(pause_s)
+
+    # ---- which door ----
+
+    def _turn_to_next(self) -> bool:
+        """Go on to the next door; false when every one has failed since the last pause."""
+        self._failed += 1
+        if self._failed >= len(self._doors):
+            self._look_for_more()
+        if len(self._doors) > 1:
+            self.close()
+            self._at = (self._at + 1) % len(self._doors)
+        if self._failed < len(self._doors):
+            return True
+        self._failed = 0
+        return False
+
+    def _look_for_more(self) -> None:
+        if self._find_more is not None:
+            self._doors += [door for door in self._find_more() if door not in self._doors]
+
+    def _check_silent(self, deadline_s: float) -> None:
+        """A door that fell silent has to answer a short question first: a call would be waited for longer."""
+        if self.path in self._silent and left_s(deadline_s) > self.ping_s:
+            if not self._answers(self.path):
+                raise Lost("it does not answer any more")
+            self._silent.discard(self.path)
+
+    def _await(self, has_come: Callable[[float], bool], deadline_s: float) -> None:
+        """Wait until `has_come(seconds)`, which waits so long for the reply, or until shortly before the deadline.
+
+        Raises `Lost` when the daemon has fallen silent and there are other doors: another one may have taken over.
+        """
+        while not has_come(min(self.silence_s, left_s(deadline_s))):
+            if time.monotonic() + self.ping_s >= deadline_s:
+                return
+            self._look_for_more()
+            if len(self._doors) > 1 and not self._answers(self.path):
+                self._silent.add(self.path)
+                raise Lost("it does not answer any more", sent=True)
+
+    # ---- when none answers ----
+
+    def _final(self) -> dict[str, str]:
+        """By door, what has to be changed before it can be used; empty while another one may do.
+
+        Doors of standbys may be closed by right: they are no hope beside one that there is, and does not fit.
+        """
+        if any(door not in self._lost for door in self._doors):
+            return {}
+        return {door: str(lost) for door, lost in self._lost.items() if lost.is_final}
+
+    def _unreachable(self, sent: bool, began_s: float, text: str = "") -> DoorUnreachable:
+        final = self._final()
+        if final:
+            return DoorUnreachable(_each(final), maybe_done=sent, is_final=True)
+        what = _each({door: text or str(self._lost.get(door, "no answer")) for door in self._doors})
+        advice = "the call may have taken effect: look before you repeat it" if sent else self.advice
+        waited_s = time.monotonic() - began_s
+        return DoorUnreachable(f"{what} (tried for {waited_s:.1f} s); {advice}", maybe_done=sent)
+
+
+def _each(said: Mapping[str, str]) -> str:
+    """What each door said, and once what all did."""
+    if len(set(said.values())) == 1:
+        return f"{', '.join(said)}: {next(iter(said.values()))}"
+    return "; ".join(f"{door}: {why}" for door, why in said.items())
+
+
+def left_s(deadline_s: float) -> float:
+    """What is left until then, and more than nothing: as a time-out zero would mean not to wait at all."""
+    return max(0.001, deadline_s - time.monotonic())
+
+
+def _pause_s(tries: int) -> float:
+    """Doubling, with half of it left to chance so that many commands do not come back together."""
+    whole_s: float = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(tries - 1, 8))
+    return whole_s * (0.5 + os.urandom(1)[0] / 512)

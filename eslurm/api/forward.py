@@ -1,0 +1,243 @@
+"""Doors away from the leader, a node's or a standby's: calls go to it over a link, and the answers come back.
+
+Invariant: such a door vouches for the caller's uid only: groups and rights are the leader's business. Every call is
+answered, or reported as UNAVAILABLE when the link that carried it ends (the command then tries again with the same
+request id).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from eslurm.api.methods import BY_NAME, Method
+from eslurm.core.model.job import Principal
+from eslurm.ports.door import Answered, Answerer, Caller, DoorError, Status, status_of
+from eslurm.ports.link import Link, LinkClosed
+from eslurm.transport.framing import REQUEST_BYTES_MAX
+from eslurm.transport.options import BULK_CHUNK_BYTES_MAX
+from eslurm.v1 import link_pb2
+
+CONTROL_CALL_BYTES_MAX = 2 * 1024 * 1024
+"""What goes in one item, either way; more goes in parts, and only over a link to the controller itself."""
+PARTS_PATIENCE_S = 60.0
+
+
+class Forwarder:
+    """The `Answerer` of a door that is not the leader's. `uplink` gives the link calls go out on now, `node` the node's
+    number (0 on a standby); `nobody` says that there is no link. With `in_parts` calls of any size may go: its links
+    lead to the controller itself.
+    """
+
+    def __init__(
+        self,
+        process: str,
+        uplink: Callable[[], Link | None],
+        node: Callable[[], int],
+        nobody: str = "this node has no link to the controller now",
+        *,
+        in_parts: bool = False,
+        is_login: bool = False,
+    ) -> None:
+        self._process = process
+        self._uplink = uplink
+        self._node = node
+        self._nobody = nobody
+        self._in_parts = in_parts
+        self._is_login = is_login
+        self._calls: dict[int, tuple[Link, asyncio.Future[Answered]]] = {}
+        self._begun: dict[int, list[bytes]] = {}
+        self._last_call = 0
+
+    async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
+        """See `ports.door.Answerer`."""
+        if len(payload) > CONTROL_CALL_BYTES_MAX and not self._in_parts:
+            return Answered(
+                Status.RESOURCE_EXHAUSTED,
+                f"the request has {len(payload)} bytes; {_most(self._is_login)}",
+                b"",
+            )
+        link = self._uplink()
+        if link is None:
+            return Answered(Status.UNAVAILABLE, self._nobody, b"")
+        self._last_call += 1
+        number = self._last_call
+        call = link_pb2.DoorCall(
+            process=self._process,
+            call=number,
+            method=method.name,
+            request=payload,
+            request_id=caller.request_id,
+            deadline_us=caller.deadline_us or 0,
+            uid=caller.principal.uid,
+            gid=caller.principal.gid,
+            node=self._node(),
+            retry=caller.retry,
+        )
+        answered: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._calls[number] = (link, answered)
+        try:
+            if not await _send_call(link, call):
+                return Answered(Status.UNAVAILABLE, "the link to the controller has just ended", b"")
+            return await answered
+        finally:
+            del self._calls[number]
+            self._begun.pop(number, None)
+
+    def on_reply(self, reply: link_pb2.DoorReply) -> None:
+        """The controller's answer; one that nobody waits for any more is dropped."""
+        if reply.process != self._process:
+            return
+        _link, answered = self._calls.get(reply.call, (None, None))
+        if answered is None or answered.done():
+            return
+        if reply.more:
+            self._begun.setdefault(reply.call, []).append(reply.reply)
+            return
+        whole = b"".join([*self._begun.pop(reply.call, ()), reply.reply])
+        after_s = reply.retry_after_ms / 1000
+        answered.set_result(Answered(status_of(reply.status), reply.text, whole, after_s))
+
+    def on_link_down(self, link: Link) -> None:
+        """Calls that went out on this link may or may not have arrived."""
+        for carrier, answered in self._calls.values():
+            if carrier is link and not answered.done():
+                answered.set_result(Answered(Status.UNAVAILABLE, "the link to the controller ended", b""))
+
+
+async def _send_call(link: Link, call: link_pb2.DoorCall) -> bool:
+    if len(call.request) <= CONTROL_CALL_BYTES_MAX:
+        return link.send(link_pb2.Item(door_call=call))
+    *before, last = _cut(call.request)
+    call.request = last
+    call.part = len(before)
+    try:
+        for at, data in enumerate(before):
+            part = link_pb2.DoorCall(
+                process=call.process, call=call.call, node=call.node, request=data, more=True, part=at
+            )
+            await link.send_bulk(link_pb2.Item(door_call=part))
+        await link.send_bulk(link_pb2.Item(door_call=call))
+    except LinkClosed:
+        return False
+    return True
+
+
+def _most(is_login: bool) -> str:
+    """How much goes in one item, and what else there is."""
+    way_out = "give its esnoded --controller" if is_login else "use a login host"
+    place = "a login host's satellites" if is_login else "a node"
+    return f"through {place} at most {CONTROL_CALL_BYTES_MAX} go: ask for less, or {way_out}"
+
+
+async def send_reply(
+    link: Link, reply: link_pb2.DoorReply, *, in_parts: bool, is_login: bool = False
+) -> None:
+    """The leader's side: an answer to where the call came from; one that is too large for that way is refused."""
+    if len(reply.reply) <= CONTROL_CALL_BYTES_MAX:
+        link.send(link_pb2.Item(door_reply=reply))
+        return
+    if not in_parts:
+        text = f"the answer has {len(reply.reply)} bytes; {_most(is_login)}"
+        refusal = link_pb2.DoorReply(
+            process=reply.process, call=reply.call, status=Status.RESOURCE_EXHAUSTED, text=text
+        )
+        link.send(link_pb2.Item(door_reply=refusal))
+        return
+    *before, last = _cut(reply.reply)
+    reply.reply = last
+    # A link that has ended answered the call already: as not available.
+    with suppress(LinkClosed):
+        for data in before:
+            part = link_pb2.DoorReply(process=reply.process, call=reply.call, reply=data, more=True)
+            await link.send_bulk(link_pb2.Item(door_reply=part))
+        await link.send_bulk(link_pb2.Item(door_reply=reply))
+
+
+def _cut(data: bytes) -> list[bytes]:
+    return [data[at : at + BULK_CHUNK_BYTES_MAX] for at in range(0, len(data), BULK_CHUNK_BYTES_MAX)]
+
+
+class CallParts:
+    """The leader's side: calls of one standby or login host that come in parts.
+
+    At most `bytes_max` are kept, of all together. What a caller has given up is forgotten after `patience_s`.
+    """
+
+    def __init__(self, bytes_max: int = REQUEST_BYTES_MAX, patience_s: float = PARTS_PATIENCE_S) -> None:
+        self._bytes_max = bytes_max
+        self._patience_s = patience_s
+        self._begun: dict[int, list[bytes]] = {}
+        self._moved_s: dict[int, float] = {}
+
+    def join(self, call: link_pb2.DoorCall, now_s: float) -> link_pb2.DoorCall | None:
+        """The whole call with its last part, None before. DoorError when it cannot be had."""
+        if not call.part and not call.more:
+            return call
+        for number in [one for one, at_s in self._moved_s.items() if at_s < now_s - self._patience_s]:
+            self._forget(number)
+        parts = self._begun.setdefault(call.call, [])
+        self._moved_s[call.call] = now_s
+        if call.part != len(parts):
+            self._forget(call.call)
+            raise DoorError(Status.UNAVAILABLE, "a part of the request was lost: try again")
+        parts.append(call.request)
+        if sum(len(part) for begun in self._begun.values() for part in begun) > self._bytes_max:
+            self._forget(call.call)
+            raise DoorError(
+                Status.RESOURCE_EXHAUSTED, "too many large requests at once: try again in a moment"
+            )
+        if call.more:
+            return None
+        self._forget(call.call)
+        call.request = b"".join(parts)
+        return call
+
+    def _forget(self, number: int) -> None:
+        self._begun.pop(number, None)
+        self._moved_s.pop(number, None)
+
+
+async def answer_door_call(
+    call: link_pb2.DoorCall,
+    principal: Principal,
+    answerer: Answerer,
+    via: str = "agent",
+    host: str = "",
+    peer: str = "",
+) -> link_pb2.DoorReply:
+    """The leader's side: answer a forwarded call for the principal its uid stands for.
+
+    `via` is "agent" or "login", or "socket" for a standby's door, which is as good as the leader's own; `host` is
+    where that door is, and `peer` what people call it.
+    """
+    if principal.via != via:
+        # With it go all rights but a user's: whatever is decided later must know.
+        principal = msgspec.structs.replace(principal, via=via)
+    method = BY_NAME.get(call.method)
+    if method is None:
+        answered = Answered(Status.UNIMPLEMENTED, f"this controller knows no method {call.method}", b"")
+    else:
+        caller = Caller(
+            principal, call.request_id, call.retry, call.deadline_us or None, via, host, peer=peer
+        )
+        try:
+            async with asyncio.timeout(call.deadline_us / 1e6 if call.deadline_us else None):
+                answered = await answerer.answer(method, call.request, caller)
+        except TimeoutError:
+            answered = Answered(
+                Status.DEADLINE_EXCEEDED, "the deadline passed before the answer was known", b""
+            )
+    return link_pb2.DoorReply(
+        process=call.process,
+        call=call.call,
+        status=answered.status,
+        text=answered.text,
+        reply=answered.reply,
+        retry_after_ms=math.ceil(answered.retry_after_s * 1000),
+    )

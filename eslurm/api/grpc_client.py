@@ -1,0 +1,328 @@
+"""Clients of the gRPC door: for programs with an event loop, and blocking for remote commands.
+
+Invariant: as at the Unix door, one call keeps one request id over all its tries and ends by its deadline. A token
+never leaves this host unencrypted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from eslurm.api.client import DoorClient, Lost, left_s
+from eslurm.api.interceptor import REQUEST_ID_KEY, RETRY_AFTER_KEY, RETRY_KEY
+from eslurm.api.methods import PING, SERVICE, Method, ReplyT, RequestT
+from eslurm.ports.door import DoorRefused, DoorUnreachable, Status, status_of
+from eslurm.transport.framing import NO_REQUEST_ID, checked_request_id
+from eslurm.transport.options import (
+    CONTROL_FRAME_BYTES_MAX,
+    Options,
+    door_channel_options,
+    is_loopback,
+    split_endpoint,
+)
+from eslurm.transport.tls import Tls
+from eslurm.transport.tls_diagnosis import BROKEN_OFF, COMMAND, reason_in
+
+_BACKOFF_FIRST_S = 0.1
+_BACKOFF_MAX_S = 2.0
+REQUEST_BYTES_MAX = CONTROL_FRAME_BYTES_MAX
+"""What a controller's server takes at once from whoever connects."""
+_NOT_CONNECTED = re.compile(
+    r"(?:failed to connect to all addresses|errors resolving )"
+    r"(?:.*(?:last error: \w+: \S+: (?:Failed to connect to remote host: )?|lookup failed for \S+: )(.*?)\]?$)?",
+    re.DOTALL,
+)
+"""gRPC's words for a call that was never sent."""
+_SLOW = ("timed out before", "Handshake read failed")
+_ENDED = (*BROKEN_OFF, "keepalive", "Broken pipe", "GOAWAY")
+
+_Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+class _Tries:
+    """One call's tries: what to send, and what to do about an error."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        token: str,
+        method: Method[Any, Any],
+        timeout_s: float,
+        request_id: bytes | None,
+        *,
+        is_patient: bool = True,
+    ):
+        request_id = checked_request_id(request_id, mutating=method.mutating)
+        self._endpoint = endpoint
+        self._token = token
+        self._request_id = request_id
+        self._is_patient = is_patient
+        self._deadline_s = time.monotonic() + timeout_s
+        self._tries = 0
+
+    @property
+    def left_s(self) -> float:
+        return max(0.001, self._deadline_s - time.monotonic())
+
+    def metadata(self) -> _Metadata:
+        return _metadata(self._token, self._request_id, retry=self._tries > 0)
+
+    def pause_s(self, error: Any) -> float:
+        """How long to wait before the next try. Raises what the caller gets when there is none."""
+        status, details = status_of(error.code().value[0]), error.details() or ""
+        if status is Status.DEADLINE_EXCEEDED:
+            raise DoorUnreachable(
+                f"{self._endpoint}: no answer in time; the call may have taken effect: look before you repeat it",
+                maybe_done=True,
+            )
+        after_s = _retry_after_s(error)
+        if after_s:
+            # A little later than told: those who were told the same do not come together.
+            pause_s: float = after_s * (1 + os.urandom(1)[0] / 1024)
+            if pause_s >= self._deadline_s - time.monotonic():
+                raise DoorRefused(status, details)
+            return pause_s
+        if status is not Status.UNAVAILABLE:
+            raise DoorRefused(status, details)
+        reason = reason_in(details)
+        if reason:
+            # Nothing of it gets better by waiting.
+            raise DoorUnreachable(f"{self._endpoint}: {reason}", maybe_done=self._tries > 0)
+        self._tries += 1
+        pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(self._tries - 1, 8))
+        pause_s *= 0.5 + os.urandom(1)[0] / 512
+        if not self._is_patient or pause_s >= self._deadline_s - time.monotonic():
+            raise DoorUnreachable(
+                f"{self._endpoint}: {details or 'unavailable'}; is the controller running there, "
+                f"and is this its gRPC endpoint?{_about_tls(details)}",
+                maybe_done=True,
+            )
+        return pause_s
+
+
+def _metadata(token: str, request_id: bytes, *, retry: bool = False) -> _Metadata:
+    fields: list[tuple[str, str | bytes]] = [("authorization", f"Bearer {token}")]
+    if request_id != NO_REQUEST_ID:
+        fields.append((REQUEST_ID_KEY, request_id))
+    if retry:
+        fields.append((RETRY_KEY, "1"))
+    return tuple(fields)
+
+
+def _retry_after_s(error: Any) -> float:
+    """When the door said to come again; 0: it did not."""
+    said = dict(error.trailing_metadata() or ()).get(RETRY_AFTER_KEY, "")
+    return int(said) / 1000 if said.isdecimal() else 0.0
+
+
+def _about_tls(details: str) -> str:
+    """A connection that is ended at once looks alike whatever was not welcome."""
+    if not any(words in details for words in BROKEN_OFF):
+        return ""
+    return " (if it speaks TLS, give its authority's certificate, and one of yours if it requires that)"
+
+
+def _door_options(tls: Tls | None) -> Options:
+    options = door_channel_options()
+    if tls is not None and tls.files.name:
+        options.append(("grpc.default_authority", tls.files.name))
+    return options
+
+
+def _check_token_path(endpoint: str, encrypted: bool) -> None:
+    host, _port = split_endpoint(endpoint)
+    if not encrypted and not is_loopback(host):
+        raise ValueError(f"a token is sent to {endpoint} over TLS only: name its authorities (--tls-ca)")
+
+
+class GrpcClient:
+    """Calls from a program with an event loop. Use it on the loop that made it; `close` it in the end.
+
+    One that `is_patient` tries again until a call's time is over while nobody is there; who knows other doors is not.
+    `token` may be replaced: the next call shows the new one.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        token: str,
+        tls: Tls | None = None,
+        *,
+        is_patient: bool = True,
+    ) -> None:
+        _check_token_path(endpoint, tls is not None)
+        self._endpoint = endpoint
+        self.token = token
+        self._is_patient = is_patient
+        self._tls = tls
+        self._revision = 0
+        self._channel = self._new_channel()
+        self._under_way: Counter[grpc.aio.Channel] = Counter()
+
+    def _new_channel(self) -> grpc.aio.Channel:
+        options = _door_options(self._tls)
+        if self._tls is None:
+            return grpc.aio.insecure_channel(self._endpoint, options)
+        self._revision = self._tls.revision
+        return grpc.aio.secure_channel(self._endpoint, self._tls.channel_credentials(), options)
+
+    def _renew(self) -> None:
+        """After a failure: a channel keeps the certificates that it was made with, and others may be in force by now."""
+        if self._tls is not None:
+            self._tls.current()
+            if self._tls.revision != self._revision:
+                self._channel = self._new_channel()
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[grpc.aio.Channel]:
+        """The channel for one try. To close it cancels all that it carries, so a former one goes with its last call."""
+        channel = self._channel
+        self._under_way[channel] += 1
+        try:
+            yield channel
+        finally:
+            self._under_way[channel] -= 1
+            if not self._under_way[channel]:
+                del self._under_way[channel]
+                if channel is not self._channel:
+                    await channel.close()
+
+    async def call(
+        self,
+        method: Method[RequestT, ReplyT],
+        request: RequestT,
+        timeout_s: float,
+        request_id: bytes | None = None,
+    ) -> ReplyT:
+        """See `eslurm.api.unix_client.Client.call`."""
+        tries = _Tries(self._endpoint, self.token, method, timeout_s, request_id, is_patient=self._is_patient)
+        payload = request.SerializeToString()
+        while True:
+            async with self._lent() as channel:
+                ask: Any = channel.unary_unary(method.path)
+                try:
+                    reply = await ask(payload, timeout=tries.left_s, metadata=tries.metadata())
+                except grpc.aio.AioRpcError as error:
+                    self._renew()
+                    pause_s = tries.pause_s(error)
+                else:
+                    return method.reply.FromString(reply)
+            await asyncio.sleep(pause_s)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        for channel in {self._channel, *self._under_way}:
+            await channel.close()
+
+
+class BlockingGrpcClient(DoorClient):
+    """Calls from a command, through whichever of the controllers at `endpoints` leads; see `DoorClient`."""
+
+    advice = "is a controller running there, and is this its port?"
+
+    def __init__(
+        self,
+        endpoints: str | Sequence[str],
+        token: str,
+        tls: Tls | None = None,
+        patience_s: float = 10.0,
+        on_refused: Callable[[str], None] | None = None,
+    ) -> None:
+        doors = [endpoints] if isinstance(endpoints, str) else endpoints
+        super().__init__(doors, patience_s, None, on_refused)
+        for endpoint in self._doors:
+            _check_token_path(endpoint, tls is not None)
+        self._token = token
+        self._tls = tls
+        self._channel: grpc.Channel | None = None
+
+    def close(self) -> None:
+        """Drop the connection; the next call makes a new one."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _exchange(
+        self,
+        method: Method[RequestT, ReplyT],
+        payload: bytes,
+        request_id: bytes,
+        retry: bool,
+        deadline_s: float,
+    ) -> tuple[Status, bytes, float]:
+        if len(payload) > REQUEST_BYTES_MAX:
+            text = (
+                f"a request of {len(payload)} bytes; from another host at most {REQUEST_BYTES_MAX} go: "
+                "use one of the cluster's"
+            )
+            return Status.RESOURCE_EXHAUSTED, text.encode(), 0.0
+        if self._channel is None:
+            self._channel = self._new_channel(self.path)
+        ask: Any = self._channel.unary_unary(f"/{SERVICE}/{method.name}")
+        pending = ask.future(
+            payload, timeout=left_s(deadline_s), metadata=_metadata(self._token, request_id, retry=retry)
+        )
+        try:
+            self._await(lambda timeout_s: _has_come(pending, timeout_s), deadline_s)
+            return Status.OK, pending.result(), 0.0
+        except grpc.RpcError as error:
+            return self._refusal(error)
+        finally:
+            pending.cancel()
+
+    def _refusal(self, error: Any) -> tuple[Status, bytes, float]:
+        """What the service said. Raises `Lost` when it was gRPC's own word, because nobody is there."""
+        status, text = status_of(error.code().value[0]), error.details() or ""
+        after_s = _retry_after_s(error)
+        if status is Status.RESOURCE_EXHAUSTED and "larger than max" in text:
+            text = "the answer is too large to go to another host: ask for less, or use one of the cluster's"
+        if status is not Status.UNAVAILABLE or after_s:
+            return status, text.encode(), after_s
+        reason = reason_in(text, COMMAND)
+        if reason:
+            raise Lost(reason, is_final=True)
+        found = _NOT_CONNECTED.match(text)
+        if found is not None:
+            why = found[1] or text
+            if any(words in why for words in _SLOW):
+                why = "no answer"
+            # A name that is gone, or cannot be looked up now, is no reason to give up the other controllers.
+            is_final = "resolving" in text and len(self._doors) == 1
+            raise Lost(f"{why}{_about_tls(why)}", is_final=is_final)
+        if any(words in text for words in _ENDED):
+            raise Lost(text, sent=True)
+        return status, text.encode(), 0.0
+
+    def _answers(self, door: str) -> bool:
+        with self._new_channel(door) as channel:
+            ask: Any = channel.unary_unary(PING.path)
+            try:
+                ask(b"", timeout=self.ping_s, metadata=_metadata(self._token, NO_REQUEST_ID))
+            except grpc.RpcError as error:
+                refused: Any = error
+                return refused.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        return True
+
+    def _new_channel(self, endpoint: str) -> grpc.Channel:
+        options = [*_door_options(self._tls), ("grpc.use_local_subchannel_pool", 1)]
+        if self._tls is None:
+            return grpc.insecure_channel(endpoint, options)
+        return grpc.secure_channel(endpoint, self._tls.channel_credentials(), options)
+
+
+def _has_come(pending: Any, timeout_s: float) -> bool:
+    try:
+        pending.exception(timeout_s)
+    except grpc.FutureTimeoutError:
+        return False
+    return True

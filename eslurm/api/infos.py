@@ -1,0 +1,266 @@
+"""From records of the core to the messages that commands show: by the controller of what is, by a replay of what was.
+
+Reads only; costs are per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from eslurm.core.model import ranges
+from eslurm.core.model.config import ClusterConfig, Partition
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.job import Job
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.node import Node
+from eslurm.core.model.ranges import Ranges
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.resources.vector import WIDTH, subtract
+from eslurm.core.state.allocation_amounts import limit_s
+from eslurm.core.state.invariants import Startable, pending_reason
+from eslurm.core.state.rows import decode_accounted
+from eslurm.core.state.view import View
+from eslurm.ports.store import AttemptRow
+from eslurm.v1 import controller_pb2 as pb
+
+LOGIN = "LOGIN"
+"""Flag of a login host."""
+REASONS = {
+    "priority": "Priority",
+    "resources": "Resources",
+    "nodes_unavailable": "ReqNodeNotAvail",
+    "partition_down": "PartitionDown",
+    "not_examined": "Priority",
+    "limit": "ResourceLimit",
+    "pool": "KeptFree",
+    "licence": "Licenses",
+    "reservation": "Reservation",
+    "deadline": "DeadLine",
+    "start_missed": "StartMissed",
+    "dependency": "Dependency",
+    "begin_time": "BeginTime",
+}
+
+
+def task_list(tasks: Ranges, limit: int) -> str:
+    """An array's waiting tasks as people write them: 0-15%4; empty when none waits."""
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in tasks)
+    return f"{text}%{limit}" if limit and text else text
+
+
+def resource_text(request: Request) -> str:
+    """What a job asks for besides cores and memory, all of it together: `gpu:2,licence/matlab:1`."""
+    sums: dict[str, int] = {}
+    wanted = [(name, items * max(request.nodes_min, 1)) for name, items in request.per_node]
+    wanted += [(name, items * request.tasks) for name, items in request.per_task]
+    wanted += [(name, items * chunk.count) for chunk in request.chunks for name, items in chunk.resources]
+    wanted += [(f"licence/{name}", items) for name, items in request.wide]
+    for name, items in wanted:
+        sums[name] = sums.get(name, 0) + items
+    return ",".join(f"{name}:{items}" for name, items in sums.items())
+
+
+class Shown(Startable, Protocol):
+    """What a job's line is made from beside its record: the committed view, or a state that is replayed."""
+
+    def node_names(self, numbers: Iterable[int]) -> list[str]:
+        """Names for people, see `names_of`."""
+        ...
+
+
+def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = None) -> pb.JobInfo:
+    """One job. `why` is what the last plan said of it, if it was looked at, and `priority` what it is planned with."""
+    spec = job.spec
+    request = spec.components[0]
+    info = pb.JobInfo(
+        job_id=job.job_id,
+        array_job_id=job.array_job_id,
+        name=spec.name,
+        user=spec.user.name,
+        uid=spec.user.uid,
+        account=spec.account,
+        partition=spec.partition,
+        state=job.state.value,
+        priority=job.priority if priority is None else priority,
+        submitted_us=job.submitted_us,
+        begin_us=spec.begin_us,
+        time_limit_s=limit_s(job, job.attempt) if job.attempt is not None else spec.time_limit_s,
+        tasks=request.tasks,
+        exit_code=job.exit_code,
+        exit_signal=job.exit_signal,
+        exit_text=job.exit_text,
+        attempts=job.attempts,
+        work_dir=spec.work_dir,
+        output=spec.output,
+        error=spec.error,
+        dependencies=",".join(
+            dependency.kind + (f":{dependency.job_id}" if dependency.job_id else "")
+            for dependency in job.open
+        ),
+        requeue=spec.requeue,
+        comment=spec.comment,
+        qos=spec.qos,
+        reservation=spec.reservation,
+        nice=spec.nice,
+        deadline_us=spec.deadline_us,
+        resources=resource_text(request),
+        constraint=request.constraint,
+        trace=spec.trace.hex(),
+    )
+    if job.state not in (JobState.PENDING, JobState.LAUNCHING):
+        # What an earlier attempt did is no news of a job that waits again.
+        info.started_us, info.ended_us, info.paused_us = job.started_us, job.ended_us, job.paused_us
+    if job.array_task >= 0:
+        info.array_task = job.array_task
+    if job.tasks_left is not None:
+        info.array_tasks_left = task_list(job.tasks_left, spec.array.limit if spec.array is not None else 0)
+        info.tasks_running = job.tasks_running
+        info.tasks_done = ranges.count(job.tasks_ok)
+        info.tasks_failed = ranges.count(job.tasks_failed)
+    attempt = job.attempt
+    if attempt is not None:
+        if not attempt.ended_us:
+            info.paused_us, info.suspended_us = attempt.paused_us, attempt.suspended_us
+        info.nodes = len(attempt.spans)
+        info.cpus = sum(span.amounts[0] for span in attempt.spans)
+        info.memory_mib = sum(span.amounts[1] for span in attempt.spans if len(span.amounts) > 1)
+        info.node_names = fold(shown.node_names([span.node for span in attempt.spans]))
+    else:
+        info.nodes = max(request.nodes_min, 1)
+        info.cpus = request.tasks * request.cpus_per_task
+        info.memory_mib = request.memory_per_node_mib * info.nodes or request.memory_per_cpu_mib * info.cpus
+    info.first_estimate_s = job.first_estimate_s
+    if job.forecast is not None:
+        info.forecast.CopyFrom(forecast_message(job.forecast))
+    if job.state is JobState.PENDING:
+        _explain(shown, job, why, info)
+    elif job.state is JobState.SUSPENDED:
+        info.reason_text = job.reason_text
+    return info
+
+
+def forecast_message(forecast: Forecast) -> pb.Forecast:
+    """How long a job is expected to run."""
+    return pb.Forecast(
+        p10_s=forecast.p10_s, p50_s=forecast.p50_s, p90_s=forecast.p90_s, estimate_s=forecast.estimate_s
+    )
+
+
+def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
+    """A pending job always has a reason: its own, or what the plan says."""
+    reason = pending_reason(shown, job)
+    if reason:
+        info.reason = reason
+        info.reason_text = job.reason_text
+        if reason == "BeginTime" and job.exit_text:
+            info.reason_text = job.exit_text
+        if why is not None:
+            info.planned_start_us = why.planned_start_us or 0
+    elif why is None:
+        info.reason = "Priority"
+        info.reason_text = "not looked at by a plan yet"
+    else:
+        info.reason = REASONS.get(why.kind.value, why.kind.value)
+        info.reason_text = why.text
+        info.planned_start_us = why.planned_start_us or 0
+
+
+def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) -> pb.NodeInfo:
+    """One node with what is used on it now."""
+    topology = view.topology
+    position = topology.positions.get(node.number)
+    used: tuple[int, ...] = (0,) * len(topology.resources)
+    features: tuple[str, ...] = ()
+    weight = 0
+    if position is not None:
+        used = subtract(topology.totals[position], view.free[node.number])
+        features, weight = topology.features_on(position), topology.weights.get(position, 0)
+    flags = [flag for flag, is_set in (("DRAIN", node.drain), (LOGIN, node.number in view.login)) if is_set]
+    info = pb.NodeInfo(
+        number=node.number,
+        name=node.name,
+        state=node.state.value,
+        flags=flags,
+        reason=node.reason,
+        cores=node.total[0],
+        cores_used=used[0],
+        memory_mib=node.total[1],
+        memory_used_mib=used[1],
+        partitions=partitions,
+        endpoint=node.endpoint,
+        incarnation=node.incarnation,
+        since_us=node.since_us,
+        jobs=jobs,
+        boot_id=node.boot_id,
+        features=features,
+        weight=weight,
+    )
+    for index in range(WIDTH, min(len(topology.resources), len(node.total))):
+        if node.total[index]:
+            name = topology.resources[index]
+            kind = next((word for word in features if word.startswith(f"{name}:")), "").removeprefix(
+                f"{name}:"
+            )
+            info.resources.add(name=name, total=node.total[index], used=used[index], device_type=kind)
+    return info
+
+
+def partition_info(partition: Partition) -> pb.PartitionInfo:
+    """One partition as the configuration says."""
+    return pb.PartitionInfo(
+        name=partition.name,
+        is_default=partition.default,
+        up=partition.up,
+        time_limit_max_s=partition.time_limit_max_s,
+        time_limit_default_s=partition.time_limit_default_s,
+        nodes=len(partition.nodes),
+    )
+
+
+def partitions_of_nodes(config: ClusterConfig) -> dict[str, list[str]]:
+    """By node name the partitions it is in."""
+    inside: dict[str, list[str]] = {}
+    for partition in config.partitions:
+        for name in partition.nodes:
+            inside.setdefault(name, []).append(partition.name)
+    return inside
+
+
+def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
+    """One line of accounting."""
+    kept = decode_accounted(row.blob)
+    info = pb.AttemptInfo(
+        job_id=row.job_id,
+        array_job_id=kept.array_job_id,
+        attempt=row.attempt,
+        name=row.name,
+        user=row.user,
+        account=row.account,
+        partition=row.partition,
+        state=row.state,
+        submitted_us=row.submitted_us,
+        started_us=row.started_us,
+        ended_us=row.ended_us,
+        node_names=kept.node_names,
+        nodes=row.nodes,
+        cpus=row.cores,
+        exit_code=row.exit_code,
+        exit_signal=row.signal,
+        exit_text=kept.text,
+        paused_us=kept.paused_us,
+        time_limit_s=kept.time_limit_s,
+        first_estimate_s=kept.first_estimate_s,
+        trace=kept.trace.hex(),
+    )
+    if kept.forecast is not None:
+        info.forecast.CopyFrom(forecast_message(kept.forecast))
+    if kept.array_task >= 0:
+        info.array_task = kept.array_task
+    if kept.end is not None:
+        info.user_cpu_us = kept.end.user_cpu_us
+        info.system_cpu_us = kept.end.system_cpu_us
+        info.max_rss_kib = kept.end.max_rss_kib
+    return info

@@ -1,0 +1,503 @@
+"""From a door's protobuf request to the core's message. Whatever is malformed is refused here, with its option's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+from google.protobuf.message import Message as Protobuf
+
+from eslurm.compat.constraints import parse_constraint
+from eslurm.compat.errors import OptionError, quoted
+from eslurm.compat.request_checks import checked_arguments, checked_line, checked_nodes, checked_path
+from eslurm.compat.rset import CHUNKS_MAX, PLACES, settle
+from eslurm.compat.traceparent import trace_of
+from eslurm.core.model import ranges
+from eslurm.core.model import request_limits as limits
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job import ArraySpec, Dependency, JobSpec, Principal
+from eslurm.core.model.job_weight import held_bytes
+from eslurm.core.model.messages import (
+    CancelJobs,
+    CreateStep,
+    FinishStep,
+    HoldJobs,
+    JobRef,
+    RefusalCode,
+    Refused,
+    RequeueJobs,
+    SetForecasts,
+    SubmitJobs,
+    SuspendJobs,
+    UpdateJob,
+    UpdateNodes,
+    UpdateSatellites,
+)
+from eslurm.core.model.request import Chunk, Request
+from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
+from eslurm.ports.step_checks import parse_endpoint
+from eslurm.ports.store import BlobRow, content_hash
+from eslurm.v1 import controller_pb2 as pb
+
+ITEMS_MAX = 2**31 - 1
+
+T = TypeVar("T")
+
+
+def _refuse(text: str) -> Refused:
+    return Refused(RefusalCode.INVALID, text)
+
+
+def _line(option: str, value: str, limit: int = limits.NAME_CHARS_MAX) -> str:
+    if not value:
+        return ""
+    try:
+        return checked_line(option, value, limit)
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+
+
+def _path(option: str, value: str) -> str:
+    try:
+        return checked_path(option, value) if value else ""
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+
+
+def _work_dir(value: str) -> str:
+    if not value.startswith("/"):
+        raise _refuse(f"--chdir: {quoted(value)} is not an absolute path")
+    return _path("--chdir", value)
+
+
+def _arguments(given: Sequence[str]) -> tuple[str, ...]:
+    arguments = tuple(given)
+    try:
+        checked_arguments(arguments)
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+    return arguments
+
+
+def _nodes(option: str, given: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(given)
+    try:
+        checked_nodes(option, names)
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+    return names
+
+
+def _environment_bytes(environment: bytes) -> bytes:
+    if len(environment) > limits.ENVIRONMENT_BYTES_MAX:
+        raise _refuse(
+            f"--export: the environment has {len(environment)} bytes, at most {limits.ENVIRONMENT_BYTES_MAX} "
+            "are possible: export fewer variables"
+        )
+    return environment
+
+
+def _endpoint(text: str) -> str:
+    """ADDRESS:PORT as the kernel writes the address."""
+    try:
+        host, port = parse_endpoint(text)
+    except ValueError as error:
+        raise _refuse(f"endpoint: {error}") from None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _signal(option: str, number: int) -> int:
+    """A signal, or 0: none."""
+    return _checked(option, number, signal_problem(number)) if number else 0
+
+
+def _checked(option: str, value: T, problem: str) -> T:
+    if problem:
+        raise _refuse(f"{option}: {problem}")
+    return value
+
+
+class BlobCollector:
+    """Content-addressed blobs of one call, each once."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, BlobRow] = {}
+
+    def put(self, data: bytes) -> bytes:
+        """The hash under which `data` is stored with the call."""
+        digest = content_hash(data)
+        if digest not in self._found:
+            self._found[digest] = BlobRow(digest, data)
+        return digest
+
+    def find(self, digest: bytes) -> BlobRow | None:
+        return self._found.get(digest)
+
+    @property
+    def rows(self) -> tuple[BlobRow, ...]:
+        return tuple(self._found.values())
+
+
+class SpecReader:
+    """Turns job requests of one call into specs; equal parts of many jobs are read once.
+
+    `trace` is that of jobs which name no other.
+    """
+
+    def __init__(self, user: Principal, config: ClusterConfig, trace: bytes = b"") -> None:
+        self._user = user
+        self._config = config
+        self._trace = trace
+        self._components: dict[bytes, tuple[Request, ...]] = {}
+        self._texts: dict[str, str] = {}
+        self._held_bytes = 0
+        self.blobs = BlobCollector()
+
+    def read(self, job: pb.JobRequest) -> JobSpec:
+        """One job. Raises `Refused`."""
+        spec = self._read(job)
+        self._held_bytes += held_bytes(spec)
+        if self._held_bytes > limits.SPECS_BYTES_MAX:
+            raise _refuse(
+                f"the jobs of this call hold more than {limits.SPECS_BYTES_MAX} bytes of arguments, node names and "
+                "array ranges: submit them in several calls"
+            )
+        return spec
+
+    def _read(self, job: pb.JobRequest) -> JobSpec:
+        # Each look at a field makes a new object: one look each.
+        work_dir = _work_dir(job.work_dir)
+        priority = job.priority if job.HasField("priority") else None
+        return JobSpec(
+            name=self._shared(_line("--job-name", job.name)) or "job",
+            user=self._user,
+            partition=_line("--partition", job.partition, limits.PARTITION_CHARS_MAX),
+            components=self._read_components(job),
+            script_hash=self._script(job),
+            environment_hash=self._environment(job),
+            work_dir=self._shared(work_dir),
+            time_limit_s=job.time_limit_s if job.HasField("time_limit_s") else 0,
+            output=_path("--output", job.output),
+            error=_path("--error", job.error),
+            input=_path("--input", job.input),
+            append_output=not job.truncate_output,
+            begin_us=job.begin_us,
+            priority=priority,
+            requeue=job.requeue if job.HasField("requeue") else True,
+            held=job.held,
+            dependencies=_dependencies(job) if job.dependencies else (),
+            array=_array(job, self._config.array_tasks_max),
+            arguments=_arguments(job.arguments) if job.arguments else (),
+            account=_line("--account", job.account),
+            comment=_line("--comment", job.comment, limits.COMMENT_CHARS_MAX),
+            umask=_checked("--umask", job.umask, umask_problem(job.umask)),
+            qos=_line("--qos", job.qos),
+            reservation=_line("--reservation", job.reservation),
+            nice=job.nice,
+            start_at_us=job.start_at_us,
+            deadline_us=job.deadline_us,
+            warn_signal=_signal("--signal", job.warn_signal),
+            warn_before_s=job.warn_before_s,
+            warn_batch_only=job.warn_batch_only,
+            warn_script=_path("--warn-script", job.warn_script),
+            trace=trace_of(job.traceparent) or self._trace,
+        )
+
+    def _shared(self, text: str) -> str:
+        """One string for all jobs of the call that say the same."""
+        return self._texts.setdefault(text, text)
+
+    def _read_components(self, job: pb.JobRequest) -> tuple[Request, ...]:
+        if not job.components:
+            return _ONE_CORE
+        problem = parts_problem(len(job.components))
+        if problem:
+            raise _refuse(problem)
+        # Jobs of one call mostly ask for the same.
+        encoded = job.components[0].SerializeToString()
+        known = self._components.get(encoded)
+        if known is None:
+            known = self._components[encoded] = (_component(job.components[0], self._config),)
+        return known
+
+    def _script(self, job: pb.JobRequest) -> bytes:
+        if job.script_hash:
+            if self.blobs.find(job.script_hash) is None:
+                raise _refuse("script: its hash was given, but no earlier job of this call brought it")
+            return job.script_hash
+        script = job.script
+        if not script:
+            raise _refuse("script: it is empty: give a script or --wrap")
+        if len(script) > self._config.script_bytes_max:
+            raise _refuse(
+                f"script: {len(script)} bytes are more than {self._config.script_bytes_max}: move data into files"
+            )
+        if b"\0" in script:
+            raise _refuse("script: it is a binary file: submit a script that starts it")
+        if not script.startswith(b"#!"):
+            raise _refuse("script: its first line must name its interpreter, like #!/bin/sh")
+        return self.blobs.put(script)
+
+    def _environment(self, job: pb.JobRequest) -> bytes:
+        if job.environment_hash:
+            if self.blobs.find(job.environment_hash) is None:
+                raise _refuse("--export: a hash was given, but no earlier job of this call brought it")
+            return job.environment_hash
+        return self.blobs.put(_environment_bytes(job.environment))
+
+
+_ONE_CORE = (Request(),)
+
+
+def _component(part: pb.ResourceRequest, config: ClusterConfig) -> Request:
+    request = _of_tasks(part)
+    wide = _named("--licenses", part.wide)
+    constraint = _constraint("--constraint", part.constraint)
+    place = part.place or "free"
+    if place not in PLACES:
+        raise _refuse(f"--rset: {quoted(place)} is no placement: use one of {', '.join(PLACES)}")
+    if not part.chunks:
+        return msgspec.structs.replace(
+            request,
+            per_node=_named("--gres", part.per_node),
+            per_task=_named("--gpus-per-task", part.per_task),
+            wide=wide,
+            constraint=constraint,
+            place=place,
+        )
+    chunks, of_job, constraint = _chunks(part, constraint, config)
+    return msgspec.structs.replace(
+        request,
+        tasks=sum(chunk.count for chunk in chunks),
+        cpus_per_task=chunks[0].cores,
+        nodes_min=0,
+        nodes_max=0,
+        tasks_per_node=0,
+        wide=_added((*wide, *of_job)),
+        constraint=constraint,
+        chunks=chunks,
+        place=place,
+    )
+
+
+def _chunks(
+    part: pb.ResourceRequest, constraint: str, config: ClusterConfig
+) -> tuple[tuple[Chunk, ...], tuple[tuple[str, int], ...], str]:
+    """The chunks, what belongs to no node, and the features of the whole job: words find their meaning here (C-16)."""
+    if len(part.chunks) > CHUNKS_MAX:
+        raise _refuse(
+            f"--rset: {len(part.chunks)} kinds of chunks are more than {CHUNKS_MAX}: join equal ones"
+        )
+    of_nodes = {one.name for one in config.resources if not one.wide_total}
+    of_cluster = {one.name for one in config.resources if one.wide_total}
+    wide: list[tuple[str, int]] = []
+    chunks: list[Chunk] = []
+    try:
+        for one in part.chunks:
+            count = one.count or 1
+            named, rest = settle(_constraint("--rset", one.constraint), of_nodes | of_cluster)
+            asked = (*_named("--rset", one.resources), *named)
+            wide += [(name, items * count) for name, items in asked if name in of_cluster]
+            items = tuple(pair for pair in asked if pair[0] not in of_cluster)
+            chunks.append(Chunk(count, one.cores or 1, one.memory_mib, _added(items), rest))
+        named, constraint = settle(constraint, of_nodes | of_cluster)
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+    for name, _ in named:
+        if name in of_nodes:
+            raise _refuse(
+                f"--rset: {name} belongs to nodes, not to the whole job: join it to a chunk with ':'"
+            )
+    return tuple(chunks), (*wide, *named), constraint
+
+
+def _added(named: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """Each name once, in the order of the first mention."""
+    sums: dict[str, int] = {}
+    for name, items in named:
+        sums[name] = sums.get(name, 0) + items
+    return tuple(sums.items())
+
+
+def _named(option: str, amounts: Iterable[pb.ResourceAmount]) -> tuple[tuple[str, int], ...]:
+    given = tuple(amounts)
+    if len(given) > limits.RESOURCES_MAX:
+        raise _refuse(f"{option}: names {len(given)} resources, at most {limits.RESOURCES_MAX} are possible")
+    found = tuple((_line(option, one.name), one.items) for one in given)
+    for name, items in found:
+        if not 0 < items <= ITEMS_MAX:
+            raise _refuse(f"{option}: {items} of {name}: ask for 1 to {ITEMS_MAX}")
+    return _added(found)
+
+
+def _constraint(option: str, text: str) -> str:
+    try:
+        return parse_constraint(text, option) if text else ""
+    except OptionError as error:
+        raise _refuse(str(error)) from None
+
+
+def _of_tasks(part: pb.ResourceRequest) -> Request:
+    tasks = part.tasks or max(1, part.nodes_min * max(1, part.tasks_per_node))
+    if part.nodes_max and part.nodes_max < part.nodes_min:
+        raise _refuse(f"--nodes: the maximum {part.nodes_max} is below the minimum {part.nodes_min}")
+    if part.nodes_min and tasks < part.nodes_min and part.tasks:
+        raise _refuse(
+            f"--ntasks: {tasks} tasks cannot be spread over {part.nodes_min} nodes: ask for fewer nodes"
+        )
+    if part.memory_per_node_mib and part.memory_per_cpu_mib:
+        raise _refuse("--mem and --mem-per-cpu exclude each other: give one")
+    return Request(
+        tasks=tasks,
+        cpus_per_task=part.cpus_per_task or 1,
+        nodes_min=part.nodes_min,
+        nodes_max=part.nodes_max or part.nodes_min,
+        tasks_per_node=part.tasks_per_node,
+        memory_per_node_mib=part.memory_per_node_mib,
+        memory_per_cpu_mib=part.memory_per_cpu_mib,
+        exclusive=part.exclusive,
+        include=_nodes("--nodelist", part.include),
+        exclude=_nodes("--exclude", part.exclude),
+    )
+
+
+def _dependencies(job: pb.JobRequest) -> tuple[Dependency, ...]:
+    if len(job.dependencies) > limits.DEPENDENCIES_MAX:
+        raise _refuse(f"--dependency: more than {limits.DEPENDENCIES_MAX} conditions")
+    return tuple(Dependency(one.kind, one.job_id, one.delay_s) for one in job.dependencies)
+
+
+def _array(job: pb.JobRequest, tasks_max: int) -> ArraySpec | None:
+    """The tasks as ranges. Everything is counted before anything is listed."""
+    parts = [(part.first, part.last, max(1, part.step)) for part in job.array[: limits.ARRAY_PARTS_MAX + 1]]
+    if not parts:
+        return None
+    if len(parts) > limits.ARRAY_PARTS_MAX:
+        raise _refuse(f"--array: {len(job.array)} parts are more than {limits.ARRAY_PARTS_MAX}: split it")
+    for first, last, _step in parts:
+        if last < first:
+            raise _refuse(f"--array: the range {first}-{last} runs backwards")
+    if sum((last - first) // step + 1 for first, last, step in parts) > tasks_max:
+        raise _refuse(f"--array: more than {tasks_max} tasks: split it")
+    strided = [(first, last, step) for first, last, step in parts if step > 1]
+    listed = sum((last - first) // step + 1 for first, last, step in strided)
+    if listed > limits.ARRAY_STRIDED_MAX:
+        raise _refuse(
+            f"--array: {listed} tasks with a step are more than {limits.ARRAY_STRIDED_MAX}: split it, "
+            "or number the tasks without one"
+        )
+    plain = tuple((first, last) for first, last, step in parts if step == 1)
+    numbers = (number for first, last, step in strided for number in range(first, last + 1, step))
+    return ArraySpec(ranges.union(plain, ranges.from_numbers(numbers)), job.array_limit)
+
+
+def job_ref(ref: pb.JobRef) -> JobRef:
+    return JobRef(ref.job_id, ref.task if ref.HasField("task") else -1)
+
+
+def _given(message: Protobuf, *names: str) -> dict[str, object]:
+    return {name: getattr(message, name) for name in names if message.HasField(name)}
+
+
+def cancel(request: pb.CancelRequest, by: Principal) -> CancelJobs:
+    refs = tuple(job_ref(ref) for ref in request.jobs)
+    number = _signal("--signal", request.signal)
+    return CancelJobs(by, refs, request.user, request.name, request.partition, request.state, number)
+
+
+def hold(request: pb.HoldRequest, by: Principal) -> HoldJobs:
+    return HoldJobs(by, tuple(job_ref(ref) for ref in request.jobs), request.release)
+
+
+def requeue(request: pb.RequeueRequest, by: Principal) -> RequeueJobs:
+    return RequeueJobs(by, tuple(job_ref(ref) for ref in request.jobs))
+
+
+def suspend(request: pb.SuspendRequest, by: Principal) -> SuspendJobs:
+    return SuspendJobs(by, tuple(job_ref(ref) for ref in request.jobs), request.resume)
+
+
+def set_forecasts(request: pb.SetForecastsRequest, by: Principal) -> SetForecasts:
+    """One that says nothing is told as zeros, which the core refuses."""
+    found = []
+    for one in request.forecasts:
+        said = one.forecast
+        found.append((one.job_id, Forecast(said.p10_s, said.p50_s, said.p90_s, said.estimate_s)))
+    return SetForecasts(by, tuple(found), _line("model", request.model))
+
+
+def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfig) -> UpdateJob:
+    names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job", "request", "was")]
+    for option, value, limit in (
+        ("name", request.name, limits.NAME_CHARS_MAX),
+        ("partition", request.partition, limits.PARTITION_CHARS_MAX),
+        ("comment", request.comment, limits.COMMENT_CHARS_MAX),
+        ("qos", request.qos, limits.NAME_CHARS_MAX),
+        ("account", request.account, limits.NAME_CHARS_MAX),
+        ("reservation", request.reservation, limits.NAME_CHARS_MAX),
+    ):
+        _line(option, value, limit)
+    given = _given(request, *names)
+    if request.HasField("constraint"):
+        given["constraint"] = _constraint("constraint", request.constraint)
+    if request.HasField("request"):
+        given["request"], given["was"] = _component(request.request, config), tuple(request.was)
+    return msgspec.structs.replace(UpdateJob(by, job_ref(request.job)), **given)
+
+
+def update_nodes(request: pb.UpdateNodesRequest, by: Principal) -> UpdateNodes:
+    reason = _line("reason", request.reason, limits.REASON_CHARS_MAX)
+    return UpdateNodes(by, _nodes("nodes", request.names), request.action, reason)
+
+
+def update_satellites(
+    request: pb.UpdateSatellitesRequest, by: Principal, known: tuple[str, ...]
+) -> UpdateSatellites:
+    reason = _line("reason", request.reason, limits.REASON_CHARS_MAX)
+    return UpdateSatellites(by, _nodes("satellites", request.names), request.action, reason, known)
+
+
+def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollector) -> CreateStep:
+    if not request.argv:
+        raise _refuse("command: it is empty: say what to run")
+    if len(request.cookie) != COOKIE_BYTES:
+        raise _refuse(f"cookie: {len(request.cookie)} bytes instead of {COOKIE_BYTES}: use esrun")
+    return CreateStep(
+        by=by,
+        job_id=request.job_id,
+        tasks=request.tasks,
+        nodes=request.nodes,
+        argv=_arguments(request.argv),
+        environment_hash=blobs.put(_environment_bytes(request.environment)),
+        work_dir=_work_dir(request.work_dir),
+        endpoint=_endpoint(request.endpoint),
+        cookie=request.cookie,
+        cpus_per_task=request.cpus_per_task or 1,
+        name=_line("--job-name", request.name),
+    )
+
+
+def finish_step(request: pb.FinishStepRequest, by: Principal) -> FinishStep:
+    if not 0 <= request.exit_code <= EXIT_CODE_MAX:
+        raise _refuse(f"exit code: {request.exit_code} is not within 0..{EXIT_CODE_MAX}")
+    return FinishStep(by, request.job_id, request.step, request.exit_code, _signal("signal", request.signal))
+
+
+__all__ = [
+    "BlobCollector",
+    "SpecReader",
+    "SubmitJobs",
+    "cancel",
+    "create_step",
+    "finish_step",
+    "hold",
+    "job_ref",
+    "requeue",
+    "set_forecasts",
+    "suspend",
+    "update_job",
+    "update_nodes",
+    "update_satellites",
+]

@@ -1,0 +1,54 @@
+"""What a token of each scope may call: the one table, which the gate asks after rights and before anything else.
+
+Invariant: a method that no scope names is for scope admin only, and there its own right still counts. A scope gives no
+rights over others but that of the estimator, whose methods are all that it may call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eslurm.api.methods import Method
+from eslurm.core.model.job import Principal
+
+_READ: Final = frozenset(
+    (
+        "Ping",
+        "Jobs",
+        "WaitJobs",
+        "WaitStep",
+        "Nodes",
+        "Satellites",
+        "Accounting",
+        "Config",
+        "Broadcasts",
+        "TreeReport",
+        "Controllers",
+        "Policies",
+        "Why",
+        "Plan",
+        "Shares",
+        "Tokens",
+    )
+)
+_OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob"}
+_SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep"}
+_ESTIMATOR: Final = frozenset(("Ping", "JobFeed", "SetForecasts"))
+
+METHODS_OF: Final[dict[str, frozenset[str]]] = {
+    "read": _READ,
+    "own-jobs": _OWN_JOBS,
+    "submit": _SUBMIT,
+    "estimator": _ESTIMATOR,
+}
+"""Names of methods by scope. Scope admin may call all."""
+
+
+def permits(scope: str, method: Method[Any, Any]) -> bool:
+    """Whether a caller with this scope (empty: with no token) may make the call at all."""
+    return scope in ("", "admin") or method.name in METHODS_OF.get(scope, frozenset())
+
+
+def grants(who: Principal, method: Method[Any, Any]) -> bool:
+    """Whether the scope itself is the right to an operator's method."""
+    return who.scope == "estimator" and method.name in _ESTIMATOR

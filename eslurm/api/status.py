@@ -1,0 +1,40 @@
+"""What exceptions mean to a caller, in one place for all doors.
+
+Invariant: an exception nobody mapped reaches the caller as INTERNAL without its text, which may hold what the
+caller must not see; the log has it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.ports.door import DoorError, Status
+
+log = logging.getLogger(__name__)
+
+STATUS_OF_REFUSAL: dict[RefusalCode, Status] = {
+    RefusalCode.INVALID: Status.INVALID_ARGUMENT,
+    RefusalCode.INFEASIBLE: Status.INVALID_ARGUMENT,
+    RefusalCode.NOT_FOUND: Status.NOT_FOUND,
+    RefusalCode.DENIED: Status.PERMISSION_DENIED,
+    RefusalCode.CONFLICT: Status.FAILED_PRECONDITION,
+    RefusalCode.EXHAUSTED: Status.RESOURCE_EXHAUSTED,
+    RefusalCode.INTERNAL: Status.INTERNAL,
+}
+
+
+def refusal_of(error: Exception) -> DoorError:
+    """The refusal an exception amounts to. Logs what it does not know.
+
+    It comes without its traceback, which holds the caller's frame: a caller that keeps it in a variable would make a
+    cycle of both, and the request would stay in memory until the next collection.
+    """
+    if isinstance(error, DoorError):
+        return error.with_traceback(None)
+    if isinstance(error, Refused):
+        return DoorError(STATUS_OF_REFUSAL[error.code], error.text)
+    if isinstance(error, TimeoutError):
+        return DoorError(Status.DEADLINE_EXCEEDED, "the deadline passed before the answer was known")
+    log.error("a call failed", exc_info=error)
+    return DoorError(Status.INTERNAL, "internal error; the controller's log says more")

@@ -1,0 +1,1 @@
+"""The configuration file: its sections, and their translation into what the core knows."""

@@ -1,0 +1,52 @@
+"""Steps that the runner knows and the spool does not: it was lost, or their node is served here no longer.
+
+The runner knows a node by its number, which without the spool only the controller can say again. Invariant: until each
+node of the process has its number, the end of such a step is kept; after that none is left here: it was handed to its
+node, or is nobody's and is ended.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.agent.action_buffer import Desk
+from eslurm.core.agent.actions import AcknowledgeSteps, TerminateStep
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.step_key import StepKey
+
+
+class Strays:
+    """Steps without a node. `is_open` while a node may still claim them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.is_open = True
+        self._desk = desk
+        self._live: dict[StepKey, int] = {}
+        self._ended: dict[StepKey, StepEnd] = {}
+
+    def add_live(self, step: StepKey, at_us: int) -> None:
+        """It has processes since then."""
+        self._live[step] = at_us
+
+    def add_end(self, step: StepKey, end: StepEnd) -> None:
+        """It is over; the runner says so until it is acknowledged."""
+        self._live.pop(step, None)
+        self._ended[step] = end
+
+    def take(self, number: int) -> tuple[list[tuple[StepKey, int]], list[tuple[StepKey, StepEnd]]]:
+        """Those of the node with this number: live ones with their start, ended ones with their end."""
+        live = [(step, at_us) for step, at_us in self._live.items() if step.node == number]
+        ended = [(step, end) for step, end in self._ended.items() if step.node == number]
+        for step, _ in live:
+            del self._live[step]
+        for step, _ in ended:
+            del self._ended[step]
+        return live, ended
+
+    def close(self) -> None:
+        """Every node has its number: what is left is nobody's, and nobody will ask how it ended."""
+        self.is_open = False
+        for step in self._live:
+            self._desk.emit(TerminateStep(step, 0.0, "unknown"))
+        if self._ended:
+            self._desk.emit(AcknowledgeSteps(tuple(self._ended)))
+        self._live.clear()
+        self._ended.clear()

@@ -1,0 +1,1 @@
+"""Decisions: messages into facts, facts into effects, timers, the planner's results."""

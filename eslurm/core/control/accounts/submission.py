@@ -1,0 +1,176 @@
+"""What policies say when a job is submitted: how many jobs there may be, and whether it could ever run under them.
+
+`Gate` is the policies read for this question; it is made anew when they change. Whatever only moves a job in time is the
+planner's matter (C-14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from eslurm.core.model import ranges
+from eslurm.core.model.accounts import Account, Limit
+from eslurm.core.model.job import JobSpec
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.rules.constraints import Rules
+from eslurm.core.plan.rules.limits import ARRAYJOBS, JOBS, Consumer, Level, LimitIndex, most_items, who_words
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.timeline import Timeline
+from eslurm.core.resources.usage import Steps
+from eslurm.core.resources.windows import DAY_US
+from eslurm.core.state.job_counts import Submitter, submitter_of
+
+if TYPE_CHECKING:
+    from eslurm.core.state.cluster import State
+
+GATE_KEPT_US: Final = DAY_US
+
+
+class Gate:
+    """The policies of one moment, for submissions."""
+
+    def __init__(self, state: State) -> None:
+        self.topology = state.ledger.topology
+        self.policies_changed = state.policies_changed
+        self.made_us = state.now_us
+        self._calendar = state.calendar
+        limits = [limit for limit in state.policies["limit"].values() if isinstance(limit, Limit)]
+        accounts = {
+            name: account
+            for name, account in state.policies["account"].items()
+            if isinstance(account, Account)
+        }
+        self.index = LimitIndex(limits, accounts)
+        self.rules = Rules(
+            state.policies,
+            self.topology,
+            _NothingPlanned(self.topology),
+            now_us=state.now_us,
+            calendar=state.calendar,
+        )
+
+    def is_current(self, state: State, now_us: int) -> bool:
+        """Whether the policies are still those that were read."""
+        return (
+            self.topology is state.ledger.topology
+            and self.policies_changed == state.policies_changed
+            and now_us - self.made_us < GATE_KEPT_US
+        )
+
+    def in_force(self, levels: list[Level], now_us: int) -> Level:
+        """The limits of the first level that has any in force now (C-12)."""
+        for level in levels:
+            found = [
+                limit for limit in level if self._calendar.windows(limit.validity, now_us, now_us + SECOND_US)
+            ]
+            if found:
+                return found
+        return []
+
+
+def submission_problem(
+    state: State, spec: JobSpec, now_us: int, beside: int = 0, before: JobSpec | None = None
+) -> str | None:
+    """Why policies refuse a new job, naming who, the limit, the value and the way out; None: they do not.
+
+    `beside` are jobs of the same submitter that are accepted with it and not in the state yet. A job that is there, as
+    `before`, is counted only where it was not: whoever has too many since a limit was lowered may still change them.
+    """
+    gate = _gate(state, now_us)
+    who = submitter_of(spec)
+    tasks = ranges.count(spec.array.tasks) if spec.array is not None else 1
+    counted = frozenset(gate.index.memberships(submitter_of(before))) if before is not None else frozenset()
+    problems = _too_many(state, gate, who, tasks, beside, now_us, counted)
+    if spec.array is not None:
+        problems = chain(problems, _array_too_large(gate, who, tasks, now_us, counted))
+    return next(problems, None) or _never(state, gate, spec, who)
+
+
+def rules_now(state: State, now_us: int) -> Rules:
+    """The rules of the policies in force, over a cluster with nothing on it: whom they keep from which nodes, and when."""
+    return _gate(state, now_us).rules
+
+
+def _gate(state: State, now_us: int) -> Gate:
+    gate = state.memos.get(Gate)
+    if not isinstance(gate, Gate) or not gate.is_current(state, now_us):
+        gate = state.memos[Gate] = Gate(state)
+    return gate
+
+
+def _too_many(
+    state: State,
+    gate: Gate,
+    who: Submitter,
+    tasks: int,
+    beside: int,
+    now_us: int,
+    counted: Set[Consumer],
+) -> Iterator[str]:
+    for consumer in gate.index.consumers(who):
+        if consumer in counted:
+            continue
+        for limit in gate.in_force(gate.index.levels(consumer, JOBS, who), now_us):
+            most = most_items(limit.amount, 0)
+            if most is None:
+                continue
+            there = state.job_counts.count(consumer, gate.index) + beside
+            if there + tasks > most:
+                yield (
+                    f"limit {limit.name}: {who_words(consumer)} may have {most} jobs in the system, {there} are there "
+                    f"and {tasks} would come: submit again when some have ended"
+                )
+
+
+def _array_too_large(
+    gate: Gate, who: Submitter, tasks: int, now_us: int, counted: Set[Consumer]
+) -> Iterator[str]:
+    for consumer in gate.index.consumers(who):
+        if consumer in counted:
+            continue
+        for limit in gate.in_force(gate.index.levels(consumer, ARRAYJOBS, who), now_us):
+            most = most_items(limit.amount, 0)
+            if most is not None and tasks > most:
+                yield (
+                    f"--array: {tasks} tasks are more than limit {limit.name} lets {who_words(consumer)} have in one "
+                    f"array ({most}): split it"
+                )
+
+
+def _never(state: State, gate: Gate, spec: JobSpec, who: Submitter) -> str | None:
+    view = state.partition_views[spec.partition]
+    limit_us = spec.time_limit_s * SECOND_US
+    for request in spec.components:
+        need = compile_need(request, view, gate.topology, time_limit_us=limit_us)
+        job = Pending(
+            job_id=0,
+            request=request,
+            partition=spec.partition,
+            time_limit_us=limit_us,
+            user=who.user,
+            groups=who.groups,
+            account=spec.account,
+            qos=spec.qos,
+            reservation=spec.reservation,
+        )
+        never = gate.rules.of(job, need).never
+        if never:
+            return never
+    return None
+
+
+class _NothingPlanned:
+    """The future of a cluster with every node in service and nothing on it: what could ever be is asked of it."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+
+    def steps(self, resource: int) -> Steps:
+        return [], []
+
+    def wide_used(self, index: int) -> Timeline:
+        return Timeline(self._topology.wide_totals[index])

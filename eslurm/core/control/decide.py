@@ -1,0 +1,116 @@
+"""The reading side of the core: one message in, facts and an answer out, nothing changed.
+
+`Refused` means: this message, and only this one, is refused. Any other exception is a bug; the reactor turns
+it into a refusal too, so that one bad message never takes the batch with it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from eslurm.core.control import members, nodes, satellites, steps, tokens
+from eslurm.core.control.accounts.decide import on_change
+from eslurm.core.control.jobs import admission, forecasts, outcomes, requests, updating
+from eslurm.core.control.planning import on_plan_made
+from eslurm.core.model import facts
+from eslurm.core.model.messages import (
+    ApproveHost,
+    CancelJobs,
+    Changed,
+    ChangePolicies,
+    ConfigLoaded,
+    CreateJoinToken,
+    CreateStep,
+    CreateToken,
+    EffectDone,
+    EpochStarted,
+    FinishStep,
+    HeartbeatDone,
+    HoldJobs,
+    JoinHost,
+    JoinTokenMade,
+    Message,
+    PlanMade,
+    RequeueJobs,
+    RevokeJoinTokens,
+    RevokeMembers,
+    RevokeTokens,
+    SatelliteSilent,
+    SetForecasts,
+    StepCreated,
+    SubmitJobs,
+    Submitted,
+    SuspendJobs,
+    TokenMade,
+    UpdateJob,
+    UpdateNodes,
+    UpdateSatellites,
+)
+from eslurm.core.model.protocol import NodeGone, Registration, RegistrationReply, ReportBody, StepEnded
+from eslurm.core.state.cluster import State
+
+Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | RegistrationReply | None
+Decision: TypeAlias = tuple[list[facts.Fact], Answer]
+
+
+def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision:
+    """Facts that follow from the message in this state, and the answer to give once they are committed."""
+    match message:
+        case SubmitJobs():
+            return admission.on_submit(state, message, now_us)
+        case EffectDone():
+            return outcomes.on_effect_done(state, message, now_us), None
+        case StepEnded():
+            return outcomes.on_step_ended(state, message, now_us), None
+        case NodeGone():
+            return outcomes.on_node_gone(state, message), None
+        case PlanMade():
+            return on_plan_made(state, message, now_us), None
+        case Registration():
+            return nodes.on_registration(state, message, now_us)
+        case HeartbeatDone():
+            return nodes.on_heartbeat(state, message), None
+        case CancelJobs():
+            return requests.on_cancel(state, message, now_us)
+        case HoldJobs():
+            return requests.on_hold(state, message, now_us)
+        case RequeueJobs():
+            return requests.on_requeue(state, message, now_us)
+        case SuspendJobs():
+            return requests.on_suspend(state, message, now_us)
+        case SetForecasts():
+            return forecasts.on_forecasts(state, message)
+        case UpdateJob():
+            return updating.on_update(state, message, now_us)
+        case UpdateNodes():
+            return nodes.on_update_nodes(state, message, now_us)
+        case UpdateSatellites():
+            return satellites.on_update_satellites(state, message)
+        case SatelliteSilent():
+            return satellites.on_silent(state, message), None
+        case ChangePolicies():
+            return on_change(state, message, now_us)
+        case CreateStep():
+            return steps.on_create(state, message)
+        case FinishStep():
+            return steps.on_finish(state, message)
+        case CreateToken():
+            return tokens.on_create(state, message, now_us)
+        case RevokeTokens():
+            return tokens.on_revoke(state, message)
+        case JoinHost():
+            return members.on_join(state, message, now_us)
+        case ApproveHost():
+            return members.on_approve(state, message, now_us)
+        case CreateJoinToken():
+            return members.on_create_token(state, message, now_us)
+        case RevokeJoinTokens():
+            return members.on_revoke_tokens(state, message)
+        case RevokeMembers():
+            return members.on_revoke(state, message, now_us)
+        case EpochStarted():
+            return nodes.on_epoch(state, message), None
+        case ConfigLoaded():
+            return nodes.on_config(state, message), None
+        case _:
+            raise TypeError(f"no decision for {type(message).__name__}")

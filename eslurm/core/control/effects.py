@@ -1,0 +1,263 @@
+"""What is to be done because of a fact, and what is still owed by the state as it stands.
+
+An effect's identity is (owner, revision of its fact, 0): each fact has at most one. Everything that must
+not be lost can be derived again from the state (`owed`), so a restarted controller owes exactly what the
+dead one owed; nodes recognise the repeated identity.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from eslurm.core.model import facts, ranges
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.job import Attempt, Job, Span
+from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.protocol import (
+    Body,
+    End,
+    JobLaunch,
+    LaunchStep,
+    NodeGroup,
+    Prepare,
+    SetTime,
+    Signal,
+    Start,
+    Suspend,
+)
+from eslurm.core.model.step import StepState
+from eslurm.core.resources.vector import RESOURCES
+from eslurm.core.state.allocation_amounts import limit_s
+from eslurm.core.state.cluster import State, attempts_of
+from eslurm.core.state.endings import grace_s
+
+STRAY_GRACE_S = 2.0
+"""Seconds that processes left on a job's other nodes get when its script has ended."""
+
+
+class Effect(msgspec.Struct, frozen=True, gc=False):
+    """Send `body` to `nodes` (in allocation order) and bring back what became of it."""
+
+    revision: int
+    nodes: tuple[int, ...]
+    body: Body
+    owed: bool = True
+
+
+def effect_of(state: State, fact: facts.Fact) -> Effect | None:
+    """The effect of the fact just applied, or None."""
+    match fact:
+        case facts.JobSignalled():
+            return _signal(state, fact)
+        case facts.OrphanFound():
+            body = End(fact.job_id, fact.attempt, 0.0, "orphan")
+            return Effect(state.revision, (fact.number,), body, owed=False)
+        case (
+            facts.JobPlaced()
+            | facts.NodesPrepared()
+            | facts.StopRequested()
+            | facts.AttemptSuspended()
+            | facts.TimeChanged()
+            | facts.AttemptEnded()
+            | facts.StepCreated()
+        ):
+            return find_owed(state, state.revision)
+        case _:
+            return None
+
+
+def owed(state: State) -> list[Effect]:
+    """All effects that the state still owes, oldest first: what a new leader has to send again."""
+    revisions = sorted((*state.owed, *state.step_owed))
+    return [effect for revision in revisions if (effect := find_owed(state, revision)) is not None]
+
+
+class Owing(enum.Enum):
+    """What an attempt owes to its nodes under one revision."""
+
+    LAUNCH = "launch"
+    START = "start"
+    RELEASE = "release"
+    STOP = "stop"
+    SUSPEND = "suspend"
+    """Or to let it go on: whichever was said last."""
+    SET_TIME = "set_time"
+
+
+def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None:
+    """Who owes what under that revision; None if it is settled, or a step's."""
+    job_id = state.owed.get(revision)
+    if job_id is None:
+        return None
+    job = state.get_job(job_id)
+    for attempt in attempts_of(job):
+        if attempt.phase is AttemptPhase.PREPARING and attempt.placed_revision == revision:
+            return job, attempt, Owing.LAUNCH
+        if attempt.phase is AttemptPhase.STARTING and attempt.owed_revision == revision:
+            return job, attempt, Owing.START
+        if attempt.phase is AttemptPhase.RELEASING and attempt.owed_revision == revision:
+            return job, attempt, Owing.RELEASE
+        if attempt.stop is not None and attempt.stop_revision == revision:
+            return job, attempt, Owing.STOP
+        if attempt.suspend_revision == revision:
+            return job, attempt, Owing.SUSPEND
+        if attempt.time_revision == revision:
+            return job, attempt, Owing.SET_TIME
+    return None
+
+
+def owed_nodes(state: State, revision: int) -> frozenset[int]:
+    """The nodes to which it is still owed; empty if it is settled."""
+    if (key := state.step_owed.get(revision)) is not None:
+        return state.steps[key].waiting
+    found = find_owing(state, revision)
+    if found is None:
+        return frozenset()
+    _, attempt, owing = found
+    match owing:
+        case Owing.LAUNCH:
+            return attempt.waiting
+        case Owing.START | Owing.SET_TIME:
+            return frozenset((attempt.first,))
+        case Owing.SUSPEND:
+            return attempt.informing
+        case _:
+            return attempt.held
+
+
+def find_owed(state: State, revision: int) -> Effect | None:
+    """The owed effect of that revision, for the nodes that have not answered yet; None if it is settled."""
+    if (key := state.step_owed.get(revision)) is not None:
+        return _step_effect(state, *key)
+    found = find_owing(state, revision)
+    if found is None:
+        return None
+    job, attempt, owing = found
+    body: Body
+    match owing:
+        case Owing.LAUNCH:
+            body = Prepare(job_launch(state, job, attempt), start=len(attempt.spans) == 1)
+        case Owing.START:
+            body = Start(job.job_id, attempt.number, job_launch(state, job, attempt))
+        case Owing.RELEASE:
+            body = End(job.job_id, attempt.number, STRAY_GRACE_S, "released")
+        case Owing.STOP:
+            assert attempt.stop is not None
+            body = End(job.job_id, attempt.number, grace_s(state, attempt.stop), attempt.stop.cause.value)
+        case Owing.SUSPEND:
+            body = Suspend(job.job_id, attempt.number, resume=not attempt.suspended_us)
+        case Owing.SET_TIME:
+            body = SetTime(job.job_id, attempt.number, limit_s(job, attempt))
+    return Effect(revision, _ordered(attempt, owed_nodes(state, revision)), body)
+
+
+def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
+    """Everything the attempt's nodes need to know (E-06, "job loading")."""
+    spec = job.spec
+    numbers = [span.node for span in attempt.spans]
+    array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
+    return JobLaunch(
+        job_id=job.job_id,
+        attempt=attempt.number,
+        name=spec.name,
+        user=spec.user,
+        partition=spec.partition,
+        groups=node_groups(attempt.spans),
+        node_names=fold(state.node_names(numbers)),
+        node_count=len(numbers),
+        script_hash=spec.script_hash,
+        environment_hash=spec.environment_hash,
+        work_dir=spec.work_dir,
+        tasks=sum(span.tasks for span in attempt.spans),
+        cpus_per_task=spec.components[0].cpus_per_task,
+        arguments=spec.arguments,
+        output=spec.output,
+        error=spec.error,
+        input=spec.input,
+        append_output=spec.append_output,
+        umask=spec.umask,
+        time_limit_s=spec.time_limit_s,
+        kill_grace_s=state.config.kill_grace_s,
+        orphan_timeout_s=state.config.orphan_timeout_s if spec.requeue else 0.0,
+        array_job_id=job.array_job_id,
+        array_task=job.array_task,
+        array_count=ranges.count(array),
+        array_min=array[0][0] if array else 0,
+        array_max=array[-1][1] if array else 0,
+        restarts=attempt.number - 1,
+        account=spec.account,
+        qos=spec.qos,
+        reservation=spec.reservation,
+        warn_signal=spec.warn_signal,
+        warn_before_s=spec.warn_before_s,
+        warn_batch_only=spec.warn_batch_only,
+        warn_script=spec.warn_script,
+        devices=_devices(state, attempt),
+        trace=spec.trace,
+    )
+
+
+def _devices(state: State, attempt: Attempt) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
+    """(node, resource, numbers) of all that the attempt holds of what is told apart."""
+    names: list[str] = []
+    found = []
+    for span in attempt.spans:
+        for index, numbers in span.devices:
+            names = names or [*RESOURCES, *(one.name for one in state.config.resources if not one.wide_total)]
+            found.append((span.node, names[index], numbers))
+    return tuple(found)
+
+
+def node_groups(spans: Iterable[Span]) -> tuple[NodeGroup, ...]:
+    """Spans folded into runs of consecutive nodes that hold the same, in order."""
+    groups: list[tuple[list[tuple[int, int]], tuple[int, ...], int]] = []
+    for span in spans:
+        if groups and groups[-1][1] == span.amounts and groups[-1][2] == span.tasks:
+            runs = groups[-1][0]
+            first, length = runs[-1]
+            if span.node == first + length:
+                runs[-1] = (first, length + 1)
+            else:
+                runs.append((span.node, 1))
+        else:
+            groups.append(([(span.node, 1)], span.amounts, span.tasks))
+    return tuple(NodeGroup(tuple(runs), amounts, tasks) for runs, amounts, tasks in groups)
+
+
+def _ordered(attempt: Attempt, nodes: frozenset[int]) -> tuple[int, ...]:
+    return tuple(span.node for span in attempt.spans if span.node in nodes)
+
+
+def _signal(state: State, fact: facts.JobSignalled) -> Effect | None:
+    found = state.find_attempt(fact.job_id, fact.attempt)
+    if found is None:
+        return None
+    body = Signal(fact.job_id, fact.attempt, fact.signal)
+    return Effect(state.revision, (found[1].first,), body, owed=False)
+
+
+def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
+    step = state.steps[(job_id, number)]
+    if step.state is not StepState.LAUNCHING:
+        return None
+    launch = step.launch
+    held = state.find_attempt(job_id, step.attempt)
+    spans = [Span(node, (tasks * launch.cpus_per_task,), tasks) for node, tasks in launch.layout]
+    body = LaunchStep(
+        job_id=job_id,
+        attempt=step.attempt,
+        step=number,
+        groups=node_groups(spans),
+        argv=launch.argv,
+        environment_hash=launch.environment_hash,
+        work_dir=launch.work_dir,
+        endpoint=launch.endpoint,
+        cookie=launch.cookie,
+        tasks=step.tasks,
+        cpus_per_task=launch.cpus_per_task,
+        launch=msgspec.structs.replace(job_launch(state, *held), arguments=()) if held is not None else None,
+    )
+    return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)

@@ -1,0 +1,85 @@
+"""From the cluster's state to what priorities are computed from, in slices; and how a ranking follows the queue.
+
+Reads only. Invariant: no step between two yields looks at more than some thousand records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from eslurm.core.model.accounts import Account, Qos, User
+from eslurm.core.plan.cycle.fair_tree import Association, FairTree
+from eslurm.core.plan.cycle.priority import Ranking, Standing, normalised, weighs
+from eslurm.core.plan.cycle.queue import PendingQueue, QueueEntry
+from eslurm.core.plan.slices import parts
+from eslurm.core.state.usage import usage_now
+
+if TYPE_CHECKING:
+    from eslurm.core.state.cluster import State
+
+JOBS_PER_SLICE: Final = 10_000
+SYNCS_MAX: Final = 4
+
+
+def tree_of(
+    state: State, now_us: int, waiting: Iterable[Association] = ()
+) -> Generator[None, None, FairTree]:
+    """Everybody's standing as of `now_us`; `waiting` are associations that have jobs but may have used nothing."""
+    # All as of one moment: what ends in a pause is either charged or runs, never both.
+    slices = usage_now(state, list(state.jobs.values()), now_us)
+    accounts = [one for one in state.policies["account"].values() if isinstance(one, Account)]
+    users = [one for one in state.policies["user"].values() if isinstance(one, User)]
+    usage = yield from slices
+    return (yield from FairTree.growing(accounts, users, usage, waiting))
+
+
+def standing_of(
+    state: State, now_us: int, waiting: Iterable[Association] = ()
+) -> Generator[None, None, Standing]:
+    """What priorities are computed from at `now_us`."""
+    weights = state.config.priority
+    fair: dict[Association, float] = {}
+    newcomers: dict[str, float] = {}
+    if weights.fairshare:
+        tree = yield from tree_of(state, now_us, waiting)
+        fair, newcomers = tree.factors, tree.best
+        yield from tree.letting_go()
+    qos = {one.name: one.priority for one in state.policies["qos"].values() if isinstance(one, Qos)}
+    return Standing(
+        weights=weights,
+        fair=fair,
+        newcomers=newcomers,
+        partitions=normalised({one.name: one.priority for one in state.config.partitions}),
+        qos=normalised(qos),
+        nodes=len(state.config.nodes),
+        cores=sum(node.total[0] for node in state.config.nodes),
+    )
+
+
+def rank(
+    state: State, ranking: Ranking, now_us: int, queues: Sequence[PendingQueue]
+) -> Generator[None, None, None]:
+    """Bring a planner's ranking in step with the jobs in `queues`; compute it anew when that is due.
+
+    Nothing to do, and nothing kept, where the site weighs nothing: the queues' own order is right then.
+    """
+    weights = state.config.priority
+    if not weighs(weights):
+        ranking.clear()
+        return
+    if ranking.is_due(weights, now_us):
+        waiting: dict[Association, None] = {}
+        for part in parts(_entries(queues), JOBS_PER_SLICE):
+            waiting.update(dict.fromkeys([(entry.job.account, entry.job.user) for entry in part]))
+            yield
+        standing = yield from standing_of(state, now_us, waiting)
+        yield from ranking.refresh(standing, now_us)
+    for _ in range(SYNCS_MAX):
+        paused = yield from ranking.sync(_entries(queues))
+        if not paused:
+            return
+
+
+def _entries(queues: Sequence[PendingQueue]) -> list[QueueEntry]:
+    return [entry for queue in queues for entry in queue.first(len(queue))]

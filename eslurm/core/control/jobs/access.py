@@ -1,0 +1,48 @@
+"""Whether a call about a job may be made by its caller.
+
+Invariant: a job that the caller may not see is refused in the same words as a job that does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from eslurm.core.control.privacy import Sight
+from eslurm.core.control.rights import Rules, may_manage
+from eslurm.core.model.job import Job, Principal
+from eslurm.core.model.messages import RefusalCode, Refused
+
+
+class Jobs(Rules, Protocol):
+    """Jobs and the rules about them: the state, or the committed view."""
+
+    def find_job(self, job_id: int) -> Job | None:
+        """The job, or None."""
+        ...
+
+
+def get_seen(jobs: Jobs, who: Principal, job_id: int) -> Job:
+    """The job, if there is one that the caller may see. Raises `Refused`."""
+    job = jobs.find_job(job_id)
+    if job is None or not Sight(jobs, who).job(job):
+        raise Refused(RefusalCode.NOT_FOUND, f"job {job_id} does not exist or has ended long ago: see esacct")
+    return job
+
+
+def check_managed(rules: Rules, by: Principal, job: Job, what: str) -> None:
+    """Raise `Refused` unless the caller may change the job; `what` is how the caller named it."""
+    if not may_manage(rules, by, job):
+        raise Refused(
+            RefusalCode.DENIED,
+            f"job {what} belongs to {job.spec.user.name}: "
+            "only its user, coordinators of its account and operators may do that",
+        )
+
+
+def check_owned(by: Principal, job: Job) -> None:
+    """Raise `Refused` unless it is the caller's own job: steps run as its user."""
+    if by.uid != job.spec.user.uid:
+        raise Refused(
+            RefusalCode.DENIED,
+            f"job {job.job_id} belongs to {job.spec.user.name}: only its user runs steps in it",
+        )

@@ -1,0 +1,209 @@
+"""Whether a new job is accepted, and as what: defaults, limits of partitions and policies, whether it can ever run.
+
+Invariant: what is refused is refused with a reason and the way out, and of the jobs of one submission all are accepted
+or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from msgspec.structs import replace
+
+from eslurm.core.control.accounts.associations import associated, check_times, within_qos
+from eslurm.core.control.accounts.defaults import with_defaults
+from eslurm.core.control.accounts.submission import submission_problem
+from eslurm.core.control.job_ids import take_ids
+from eslurm.core.control.jobs.dependency import open_dependencies
+from eslurm.core.control.jobs.users import check_user
+from eslurm.core.control.rights import is_operator
+from eslurm.core.model import facts, ranges
+from eslurm.core.model.accounts import Defaults
+from eslurm.core.model.config import Partition
+from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.job_weight import weight
+from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs, Submitted
+from eslurm.core.model.request import Request
+from eslurm.core.model.request_limits import NICE_MAX
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.values import parts_problem
+from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT, PRIORITY_MAX, weighs
+from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
+from eslurm.core.state.cluster import State, name_key
+
+FEASIBLE_MAX = 1024
+"""Bound of the memory of which requests fit; a site's users ask for few different shapes."""
+FEASIBLE_NAMES_MAX = 64
+"""Requests that name more nodes are not remembered: each is large, and hardly asked for twice."""
+RESERVED_PART = 20
+"""One part in so many of the queue is for operators' jobs, whoever fills the rest."""
+
+
+def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[facts.Fact], Submitted]:
+    """All of the jobs or none. Raises `Refused` naming the option and the way out."""
+    check_room(state, message.specs[0].user, len(message.specs), sum(map(weight, message.specs)))
+    lease, ids = take_ids(state, len(message.specs))
+    found: list[facts.Fact] = list(lease)
+    names: set[tuple[int, str]] = set()
+    beside = 0
+    for job_id, spec in zip(ids, message.specs, strict=True):
+        spec = admitted(state, spec, now_us, beside)
+        beside += jobs_of(spec)
+        still_open, not_before_us = open_dependencies(state, spec, job_id, names)
+        names.add(name_key(spec))
+        due_us = max(spec.begin_us, not_before_us)
+        priority = first_priority(state, spec)
+        found.append(facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0))
+    return found, Submitted(tuple(ids))
+
+
+def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
+    """Raises `Refused` when so many more jobs, of so much weight in all, may not wait: the queue is full, or this user's
+    part of it.
+    """
+    config = state.config
+    privileged = is_operator(state, user)
+    room = (
+        config.pending_jobs_max
+        if privileged
+        else config.pending_jobs_max - config.pending_jobs_max // RESERVED_PART
+    )
+    if state.pending_count + jobs > room:
+        raise Refused(
+            RefusalCode.EXHAUSTED,
+            f"the queue is full ({state.pending_count} waiting jobs, {room} may wait: policy.pending_jobs_max): "
+            "submit again later",
+        )
+    most, there = config.pending_jobs_user_max, state.pending_of.get(user.uid, 0)
+    if most and not privileged and there + weights > most:
+        raise Refused(
+            RefusalCode.EXHAUSTED,
+            f"{user.name} has {there} waiting jobs, {weights} would come, and {most} may wait "
+            "(policy.pending_jobs_user_max; a job counts more for long arguments, node lists and arrays): "
+            "submit again when some have started, or submit an array",
+        )
+
+
+def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSpec:
+    """A new job's spec as it is accepted, beside so many others. Raises `Refused`."""
+    check_user(state, spec.user)
+    spec = checked(state, spec, now_us, spec.user)
+    _check_priority(state, spec)
+    check_times(state, spec, now_us)
+    check_limits(state, spec, now_us, beside)
+    return spec
+
+
+def check_limits(
+    state: State, spec: JobSpec, now_us: int, beside: int = 0, before: JobSpec | None = None
+) -> None:
+    """Raises `Refused` for what limits, pools or reservations never let run; `before` is what a changed job was."""
+    if any(state.policies[kind] for kind in ("limit", "pool", "reservation")):
+        problem = submission_problem(state, spec, now_us, beside, before)
+        if problem is not None:
+            raise Refused(RefusalCode.INFEASIBLE, problem)
+
+
+def jobs_of(spec: JobSpec) -> int:
+    """How many jobs a submission stands for: each task of an array is one."""
+    return ranges.count(spec.array.tasks) if spec.array is not None else 1
+
+
+def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
+    """The spec with the defaults of its user and partition filled in. Raises `Refused` if it may not or can never run.
+
+    `by` is who asks for it to be so: its user, or an operator who changes it.
+    """
+    problem = parts_problem(len(spec.components))
+    if problem:
+        raise Refused(RefusalCode.INVALID, problem)
+    if state.policies["defaults"]:
+        spec = with_defaults(spec, cast("Iterable[Defaults]", state.policies["defaults"].values()))
+    spec = associated(state, spec, now_us, operator=is_operator(state, by))
+    partition = _partition(state, spec.partition)
+    limit_s = spec.time_limit_s or partition.time_limit_default_s or partition.time_limit_max_s
+    if partition.time_limit_max_s and limit_s > partition.time_limit_max_s:
+        raise Refused(
+            RefusalCode.INFEASIBLE,
+            f"--time: {limit_s} s is more than partition {partition.name} allows "
+            f"({partition.time_limit_max_s} s): ask for less or use another partition",
+        )
+    if spec.array is not None and ranges.count(spec.array.tasks) > state.config.array_tasks_max:
+        raise Refused(
+            RefusalCode.INVALID,
+            f"--array: {ranges.count(spec.array.tasks)} tasks are more than {state.config.array_tasks_max}: split it",
+        )
+    is_said = bool(spec.time_limit_s)
+    spec = replace(spec, partition=partition.name, time_limit_s=limit_s)
+    spec = within_qos(state, spec, is_said=is_said)
+    for request in spec.components:
+        _feasible(state, spec.partition, request, spec.time_limit_s)
+    return spec
+
+
+def _partition(state: State, name: str) -> Partition:
+    if not name:
+        for partition in state.config.partitions:
+            if partition.default:
+                return partition
+        raise Refused(RefusalCode.INVALID, "--partition: there is no default partition: name one")
+    named = state.partitions.get(name)
+    if named is None:
+        known = ", ".join(sorted(state.partitions)) or "none"
+        raise Refused(RefusalCode.INVALID, f"--partition: '{name}' does not exist: use one of {known}")
+    return named
+
+
+def _feasible(state: State, partition: str, request: Request, time_limit_s: int) -> None:
+    # The time limit matters only where some nodes are for short jobs.
+    limit_us = time_limit_s * SECOND_US if state.ledger.topology.rules else 0
+    key = (partition, request, limit_us)
+    known = state.feasible.get(key)
+    if known is None:
+        if state.empty is None:
+            state.empty = empty_ledger(state.ledger.topology)
+        problem = feasible_ever(request, state.partition_views[partition], state.empty, limit_us)
+        known = problem.reason if problem is not None else ""
+        if len(request.include) + len(request.exclude) <= FEASIBLE_NAMES_MAX:
+            if len(state.feasible) >= FEASIBLE_MAX:
+                state.feasible.clear()
+            state.feasible[key] = known
+    if known:
+        raise Refused(RefusalCode.INFEASIBLE, known)
+
+
+def first_priority(state: State, spec: JobSpec) -> int:
+    """The number a job starts with. Where the site weighs nothing there is no other place for its nice value."""
+    if spec.priority is not None:
+        return spec.priority
+    return PRIORITY_DEFAULT if weighs(state.config.priority) else max(0, PRIORITY_DEFAULT - spec.nice)
+
+
+def check_nice(state: State, nice: int, by: Principal) -> None:
+    """Anybody may step back. Raises `Refused` for what is out of range, and for other people's stepping forward."""
+    if not -NICE_MAX <= nice <= NICE_MAX:
+        raise Refused(RefusalCode.INVALID, f"--nice: {nice} is not within {-NICE_MAX}..{NICE_MAX}")
+    if nice < 0 and not is_operator(state, by):
+        raise Refused(RefusalCode.DENIED, f"--nice: only operators may go below 0: {nice} is, leave it out")
+
+
+def _check_priority(state: State, spec: JobSpec) -> None:
+    check_nice(state, spec.nice, spec.user)
+    if spec.priority is None:
+        return
+    if not 0 <= spec.priority <= PRIORITY_MAX:
+        raise Refused(RefusalCode.INVALID, f"--priority: {spec.priority} is not within 0..{PRIORITY_MAX}")
+    if is_operator(state, spec.user):
+        return
+    if weighs(state.config.priority) and spec.priority != PRIORITY_DEFAULT:
+        raise Refused(
+            RefusalCode.DENIED,
+            f"--priority: {spec.priority}: priorities are computed here and only operators give numbers: "
+            "use --nice to step back",
+        )
+    if spec.priority > PRIORITY_DEFAULT:
+        raise Refused(
+            RefusalCode.DENIED,
+            f"--priority: only operators may go above {PRIORITY_DEFAULT}: use a lower number",
+        )

@@ -1,0 +1,68 @@
+"""Where a job that has started may not stay: maintenance, reservations of others, nodes that pools keep free (C-41, C-15).
+
+The planner keeps jobs out of these before they start. What changes the end of a started job - more time, going on after it
+stood still - is held against the same rules here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from eslurm.core.control.accounts.submission import rules_now
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.rules.pools import Inside
+from eslurm.core.state.cluster import State
+from eslurm.core.state.queue_entries import pending_of
+
+
+class Shut(msgspec.Struct, frozen=True):
+    """What is in the way: from when on, what it is, and one of the nodes concerned."""
+
+    from_us: int
+    what: str
+    node: str
+
+
+def shut(
+    state: State, job: Job, attempt: Attempt, stay: tuple[int, int], time_limit_s: int, now_us: int
+) -> Shut | None:
+    """What keeps a started job with that time limit (0: none) from its nodes in [from, until), the first to begin."""
+    if not state.policies["reservation"] and not state.policies["pool"]:
+        return None
+    from_us, until_us = stay
+    topology = state.ledger.topology
+    who = replace(
+        pending_of(job, 1, is_placed=True, use_forecasts=False), time_limit_us=time_limit_s * SECOND_US
+    )
+    partition = state.partition_views.get(who.partition) or PartitionView(who.partition)
+    need = compile_need(who.request, partition, topology, time_limit_us=who.time_limit_us)
+    rules = rules_now(state, now_us).of(who, need)
+    held = topology.mask_of_numbers(attempt.held)
+    found = [
+        Shut(max(closure.start_us, from_us), closure.why, _first_name(state, attempt, closure.mask))
+        for closure in rules.closed
+        if closure.mask & held and closure.start_us < until_us and closure.stop_us > from_us
+    ]
+    for inside in rules.constraints:
+        if isinstance(inside, Inside):
+            end_us = inside.end_us(now_us)
+            if end_us < until_us:
+                what = f"the end of reservation {who.reservation}, which it runs in"
+                found.append(Shut(max(end_us, from_us), what, _first_name(state, attempt, held)))
+    return min(found, key=lambda one: one.from_us, default=None)
+
+
+def longest_s(attempt: Attempt, before: Shut) -> int:
+    """The longest time limit with which a running attempt has ended before that, in seconds."""
+    begun_us = (attempt.started_us or attempt.placed_us) + attempt.paused_us
+    return max(0, before.from_us - begun_us) // SECOND_US
+
+
+def _first_name(state: State, attempt: Attempt, mask: int) -> str:
+    positions = state.ledger.topology.positions
+    held = sorted(number for number in attempt.held if number in positions and mask >> positions[number] & 1)
+    return state.node_names(held[:1])[0] if held else ""

@@ -1,0 +1,242 @@
+"""What nodes answered and reported about jobs, turned into facts.
+
+Unreached means unknown: it changes nothing here, except that a job of many nodes whose preparation
+missed some is tried again elsewhere (its script has certainly not run). The courier sends again what is owed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core.control.effects import Owing, find_owing
+from eslurm.core.control.jobs.stopping import ended, outcome_of, stop_text, stopped_outcome
+from eslurm.core.control.jobs.times import end_in_time, start_in_time
+from eslurm.core.model import facts
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job_states import AttemptPhase, JobState
+from eslurm.core.model.messages import EffectDone
+from eslurm.core.model.protocol import Gone, NodeGone, Started, StepEnded
+from eslurm.core.relay.results import USER_REFUSED
+from eslurm.core.state import launch_failures
+from eslurm.core.state.cluster import State
+
+_started = msgspec.msgpack.Decoder(Started)
+_gone = msgspec.msgpack.Decoder(Gone)
+
+
+def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts.Fact]:
+    """An owed effect's broadcast came back. Answers to effects that are settled meanwhile say nothing new."""
+    if message.revision in state.step_owed:
+        return _on_step_launched(state, message)
+    found = find_owing(state, message.revision)
+    if found is None:
+        return []
+    job, attempt, owing = found
+    match owing:
+        case Owing.LAUNCH if len(attempt.spans) > 1:
+            return _on_prepared(state, job, attempt, message, now_us)
+        case Owing.LAUNCH | Owing.START:
+            return _on_started(state, job, attempt, message, now_us)
+        case Owing.SUSPEND | Owing.SET_TIME:
+            return _on_informed(job, attempt, message)
+        case _:
+            return _on_end_answered(state, job, attempt, message, now_us)
+
+
+def _on_started(
+    state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
+) -> list[facts.Fact]:
+    first = attempt.first
+    for outcome in message.outcomes:
+        if first not in outcome.nodes:
+            continue
+        if outcome.status == "ok":
+            said_us = _started.decode(outcome.payload).at_us if outcome.payload else now_us
+            started_us = start_in_time(attempt, said_us, now_us)
+            return [facts.AttemptStarted(job.job_id, attempt.number, started_us)]
+        if outcome.status == "failed" and outcome.code == USER_REFUSED:
+            return _user_refused(state, job, attempt, now_us, outcome.text)
+        if outcome.status == "failed":
+            # The node vouches that the script has not run there and never will.
+            released = (first,) if len(attempt.spans) == 1 else ()
+            return _launch_failed(state, job, attempt, now_us, released, (first,), (first,), outcome.text)
+    return []
+
+
+def _on_prepared(
+    state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
+) -> list[facts.Fact]:
+    ok: list[int] = []
+    failed: list[int] = []
+    unreached: list[int] = []
+    text = ""
+    for outcome in message.outcomes:
+        nodes = [number for number in outcome.nodes if number in attempt.waiting]
+        if outcome.status == "ok":
+            ok += nodes
+        elif outcome.status == "failed":
+            failed += nodes
+            text = outcome.text or text
+        else:
+            unreached += nodes
+    if not failed and not unreached:
+        return [facts.NodesPrepared(job.job_id, attempt.number, tuple(ok))] if ok else []
+    bad = (*failed, *unreached)
+    if not text:
+        text = f"{len(unreached)} of its {len(attempt.spans)} nodes did not answer"
+    return _launch_failed(state, job, attempt, now_us, tuple(failed), bad, tuple(failed), text)
+
+
+def _launch_failed(
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    now_us: int,
+    released: tuple[int, ...],
+    avoid: tuple[int, ...],
+    blamed: tuple[int, ...],
+    text: str,
+) -> list[facts.Fact]:
+    """The job waits again, elsewhere if possible; after too many tries it is held and says so. Nodes to blame for launches
+    of other jobs as well are set aside.
+    """
+    if attempt.stop is not None:
+        outcome = stopped_outcome(job, attempt.stop.cause)
+        return [ended(state, job, attempt, now_us, outcome=outcome, released=released, text=text)]
+    names = ", ".join(state.node_names(list(avoid[:4]))) + (", ..." if len(avoid) > 4 else "")
+    why = f"could not be launched on {names}: {text}"
+    end = ended(
+        state,
+        job,
+        attempt,
+        now_us,
+        outcome=JobState.PENDING,
+        released=released,
+        text=why,
+        avoid=avoid,
+        # A step that somebody started meanwhile may run: then every node has to confirm its end first.
+        residue=not state.steps_of.get(job.job_id),
+        blamed=blamed,
+    )
+    aside = launch_failures.set_aside(state, job, blamed, now_us)
+    if job.launch_failures + 1 >= state.config.launch_failures_max:
+        return [end, *aside, facts.JobHeld(job.job_id, "system", why)]
+    return [end, *aside]
+
+
+def _user_refused(state: State, job: Job, attempt: Attempt, now_us: int, text: str) -> list[facts.Fact]:
+    """A node's settings keep this user's jobs out: no fault of the node, and no other try before people change something."""
+    released = (attempt.first,) if len(attempt.spans) == 1 else ()
+    if attempt.stop is not None:
+        return _launch_failed(state, job, attempt, now_us, released, (), (), text)
+    (name,) = state.node_names([attempt.first])
+    why = f"could not be launched on {name}: {text}"
+    residue = not state.steps_of.get(job.job_id)
+    end = ended(
+        *(state, job, attempt, now_us),
+        outcome=JobState.PENDING,
+        released=released,
+        text=why,
+        residue=residue,
+    )
+    return [end, facts.JobHeld(job.job_id, "system", why)]
+
+
+def _on_informed(job: Job, attempt: Attempt, message: EffectDone) -> list[facts.Fact]:
+    told = [number for outcome in message.outcomes if outcome.status == "ok" for number in outcome.nodes]
+    known = tuple(number for number in told if number in attempt.held)
+    return [facts.AttemptInformed(job.job_id, attempt.number, message.revision, known)] if known else []
+
+
+def _on_end_answered(
+    state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
+) -> list[facts.Fact]:
+    gone: list[int] = []
+    never_started = False
+    for outcome in message.outcomes:
+        if outcome.status != "ok" or not outcome.payload:
+            continue
+        for number in outcome.nodes:
+            if number not in attempt.held:
+                continue
+            if number == attempt.first and attempt.phase is not AttemptPhase.RELEASING:
+                # If it had started, its outcome is in the node's spool and decides.
+                never_started = not _gone.decode(outcome.payload).started
+                if never_started:
+                    gone.append(number)
+            else:
+                gone.append(number)
+    if never_started and attempt.stop is not None:
+        outcome_state = stopped_outcome(job, attempt.stop.cause)
+        text = stop_text(attempt.stop.cause, attempt.stop.by)
+        return [ended(state, job, attempt, now_us, outcome=outcome_state, released=tuple(gone), text=text)]
+    return [facts.NodesReleased(job.job_id, attempt.number, tuple(gone))] if gone else []
+
+
+def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fact]:
+    """The batch script of an attempt ended on its first node (reported at least once)."""
+    found = state.find_attempt(report.job_id, report.attempt)
+    returned = _returned(state, report, now_us)
+    if found is None:
+        return returned
+    job, attempt = found
+    if (
+        attempt is job.attempt
+        and attempt.phase is not AttemptPhase.RELEASING
+        and report.node == attempt.first
+    ):
+        outcome = outcome_of(job, attempt, report.end)
+        released = (report.node,) if report.gone and report.node in attempt.held else ()
+        text = ""
+        if attempt.stop is not None:
+            text = stop_text(attempt.stop.cause, attempt.stop.by)
+        end = end_in_time(attempt, report.end, now_us)
+        return [ended(state, job, attempt, now_us, outcome=outcome, end=end, released=released, text=text)]
+    if report.gone:
+        gone = NodeGone(report.node, report.incarnation, report.job_id, report.attempt)
+        return [*returned, *on_node_gone(state, gone)]
+    return returned
+
+
+def _returned(state: State, report: StepEnded, now_us: int) -> list[facts.Fact]:
+    """The node was given up with the attempt, and says only now how that ended; once, and while the job is known."""
+    job = state.find_job(report.job_id)
+    for attempt in job.given_up if job is not None else ():
+        if attempt.number == report.attempt and attempt.first == report.node:
+            return [
+                facts.AttemptReturned(report.job_id, report.attempt, end_in_time(attempt, report.end, now_us))
+            ]
+    return []
+
+
+def on_node_gone(state: State, report: NodeGone) -> list[facts.Fact]:
+    """Nothing of the attempt is left on the node."""
+    found = state.find_attempt(report.job_id, report.attempt)
+    if found is None:
+        return []
+    job, attempt = found
+    if report.node not in attempt.held:
+        return []
+    if (
+        attempt is job.attempt
+        and attempt.phase is not AttemptPhase.RELEASING
+        and report.node == attempt.first
+    ):
+        return []
+    return [facts.NodesReleased(job.job_id, attempt.number, (report.node,))]
+
+
+def _on_step_launched(state: State, message: EffectDone) -> list[facts.Fact]:
+    job_id, number = state.step_owed[message.revision]
+    step = state.steps[(job_id, number)]
+    started: list[int] = []
+    failed: list[tuple[int, str]] = []
+    for outcome in message.outcomes:
+        nodes = [node for node in outcome.nodes if node in step.waiting]
+        if outcome.status == "ok":
+            started += nodes
+        elif outcome.status == "failed":
+            failed += [(node, outcome.text) for node in nodes]
+    if not started and not failed:
+        return []
+    return [facts.StepAnswered(job_id, number, tuple(started), tuple(failed))]

@@ -1,0 +1,169 @@
+"""Making room: what running work preemption may look at, what becomes of its victims, and when they go on.
+
+The planner chooses victims on a snapshot (`core.plan.cycle.victims`); here each is checked again against the state as it is,
+for it may have moved on. Invariant: a victim is touched only if its QOS or partition allows it to be, at this moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eslurm.core.control.jobs.running import cores_are_back, shut_when_resumed, suspend
+from eslurm.core.control.jobs.stopping import stop
+from eslurm.core.model import facts
+from eslurm.core.model.accounts import Qos
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.messages import Preemption
+from eslurm.core.model.partition import OFF, REQUEUE, SUSPEND
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.priority import Ranking, weighs
+from eslurm.core.plan.cycle.victims import Claim, Preemptable, Ranks
+from eslurm.core.state.cluster import State, attempts_of, waits
+
+ROOM_KEPT_US = 300 * SECOND_US
+"""A suspended victim waits so long for whom it made room for to begin: something else may keep that one waiting by now."""
+
+
+def is_possible(state: State) -> bool:
+    """Whether anybody can push out anybody at all: if not, no cycle need look at what runs."""
+    if any(isinstance(qos, Qos) and qos.preempts for qos in state.policies["qos"].values()):
+        return True
+    tiers = {partition.tier for partition in state.config.partitions}
+    return len(tiers) > 1 and any(partition.preempt_mode != OFF for partition in state.config.partitions)
+
+
+def claim_of(state: State, job: Job) -> Claim:
+    """What the waiting job may push out."""
+    partition = state.partitions.get(job.spec.partition)
+    tier, by_tier = (partition.tier, partition.preempt_mode) if partition is not None else (0, OFF)
+    return _ranks(state).claim(job.job_id, _qos(state, job), tier, by_tier)
+
+
+def running_work(state: State, ranking: Ranking | None = None) -> list[Preemptable]:
+    """All started work as preemption looks at it, and what is left of work that has ended on some of its nodes.
+
+    Their priorities are those that `ranking` computes, where the site weighs anything.
+    """
+    ranks = _ranks(state)
+    weighed = ranking if ranking is not None and weighs(state.config.priority) else None
+    return [
+        _running(state, job, attempt, ranks, weighed)
+        for job_id in sorted({job_id for job_id, _ in state.live})
+        for job in (state.get_job(job_id),)
+        for attempt in attempts_of(job)
+        if attempt is not job.attempt or attempt.phase in (AttemptPhase.RUNNING, AttemptPhase.RELEASING)
+    ]
+
+
+def on_preemptions(state: State, preemptions: Iterable[Preemption], now_us: int) -> list[facts.Fact]:
+    """The victims of a plan make room: they are requeued, ended or suspended, each with its grace."""
+    found: list[facts.Fact] = []
+    done: set[int] = set()
+    for preemption in preemptions:
+        victim = state.find_job(preemption.victim)
+        claimant = state.find_job(preemption.for_job)
+        if victim is None or claimant is None or preemption.victim in done:
+            continue
+        if _mode_now(state, victim, preemption.attempt, claimant, now_us) != preemption.mode:
+            continue
+        done.add(preemption.victim)
+        found += _make_room(state, victim, preemption, now_us)
+    return found
+
+
+def resumptions(state: State, now_us: int) -> list[facts.Fact]:
+    """Suspended victims go on when whom they made room for wants it no more, and their cores are free again."""
+    found: list[facts.Fact] = []
+    taken: set[int] = set()
+    for job_id in sorted(state.lending):
+        job = state.get_job(job_id)
+        attempt = job.attempt
+        if attempt is None or attempt.stop is not None or not attempt.suspended_us:
+            continue
+        if attempt.phase is not AttemptPhase.RUNNING:
+            # It has ended where it stood, and gives its nodes back.
+            continue
+        if _is_wanted(state, attempt, now_us) or not cores_are_back(state, attempt):
+            continue
+        if shut_when_resumed(state, job, attempt, now_us) is not None:
+            # Its nodes are closed before it would end: it stands still until they are open again.
+            continue
+        # Two that lent the same cores: the second is looked at again when the first holds its own.
+        if taken.isdisjoint(attempt.held):
+            taken |= attempt.held
+            found += suspend(state, job, "", now_us, resume=True)
+    return found
+
+
+def _is_wanted(state: State, victim: Attempt, now_us: int) -> bool:
+    """Whether whom it made room for still waits to come: once it is there, it wants no more than it has got."""
+    job = state.find_job(victim.room_for)
+    if job is None or not waits(job) or not state.startable(job):
+        return False
+    partition = state.partitions.get(job.spec.partition)
+    return partition is not None and partition.up and now_us < victim.suspended_us + ROOM_KEPT_US
+
+
+def _make_room(state: State, victim: Job, preemption: Preemption, now_us: int) -> list[facts.Fact]:
+    by = f"to make room for job {preemption.for_job}"
+    if preemption.mode == SUSPEND:
+        return suspend(state, victim, by, now_us, resume=False, room_for=preemption.for_job)
+    cause = StopCause.PREEMPT if preemption.mode == REQUEUE else StopCause.EVICT
+    qos = _qos(state, victim)
+    grace_s = float(qos.preempt_grace_s) if qos is not None else -1.0
+    return stop(state, victim, cause, now_us, by, grace_s)
+
+
+def _mode_now(state: State, victim: Job, number: int, claimant: Job, now_us: int) -> str:
+    """What may happen to the victim as things stand; `OFF` when nothing may."""
+    attempt = victim.attempt
+    if attempt is None or attempt.number != number or attempt.phase is not AttemptPhase.RUNNING:
+        return OFF
+    running = _running(state, victim, attempt, _ranks(state))
+    waits = claimant.state is JobState.PENDING and not claimant.hold
+    if running.is_going or not waits or running.exempt_until_us > now_us:
+        return OFF
+    return claim_of(state, claimant).mode(running)
+
+
+def _running(
+    state: State, job: Job, attempt: Attempt, ranks: Ranks, weighed: Ranking | None = None
+) -> Preemptable:
+    qos = _qos(state, job)
+    partition = state.partitions.get(job.spec.partition)
+    exempt_s = qos.preempt_exempt_s if qos is not None else 0
+    is_still = bool(attempt.suspended_us)
+    priority = job.priority
+    if weighed is not None and (held := state.live[job.job_id, attempt.number].job) is not None:
+        priority = weighed.priority_then(held, attempt.started_us)
+    return Preemptable(
+        job_id=job.job_id,
+        attempt=attempt.number,
+        priority=priority,
+        started_us=attempt.started_us,
+        shares=tuple((span.node, span.amounts) for span in attempt.spans if span.node in attempt.held),
+        wide=attempt.wide,
+        qos=job.spec.qos,
+        tier=partition.tier if partition is not None else 0,
+        # What stands still has made its room, or is an operator's to decide on.
+        by_qos=OFF if qos is None or is_still else qos.preempt_mode,
+        by_tier=OFF if partition is None or is_still else partition.preempt_mode,
+        exempt_until_us=attempt.started_us + exempt_s * SECOND_US,
+        is_going=(
+            attempt.stop is not None
+            or attempt is not job.attempt
+            or attempt.phase is AttemptPhase.RELEASING
+            or (bool(attempt.room_for) and bool(attempt.informing))
+        ),
+        level=ranks.level(job.spec.qos),
+    )
+
+
+def _ranks(state: State) -> Ranks:
+    return Ranks(state.policies["qos"], [partition.tier for partition in state.config.partitions])
+
+
+def _qos(state: State, job: Job) -> Qos | None:
+    qos = state.policies["qos"].get(job.spec.qos)
+    return qos if isinstance(qos, Qos) else None

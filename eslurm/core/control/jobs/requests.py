@@ -1,0 +1,263 @@
+"""What people ask of jobs that exist, turned into facts or refused with a reason and the way out.
+
+Each of them names jobs, or says which it means. Invariant: problems are told one by one, the others go through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from eslurm.core.control.jobs.access import check_managed, get_seen
+from eslurm.core.control.jobs.running import suspend
+from eslurm.core.control.jobs.stopping import stop
+from eslurm.core.control.jobs.users import check_user
+from eslurm.core.control.rights import coordinates, is_operator, may_manage
+from eslurm.core.model import facts, ranges
+from eslurm.core.model.job import Job, Principal
+from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, JobState, StopCause
+from eslurm.core.model.messages import (
+    CancelJobs,
+    Changed,
+    HoldJobs,
+    JobProblem,
+    JobRef,
+    RefusalCode,
+    Refused,
+    RequeueJobs,
+    SuspendJobs,
+)
+from eslurm.core.state.allocation_amounts import lends
+from eslurm.core.state.cluster import State
+
+PROBLEMS_MAX = 1_000
+"""Problems of one call that are told one by one: answers are stored."""
+Decision = tuple[list[facts.Fact], Changed]
+HOLDS = ("", "system", "user", "account", "admin")
+"""Kinds of holds: a caller lifts those up to what the caller could set."""
+HELD = {
+    "account": "held by a coordinator of its account: ask one to release it",
+    "admin": "held by an administrator: ask one to release it",
+}
+Change = Callable[[Job, int], list[facts.Fact]]
+
+
+def for_each(
+    state: State, by: Principal, refs: Iterable[JobRef], change: Change
+) -> tuple[list[facts.Fact], Changed]:
+    """Apply `change(job, task)` to each named job; the first problems are told one by one, the others go through."""
+    found: list[facts.Fact] = []
+    problems: list[JobProblem] = []
+    count = failed = 0
+    for ref in dict.fromkeys(refs):
+        what = f"{ref.job_id}_{ref.task}" if ref.task >= 0 else str(ref.job_id)
+        try:
+            job, task = _resolve(state, by, ref)
+            check_managed(state, by, job, what)
+            found += change(job, task)
+            count += 1
+        except Refused as refused:
+            failed += 1
+            if len(problems) < PROBLEMS_MAX:
+                problems.append(JobProblem(what, refused.code, refused.text))
+    if failed > len(problems):
+        more = failed - len(problems)
+        problems.append(JobProblem("", RefusalCode.CONFLICT, f"{more} more of them could not be changed"))
+    return found, Changed(count, tuple(problems))
+
+
+def _resolve(state: State, by: Principal, ref: JobRef) -> tuple[Job, int]:
+    """The record a reference means; the second value is a task that has no record of its own yet, or -1."""
+    job = get_seen(state, by, ref.job_id)
+    if ref.task < 0:
+        return job, -1
+    if job.tasks_left is not None and ranges.contains(job.tasks_left, ref.task):
+        return job, ref.task
+    for task_id in state.tasks_of.get(ref.job_id, ()):
+        task = state.get_job(task_id)
+        if task.array_task == ref.task:
+            return task, -1
+    raise Refused(RefusalCode.NOT_FOUND, f"job {ref.job_id} has no waiting or running task {ref.task}")
+
+
+def _with_tasks(state: State, job: Job) -> list[Job]:
+    """The record itself and, for an array, its tasks that are not final."""
+    tasks = sorted(state.tasks_of.get(job.job_id, ()))
+    return [job, *(task for task in map(state.get_job, tasks) if task.state not in FINAL)]
+
+
+def _once(records: Iterable[Job], seen: set[int]) -> list[Job]:
+    """Those not seen before: one job may be named twice, by its own id and as a task of its array, and all that is decided
+    for a message is decided on the state before it.
+    """
+    fresh = [record for record in records if record.job_id not in seen]
+    seen.update(record.job_id for record in fresh)
+    return fresh
+
+
+def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
+    """End jobs, or send them a signal."""
+    refs = message.jobs or _selected(state, message)
+    wanted = "" if message.jobs else message.state.upper()
+    cancelled: set[int] = set()
+    signalled: set[int] = set()
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        if message.signal:
+            return _signal(state, job, task, message.signal, message.by.name, signalled)
+        if task >= 0:
+            return [facts.TasksDropped(job.job_id, ((task, task),), f"cancelled by {message.by.name}")]
+        if job.state in FINAL:
+            raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} has already ended ({job.state.value})")
+        found: list[facts.Fact] = []
+        concerned = [one for one in _with_tasks(state, job) if wanted in ("", one.state.value)]
+        for record in _once(concerned, cancelled):
+            found += _cancel(state, record, message.by.name, now_us, alone=bool(wanted))
+        return found
+
+    return for_each(state, message.by, refs, change)
+
+
+def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> list[facts.Fact]:
+    """`alone`: of an array only the tasks without a record of their own."""
+    if job.is_array and job.tasks_running and alone:
+        left = job.tasks_left or ()
+        return [facts.TasksDropped(job.job_id, left, f"cancelled by {by}")] if left else []
+    if job.state is JobState.PENDING and job.outcome is None:
+        return [facts.JobFinished(job.job_id, JobState.CANCELLED, f"cancelled by {by}")]
+    return stop(state, job, StopCause.CANCEL, now_us, by) if job.state in ACTIVE else []
+
+
+def _signal(state: State, job: Job, task: int, signal: int, by: str, signalled: set[int]) -> list[facts.Fact]:
+    records = _with_tasks(state, job) if task < 0 else []
+    running = [record for record in records if record.state in STARTED]
+    if not running:
+        raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to signal")
+    found: list[facts.Fact] = []
+    for record in _once(running, signalled):
+        assert record.attempt is not None
+        found.append(facts.JobSignalled(record.job_id, record.attempt.number, signal, by))
+    return found
+
+
+def _selected(state: State, message: CancelJobs) -> list[JobRef]:
+    if not (message.user or message.name or message.partition or message.state):
+        raise Refused(
+            RefusalCode.INVALID, "nothing is named: give job ids, or --user, --name, --partition or --state"
+        )
+    return [
+        JobRef(job.job_id)
+        for job in state.jobs.values()
+        if job.state not in FINAL
+        and may_manage(state, message.by, job)
+        and message.user in ("", job.spec.user.name)
+        and message.name in ("", job.spec.name)
+        and message.partition in ("", job.spec.partition)
+        and message.state.upper() in ("", job.state.value)
+    ]
+
+
+def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
+    """Hold pending jobs, or let them go. A hold is lifted by a caller who could have set it."""
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        if task >= 0:
+            raise Refused(
+                RefusalCode.INVALID, f"task {task} waits within its array: hold job {job.job_id} as a whole"
+            )
+        if job.state is not JobState.PENDING:
+            raise Refused(
+                RefusalCode.CONFLICT, f"job {job.job_id} is {job.state.value}: only waiting jobs can be held"
+            )
+        # An array's tasks that wait for another attempt are held and released with it.
+        waiting = [record for record in _with_tasks(state, job) if record.state is JobState.PENDING]
+        if message.release:
+            check_user(state, job.spec.user)
+            most = max((HOLDS.index(record.hold) for record in waiting), default=0)
+            if most > HOLDS.index(_hold_of(state, message.by, job)):
+                raise Refused(RefusalCode.DENIED, f"job {job.job_id} was {HELD[HOLDS[most]]}")
+            return [facts.JobHeld(record.job_id, "") for record in waiting if record.hold]
+        hold = "user" if job.spec.user.uid == message.by.uid else _hold_of(state, message.by, job)
+        return [
+            facts.JobHeld(record.job_id, hold, f"held by {message.by.name}")
+            for record in waiting
+            if HOLDS.index(record.hold) < HOLDS.index(hold)
+        ]
+
+    return for_each(state, message.by, message.jobs, change)
+
+
+def _hold_of(state: State, by: Principal, job: Job) -> str:
+    """The strongest hold that the caller may set."""
+    if is_operator(state, by):
+        return "admin"
+    return "account" if coordinates(state, by, job.spec.account) else "user"
+
+
+def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
+    """End the live attempts; the jobs wait again."""
+    requeued: set[int] = set()
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        live = [
+            record
+            for record in _with_tasks(state, job)
+            if record.state is JobState.LAUNCHING or record.state in STARTED
+        ]
+        if not live or task >= 0:
+            raise Refused(
+                RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to requeue"
+            )
+        found: list[facts.Fact] = []
+        for record in _once(live, requeued):
+            found += stop(state, record, StopCause.REQUEUE, now_us, message.by.name)
+        return found
+
+    return for_each(state, message.by, message.jobs, change)
+
+
+def on_suspend(state: State, message: SuspendJobs, now_us: int) -> Decision:
+    """Stop running jobs where they are, or let them go on: for operators only, as what stands still keeps its nodes."""
+    if not is_operator(state, message.by):
+        raise Refused(
+            RefusalCode.DENIED, f"{message.by.name} is no operator: only they suspend and resume jobs"
+        )
+
+    by = f"by {message.by.name}"
+    returned: set[int] = set()
+    seen: set[int] = set()
+
+    def suspend_one(job: Job) -> list[facts.Fact]:
+        assert job.attempt is not None
+        told = suspend(state, job, by, now_us, resume=message.resume)
+        if told and message.resume and lends(job.attempt):
+            # Two that lent the same cores: the second goes on when the first has ended.
+            if not returned.isdisjoint(job.attempt.held):
+                raise Refused(
+                    RefusalCode.CONFLICT,
+                    f"job {job.job_id} made room together with others that go on now: "
+                    "it goes on by itself when its cores are free",
+                )
+            returned.update(job.attempt.held)
+        return told
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        records = _with_tasks(state, job) if task < 0 else []
+        concerned = [record for record in records if record.state in STARTED]
+        if not concerned:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"job {job.job_id} is {job.state.value}: only a running job can be suspended",
+            )
+        found: list[facts.Fact] = []
+        problem: Refused | None = None
+        for one in _once(concerned, seen):
+            try:
+                found += suspend_one(one)
+            except Refused as refused:
+                # A task that ends just now does not keep the others of its array from it.
+                problem = refused
+        if problem is not None and not found:
+            raise problem
+        return found
+
+    return for_each(state, message.by, message.jobs, change)

@@ -1,0 +1,178 @@
+"""How attempts come to their end: stopped on request, ended by themselves, or lost with a node.
+
+Each function is pure: it looks at one job and returns the facts that follow.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.model import facts
+from eslurm.core.model.job import Attempt, Job, StepEnd, Stop
+from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.state.cluster import State
+from eslurm.core.state.endings import MAKING_ROOM, requeue_or_fail
+
+BACKOFF_MAX_S = 60.0
+AVOID_FIRST_S = 15
+AVOID_MAX_S = 600
+"""How long another attempt avoids the nodes where a launch failed: at first, doubled with each failure, at most."""
+AGAIN_OR_LOST = frozenset({JobState.PENDING, JobState.NODE_FAIL})
+WEIGHT = {
+    StopCause.NODE_LOST: 0,
+    StopCause.LAUNCH_FAILED: 0,
+    StopCause.PREEMPT: 1,
+    StopCause.EVICT: 1,
+    StopCause.REQUEUE: 1,
+    StopCause.CANCEL: 2,
+}
+"""Which cause decides the outcome when an attempt is told to end twice: people over machines, an end over a requeue."""
+
+
+def stopped_outcome(job: Job, cause: StopCause) -> JobState:
+    """The outcome of an attempt that was told to end."""
+    if cause is StopCause.CANCEL:
+        return JobState.CANCELLED
+    if cause is StopCause.NODE_LOST:
+        return requeue_or_fail(job)
+    if cause is StopCause.EVICT or (cause is StopCause.PREEMPT and not job.spec.requeue):
+        return JobState.PREEMPTED
+    return JobState.PENDING
+
+
+def stop_text(cause: StopCause, by: str) -> str:
+    """Why the attempt was told to end, for people: `cancel by alice`, `preempted to make room for job 17`."""
+    return f"preempted {by}" if cause in MAKING_ROOM else f"{cause.value} by {by}"
+
+
+def outcome_of(job: Job, attempt: Attempt, end: StepEnd) -> JobState:
+    """The outcome of an attempt whose batch script ended so."""
+    if end.cause == "time_limit":
+        return JobState.TIMEOUT
+    if attempt.stop is not None:
+        return stopped_outcome(job, attempt.stop.cause)
+    if end.cause in ("orphaned", "lost"):
+        return requeue_or_fail(job)
+    return JobState.COMPLETED if end.exit_code == 0 and end.signal == 0 else JobState.FAILED
+
+
+def retry_at_us(state: State, job: Job, now_us: int) -> int:
+    """Not before this may the job be launched again: the delay doubles with each failed launch."""
+    delay_s = min(state.config.requeue_delay_s * (2.0 ** min(job.launch_failures, 16)), BACKOFF_MAX_S)
+    return now_us + int(delay_s * SECOND_US)
+
+
+def ended(
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    now_us: int,
+    *,
+    outcome: JobState,
+    end: StepEnd | None = None,
+    released: tuple[int, ...] = (),
+    text: str = "",
+    avoid: tuple[int, ...] = (),
+    residue: bool = False,
+    blamed: tuple[int, ...] = (),
+) -> facts.AttemptEnded:
+    """The attempt is over; a job that waits again does so for its retry delay, and avoids nodes for a longer one."""
+    not_before_us = retry_at_us(state, job, now_us) if outcome is JobState.PENDING else 0
+    return facts.AttemptEnded(
+        job.job_id,
+        attempt.number,
+        outcome,
+        end,
+        released,
+        avoid,
+        not_before_us,
+        text,
+        residue,
+        avoid_until_us=_avoid_until_us(job, now_us) if avoid else 0,
+        blamed=blamed,
+    )
+
+
+def _avoid_until_us(job: Job, now_us: int) -> int:
+    pause_s = min(AVOID_FIRST_S << min(job.launch_failures, 16), AVOID_MAX_S)
+    return now_us + pause_s * SECOND_US
+
+
+def stop(
+    state: State, job: Job, cause: StopCause, now_us: int, by: str, grace_s: float = -1.0
+) -> list[facts.Fact]:
+    """Tell the job's attempt to end: SIGTERM (it is woken if it stands still), `grace_s` later SIGKILL (-1: the site's)."""
+    attempt = job.attempt
+    if attempt is None:
+        return []
+    if attempt.phase is AttemptPhase.RELEASING:
+        if cause is StopCause.CANCEL and job.outcome is JobState.PENDING:
+            return [facts.JobFinished(job.job_id, JobState.CANCELLED, f"cancelled by {by}")]
+        return []
+    if attempt.phase is AttemptPhase.PREPARING and len(attempt.spans) > 1:
+        # The script cannot have run: nothing to wait for but the nodes' release.
+        outcome = stopped_outcome(job, cause)
+        residue = outcome is JobState.PENDING
+        text = stop_text(cause, by)
+        return [ended(state, job, attempt, now_us, outcome=outcome, text=text, residue=residue)]
+    if attempt.stop is not None and WEIGHT[attempt.stop.cause] >= WEIGHT[cause]:
+        return []
+    if attempt.stop is not None and attempt.stop.is_final and stopped_outcome(job, cause) is JobState.PENDING:
+        return []
+    return _told(job, attempt, cause, now_us, by, grace_s)
+
+
+def _told(
+    job: Job,
+    attempt: Attempt,
+    cause: StopCause,
+    now_us: int,
+    by: str,
+    grace_s: float = -1.0,
+    *,
+    is_final: bool = False,
+) -> list[facts.Fact]:
+    told = Stop(cause, now_us, by, grace_s=grace_s, is_final=is_final)
+    return [facts.StopRequested(job.job_id, attempt.number, told)]
+
+
+def node_gone(
+    state: State, job: Job, attempt: Attempt, number: int, now_us: int, why: str, *, is_silent: bool = False
+) -> list[facts.Fact]:
+    """The attempt's part on this node is over, though nobody reported how it ended.
+
+    A node that `is_silent` ends by itself only what may be requeued: a job that may not never starts again after that, even
+    if somebody has asked for it.
+    """
+    if number not in attempt.held:
+        return []
+    may_run_on = is_silent and not job.spec.requeue
+    if attempt.phase is AttemptPhase.RELEASING or attempt is not job.attempt:
+        gone = facts.NodesReleased(job.job_id, attempt.number, (number,))
+        if may_run_on and attempt is job.attempt and job.outcome is JobState.PENDING:
+            # Its script has ended, but steps of it may run here.
+            return [facts.JobFinished(job.job_id, JobState.NODE_FAIL, why), gone]
+        return [gone]
+    if attempt.phase is AttemptPhase.PREPARING and len(attempt.spans) > 1:
+        outcome = JobState.PENDING if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
+        return [
+            ended(
+                state,
+                job,
+                attempt,
+                now_us,
+                outcome=outcome,
+                released=(number,),
+                text=why,
+                avoid=(number,),
+                residue=outcome is JobState.PENDING,
+            )
+        ]
+    if number == attempt.first:
+        outcome = requeue_or_fail(job) if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
+        if may_run_on and outcome is JobState.PENDING:
+            outcome = JobState.NODE_FAIL
+        return [ended(state, job, attempt, now_us, outcome=outcome, released=(number,), text=why)]
+    released = facts.NodesReleased(job.job_id, attempt.number, (number,))
+    if may_run_on and (attempt.stop is None or stopped_outcome(job, attempt.stop.cause) in AGAIN_OR_LOST):
+        return [released, *_told(job, attempt, StopCause.NODE_LOST, now_us, why, is_final=True)]
+    return [released, *stop(state, job, StopCause.NODE_LOST, now_us, why)]

@@ -1,0 +1,188 @@
+"""What people change of jobs that exist: of a waiting one everything that it asks for, of a running one its time limit.
+
+A changed job is checked as a submission is, and keeps its id, its age and its turn. Invariant: what is refused changes
+nothing, and nobody else's start gets later by a change.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from eslurm.core.control.accounts.associations import check_times
+from eslurm.core.control.jobs.admission import check_limits, check_nice, check_room, checked, first_priority
+from eslurm.core.control.jobs.comparing import asks_for_more
+from eslurm.core.control.jobs.requests import for_each
+from eslurm.core.control.jobs.running import change_limit
+from eslurm.core.control.rights import coordinates, is_operator
+from eslurm.core.model import facts
+from eslurm.core.model.job import Job, JobSpec, Principal
+from eslurm.core.model.job_states import STARTED, JobState
+from eslurm.core.model.job_weight import weight
+from eslurm.core.model.messages import Changed, RefusalCode, Refused, UpdateJob
+from eslurm.core.model.option_text import asked_words
+from eslurm.core.model.promise import Promise
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.priority import PRIORITY_MAX, weighs
+from eslurm.core.state.cluster import State
+
+_PLAIN = (
+    "name",
+    "partition",
+    "time_limit_s",
+    "begin_us",
+    "comment",
+    "qos",
+    "account",
+    "reservation",
+    "nice",
+    "deadline_us",
+)
+
+
+def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts.Fact], Changed]:
+    """Change a waiting job's parameters; the new job is checked like a new one. Of a running job only the time limit."""
+    operator = is_operator(state, message.by)
+    notes: list[str] = []
+
+    def change(job: Job, task: int) -> list[facts.Fact]:
+        if task >= 0:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"task {task} waits within its array: change job {job.job_id} as a whole",
+            )
+        if job.state in STARTED:
+            return change_limit(state, job, message, now_us, operator=operator)
+        if job.state is not JobState.PENDING:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"job {job.job_id} is {job.state.value}: only waiting jobs can be changed, "
+                "and the time limit of running ones",
+            )
+        if message.priority is not None:
+            _check_priority(state, job, message.priority, operator=operator)
+        if message.array_limit is not None and not job.is_array:
+            raise Refused(RefusalCode.INVALID, f"ArrayTaskThrottle: job {job.job_id} is no array")
+        if message.nice is not None:
+            check_nice(state, message.nice, message.by)
+        if message.account is not None:
+            _check_moved(state, job, message.account, message.by)
+        spec = accepted(state, _changed_spec(job, message), job.spec, now_us, message.by)
+        if not job.hold and asks_for_more(job.spec, spec):
+            notes.append(
+                f"job {job.job_id} asks for more now, or for something else: it keeps its turn, but its start may be later "
+                f"than was planned (eswhy {job.job_id})"
+            )
+        changed = _fact(state, job, spec, message, now_us)
+        return [changed, *_given_up(state, job, changed)]
+
+    found, changed = for_each(state, message.by, (message.job,), change)
+    return found, replace(changed, notes=tuple(notes))
+
+
+def accepted(state: State, spec: JobSpec, before: JobSpec, now_us: int, by: Principal) -> JobSpec:
+    """A waiting job's changed spec as it is accepted in its place. Raises `Refused`, as for a submission."""
+    spec = checked(state, spec, now_us, by)
+    if _times(spec) != _times(before):
+        check_times(state, spec, now_us)
+    if _bound_by(spec) != _bound_by(before):
+        check_limits(state, spec, now_us, before=before)
+    more = weight(spec) - weight(before)
+    if more > 0 and not is_operator(state, by):
+        check_room(state, spec.user, 0, more)
+    return spec
+
+
+def _fact(state: State, job: Job, spec: JobSpec, message: UpdateJob, now_us: int) -> facts.JobChanged:
+    priority = job.priority if message.priority is None else message.priority
+    if message.priority is None and job.priority == first_priority(state, job.spec):
+        # Nobody but the job itself has said anything: its nice value may have changed.
+        priority = first_priority(state, spec)
+    due_us = job.not_before_us if message.begin_us is None else message.begin_us
+    was_named = job.spec.name if spec.name != job.spec.name else ""
+    return facts.JobChanged(job.job_id, spec, priority, due_us if due_us > now_us else 0, was_named)
+
+
+def _given_up(state: State, job: Job, changed: facts.JobChanged) -> list[facts.Fact]:
+    """The promise that the log still has, where more is asked for: it would be kept for as long as the job may take now, and
+    so at the cost of others (ADR 17).
+    """
+    promise = state.promises.get(job.job_id)
+    if promise is None:
+        return []
+    before = replace(job.spec, begin_us=changed.spec.begin_us)
+    if changed.not_before_us <= promise.start_us and not asks_for_more(before, changed.spec):
+        return []
+    return [facts.JobsPromised((Promise(job.job_id),))]
+
+
+def _check_priority(state: State, job: Job, priority: int, *, operator: bool) -> None:
+    if not 0 <= priority <= PRIORITY_MAX:
+        raise Refused(RefusalCode.INVALID, f"priority: {priority} is not within 0..{PRIORITY_MAX}")
+    if weighs(state.config.priority) and not operator:
+        raise Refused(
+            RefusalCode.DENIED, "priority: it is computed here and only operators give numbers: use nice=N"
+        )
+    if priority > job.priority and not operator:
+        raise Refused(RefusalCode.DENIED, "priority: only operators may raise it")
+
+
+def _check_moved(state: State, job: Job, account: str, by: Principal) -> None:
+    """A coordinator moves a job between accounts of the coordinator's own only."""
+    if by.uid == job.spec.user.uid or is_operator(state, by) or coordinates(state, by, account):
+        return
+    raise Refused(
+        RefusalCode.DENIED,
+        f"account: {by.name} is no coordinator of '{account}': ask one of it, or an operator, to move job {job.job_id}",
+    )
+
+
+def _bound_by(spec: JobSpec) -> tuple[object, ...]:
+    """What limits, pools and reservations look at."""
+    return spec.partition, spec.account, spec.qos, spec.reservation, spec.time_limit_s, spec.components
+
+
+def _times(spec: JobSpec) -> tuple[int, ...]:
+    return (spec.time_limit_s, spec.start_at_us, spec.begin_us, spec.deadline_us)
+
+
+def _changed_spec(job: Job, message: UpdateJob) -> JobSpec:
+    spec = job.spec
+    changes: dict[str, object] = {
+        name: value for name in _PLAIN if (value := getattr(message, name)) is not None
+    }
+    changes["components"] = (_changed_request(job, message), *spec.components[1:])
+    if message.array_limit is not None:
+        assert spec.array is not None
+        if message.array_limit < 0:
+            raise Refused(
+                RefusalCode.INVALID,
+                f"ArrayTaskThrottle: {message.array_limit} is below zero: 0 lets all tasks run",
+            )
+        changes["array"] = replace(spec.array, limit=message.array_limit)
+    return replace(spec, **changes)
+
+
+def _changed_request(job: Job, message: UpdateJob) -> Request:
+    """The whole of it, or the parts that can be named alone."""
+    request = job.spec.components[0]
+    if message.request is not None:
+        if len(job.spec.components) > 1:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"job {job.job_id} has {len(job.spec.components)} components: cancel it and submit it again",
+            )
+        if message.was and message.was != asked_words(request):
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"job {job.job_id} asks for something else since you looked: try again",
+            )
+        request = message.request
+    if message.nodes_min is not None or message.nodes_max is not None:
+        low = request.nodes_min if message.nodes_min is None else message.nodes_min
+        high = low if message.nodes_max is None else message.nodes_max
+        if not 0 <= low <= high:
+            raise Refused(RefusalCode.INVALID, f"--nodes: {low}-{high} is no range: give MIN-MAX")
+        request = replace(request, nodes_min=low, nodes_max=high)
+    if message.constraint is not None:
+        request = replace(request, constraint=message.constraint)
+    return request

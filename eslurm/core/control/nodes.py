@@ -1,0 +1,309 @@
+"""Configuration, epochs, registrations, heartbeats and administration of nodes, turned into facts."""
+
+from __future__ import annotations
+
+from eslurm.core.control.jobs.stopping import node_gone
+from eslurm.core.control.jobs.users import held_by_user
+from eslurm.core.control.rights import is_operator
+from eslurm.core.model import facts
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.messages import (
+    Changed,
+    ConfigLoaded,
+    EpochStarted,
+    HeartbeatDone,
+    JobProblem,
+    RefusalCode,
+    Refused,
+    UpdateNodes,
+)
+from eslurm.core.model.node import Node
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.plurals import quoted
+from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
+from eslurm.core.resources.vector import RESOURCES, fits, subtract
+from eslurm.core.state.cluster import State, attempts_of
+
+STALE_EPOCH = "stale epoch"
+SUPERSEDED = "a later registration of this node has been accepted"
+
+
+def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
+    """A configuration that differs becomes a fact; new nodes get numbers that no node has had before.
+
+    Raises `Refused` if it takes from a node what a job holds there.
+    """
+    config = message.config
+    if config == state.config:
+        return []
+    next_number = state.next_number
+    _check_resources(state, config)
+    for node_config in config.nodes:
+        number = state.numbers.get(node_config.name)
+        if number is not None and not fits(_held_on(state, number), node_config.total):
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"node {node_config.name}: its jobs hold {_held_on(state, number)}, more than {node_config.total}: "
+                f"drain it and change it when they have ended",
+            )
+    _check_login(state, config)
+    names = (*(node.name for node in config.nodes), *config.login_nodes)
+    added = [name for name in names if name not in state.numbers]
+    numbers = tuple((name, next_number + at) for at, name in enumerate(added))
+    return [facts.ConfigAccepted(config, numbers), *held_by_user(state, config)]
+
+
+def _check_resources(state: State, config: ClusterConfig) -> None:
+    """What jobs hold is counted in the order of the resources: while any job holds something they only change behind."""
+    if not state.jobs_on:
+        return
+    for wide in (False, True):
+        before = [one.name for one in state.config.resources if bool(one.wide_total) is wide]
+        after = [one.name for one in config.resources if bool(one.wide_total) is wide]
+        if after[: len(before)] != before:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"resource: jobs hold nodes while {', '.join(before)} become {', '.join(after) or 'none'}: "
+                "give each a [[resource]] in this order, new ones at the end, or drain the nodes first",
+            )
+    numbered = {one.name for one in config.resources if one.devices}
+    for one in state.config.resources:
+        if one.devices is not (one.name in numbered):
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"resource {one.name}: jobs hold nodes while devices = {str(not one.devices).lower()} is set, and nobody "
+                "knows which items are theirs: drain the nodes first",
+            )
+
+
+def _check_login(state: State, config: ClusterConfig) -> None:
+    """A login host holds nothing: a node becomes one when its last job has left it."""
+    if state.login.issuperset(state.numbers.get(name, -1) for name in config.login_nodes):
+        return
+    named = state.named_nodes()
+    for name in config.login_nodes:
+        if state.numbers.get(name) in named:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"login.nodes: {name} is a node that jobs are on: drain it and make it a login host when they have ended",
+            )
+
+
+def _held_on(state: State, number: int) -> tuple[int, ...]:
+    position = state.ledger.topology.positions.get(number)
+    if position is None or number not in state.jobs_on:
+        return ()
+    return subtract(state.ledger.topology.totals[position], state.ledger.free_on(position))
+
+
+def on_epoch(state: State, message: EpochStarted) -> list[facts.Fact]:
+    """Begin to lead. Epochs only rise."""
+    if message.epoch <= state.epoch:
+        raise Refused(RefusalCode.CONFLICT, f"epoch {message.epoch} is not above {state.epoch}")
+    return [facts.EpochBegan(message.epoch)]
+
+
+def on_registration(
+    state: State, registration: Registration, now_us: int
+) -> tuple[list[facts.Fact], RegistrationReply]:
+    """A node offers itself. What it does not hold any more, though we thought so, is over."""
+    name = registration.name
+    number = state.numbers.get(name)
+    if number is None:
+        return [], RegistrationReply(
+            name, refused=f"node {name} is not in the configuration of {state.config.cluster}"
+        )
+    node = state.nodes[number]
+    if refusal := _other_role(state, node, registration):
+        return [], RegistrationReply(name, refused=refusal)
+    if registration.epoch != state.epoch:
+        # It has to refuse older epochs from before its inventory on, so it must know the epoch first.
+        return [], RegistrationReply(name, number, epoch=state.epoch, owner=state.owner, refused=STALE_EPOCH)
+    if (
+        node.session == registration.session
+        and node.epoch == state.epoch
+        and node.state is not NodeState.LOST
+    ):
+        found = _back(node) if node.state is not NodeState.UP else []
+        return found, _reply(state, node, node.incarnation)
+    if _is_overtaken(node, registration):
+        # A late message: what it says it holds is no longer what the node holds.
+        return [], RegistrationReply(name, number, refused=SUPERSEDED)
+    if _is_twin(state, node, registration):
+        return [], RegistrationReply(
+            name, number, refused=f"another live agent serves node {name}: stop it first"
+        )
+    return _registered(state, node, registration, now_us), _reply(state, node, node.incarnation + 1)
+
+
+def _reply(state: State, node: Node, incarnation: int) -> RegistrationReply:
+    login = node.number in state.login
+    return RegistrationReply(node.name, node.number, incarnation, state.epoch, state.owner, login=login)
+
+
+def _other_role(state: State, node: Node, registration: Registration) -> str:
+    """Why an agent cannot be what the configuration says of its host; empty when it can."""
+    if registration.login is (node.number in state.login):
+        return ""
+    if registration.login:
+        return (
+            f"{node.name} is a compute node in the configuration of {state.config.cluster}: start its esnoded without "
+            "--login, or name it in [login] nodes"
+        )
+    return (
+        f"{node.name} is a login host in the configuration of {state.config.cluster}: start its esnoded with --login "
+        "(one of an older release has to be updated)"
+    )
+
+
+def _back(node: Node) -> list[facts.Fact]:
+    return [facts.NodeStateChanged(node.number, NodeState.UP)]
+
+
+def _is_overtaken(node: Node, registration: Registration) -> bool:
+    """Whether a later session of the same node has been accepted already, in this epoch or in another.
+
+    A node that was declared lost holds nothing more: even a spool that was restored from a copy may offer it again.
+    """
+    is_lost = node.state is NodeState.LOST
+    if not is_lost and registration.node_uid == node.node_uid and 0 < registration.starts < node.starts:
+        return True
+    return registration.session in node.sessions_past and registration.session != node.session
+
+
+def _is_twin(state: State, node: Node, registration: Registration) -> bool:
+    """Whether somebody else's claim on this node's name is still to be believed."""
+    if not node.node_uid or node.node_uid == registration.node_uid:
+        return False
+    return node.state is NodeState.UP or (node.state is not NodeState.LOST and node.number in state.jobs_on)
+
+
+def _registered(state: State, node: Node, registration: Registration, now_us: int) -> list[facts.Fact]:
+    found: list[facts.Fact] = [
+        facts.NodeRegistered(
+            node.number,
+            registration.node_uid,
+            registration.boot_id,
+            registration.session,
+            node.incarnation + 1,
+            state.epoch,
+            registration.endpoint,
+            registration.total,
+            registration.starts,
+        )
+    ]
+    if text := _shortfall(state, node, registration):
+        found.append(facts.NodeDrainChanged(node.number, True, text))
+    held = {(entry.job_id, entry.attempt): entry for entry in registration.held}
+    rebooted = bool(node.boot_id) and node.boot_id != registration.boot_id
+    why = f"node {node.name} was rebooted" if rebooted else f"node {node.name} was restarted without it"
+    known: set[tuple[int, int]] = set()
+    for job_id in sorted(state.jobs_on.get(node.number, ())):
+        job = state.get_job(job_id)
+        for attempt in attempts_of(job):
+            if node.number in attempt.held:
+                known.add((job_id, attempt.number))
+            if vanished(attempt, node.number, held.get((job_id, attempt.number)), rebooted):
+                found += node_gone(state, job, attempt, node.number, now_us, why)
+    for key, entry in held.items():
+        if key not in known and entry.stage != "tombstone":
+            found.append(facts.OrphanFound(node.number, *key))
+    return found
+
+
+def _shortfall(state: State, node: Node, registration: Registration) -> str:
+    """What the node lacks of what is configured, in words; empty if nothing. What it has not counted is believed."""
+    configured = node.total[: len(RESOURCES)]
+    if not fits(configured, registration.total):
+        return f"offers {registration.total}, configured are {configured}"
+    names = [one.name for one in state.config.resources if not one.wide_total]
+    wanted = dict(zip(names, node.total[len(RESOURCES) :], strict=False))
+    for name, items in registration.resources:
+        if items < wanted.get(name, 0):
+            model = f" ({registration.device_model})" if registration.device_model else ""
+            return f"offers {items} {name}{model}, configured are {wanted[name]}"
+    return ""
+
+
+def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted: bool) -> bool:
+    """Whether the node's inventory proves that the attempt's part there is over.
+
+    A launch that the node never confirmed may still be on its way: it is sent again, not given up, unless it may have
+    run its script before a reboot that erased all trace of it.
+    A tombstone with no outcome behind it means that the node ended it and has told so before.
+    """
+    if number not in attempt.held:
+        return False
+    if entry is not None and entry.stage != "tombstone":
+        return False
+    if attempt.phase is AttemptPhase.PREPARING:
+        may_have_run = rebooted and len(attempt.spans) == 1
+        return number not in attempt.waiting or entry is not None or may_have_run
+    return True
+
+
+def on_heartbeat(state: State, message: HeartbeatDone) -> list[facts.Fact]:
+    """The heartbeat rule found nodes to be missing or back. Unreachable is not lost: their jobs are kept."""
+    found: list[facts.Fact] = []
+    for number in message.missing:
+        node = state.nodes.get(number)
+        if node is not None and node.state is NodeState.UP:
+            found.append(
+                facts.NodeStateChanged(
+                    number,
+                    NodeState.UNREACHABLE,
+                    f"missed {state.config.heartbeats_missed_max} heartbeats",
+                )
+            )
+    for number in message.back:
+        node = state.nodes.get(number)
+        if node is not None and node.state is NodeState.UNREACHABLE and node.epoch == state.epoch:
+            found += _back(node)
+    return found
+
+
+def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[list[facts.Fact], Changed]:
+    """Drain, resume, or declare nodes lost. For operators only."""
+    if not is_operator(state, message.by):
+        raise Refused(RefusalCode.DENIED, f"{message.by.name} is no operator: nodes are theirs to change")
+    if message.action not in ("drain", "resume", "lost"):
+        raise Refused(RefusalCode.INVALID, f"{quoted(message.action)} is unknown: use drain, resume or lost")
+    if message.action == "drain" and not message.reason:
+        raise Refused(RefusalCode.INVALID, "a drained node needs a reason: add reason=TEXT")
+    found: list[facts.Fact] = []
+    problems: list[JobProblem] = []
+    count = 0
+    for name in dict.fromkeys(message.names):
+        number = state.numbers.get(name)
+        if number is None:
+            problems.append(JobProblem(name, RefusalCode.NOT_FOUND, f"node {name} does not exist"))
+            continue
+        if number in state.login and message.action == "drain":
+            text = f"{name} is a login host, where no job runs: to close it, stop its esnoded"
+            problems.append(JobProblem(name, RefusalCode.INVALID, text))
+            continue
+        count += 1
+        if message.action == "lost":
+            found += lost(state, number, f"declared lost by {message.by.name}", now_us)
+        else:
+            draining = message.action == "drain"
+            found.append(facts.NodeDrainChanged(number, draining, message.reason if draining else ""))
+    return found, Changed(count, tuple(problems))
+
+
+def lost(state: State, number: int, why: str, now_us: int, *, is_silent: bool = False) -> list[facts.Fact]:
+    """The node is given up: what ran there is over. The caller vouches that it really is; if the node `is_silent`, of what
+    may be requeued only.
+    """
+    node = state.nodes[number]
+    if node.state is NodeState.LOST:
+        return []
+    found: list[facts.Fact] = [facts.NodeStateChanged(number, NodeState.LOST, why)]
+    for job_id in sorted(state.jobs_on.get(number, ())):
+        job: Job = state.get_job(job_id)
+        for attempt in attempts_of(job):
+            why_gone = f"node {node.name} {why}"
+            found += node_gone(state, job, attempt, number, now_us, why_gone, is_silent=is_silent)
+    return found

@@ -1,0 +1,223 @@
+"""Between the cluster's state and the planner: what a cycle looks at, and what its plan becomes.
+
+Plan on a snapshot, apply with a check: a placement planned on an older generation is tried on the
+ledger as it is now and silently dropped if it no longer fits (the job is still in the queue).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from eslurm.core.control import promises
+from eslurm.core.control.fair_share import rank
+from eslurm.core.control.job_ids import take_ids
+from eslurm.core.control.jobs.preemption import is_possible, on_preemptions, running_work
+from eslurm.core.model import facts, ranges
+from eslurm.core.model.job import Job, Span
+from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.messages import PlanMade, Preemption
+from eslurm.core.model.placement import Placement
+from eslurm.core.plan.cycle.cycle import plan_cycle
+from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.preemption import Work
+from eslurm.core.plan.cycle.priority import Ranking, weighs
+from eslurm.core.plan.cycle.queue import PendingQueue, QueueEntry
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import Running, Snapshot, changes_since
+from eslurm.core.plan.placement.mapping import revalidate
+from eslurm.core.resources.devices import Picker
+from eslurm.core.state.cluster import State, task_slots, waits
+
+PROMISES_MAX: Final = 500
+"""New promises in one message: some milliseconds."""
+
+
+def plan_slices(
+    state: State,
+    now_us: int,
+    schedule: Schedule | None,
+    limits: PlanLimits,
+    *,
+    ranking: Ranking | None = None,
+    policy: str = "",
+    keeps_promises: bool = False,
+) -> Generator[None, None, Plan]:
+    """One cycle, to be driven in slices. Clears `plan_wanted` when it takes its snapshot of the state.
+
+    `schedule` is what the last cycle left (None: nothing), `ranking` the planner's priorities (None: the queue's own
+    order), `policy` another one than the configured. With `keeps_promises` the plan tells what the log is to keep.
+    """
+    schedule = schedule if schedule is not None else Schedule()
+    takes_over = schedule.is_new and bool(state.promises)
+    if takes_over:
+        until_us = yield from promises.awaits_nodes(state, schedule, now_us)
+        if until_us:
+            state.plan_wanted = False
+            return promises.waiting_plan(state, now_us, until_us)
+    if ranking is not None:
+        yield from rank(state, ranking, now_us, (state.queue, state.later))
+    state.plan_wanted = False
+    state.changed.clear()
+    snapshot = take_snapshot(state, max(now_us, state.now_us), schedule, ranking)
+    work = _work(state, schedule, ranking)
+    plan = yield from plan_cycle(
+        snapshot, policy=policy or state.config.policy, limits=limits, schedule=schedule, work=work
+    )
+    if takes_over:
+        plan = replace(plan, broken=promises.broken(state, schedule, plan))
+    if keeps_promises:
+        plan = yield from promises.with_changes(state, schedule, plan)
+    return plan
+
+
+def _work(state: State, schedule: Schedule | None, ranking: Ranking | None) -> Work | None:
+    """What may be pushed out; None when nobody can be."""
+    if not is_possible(state):
+        return None
+    if schedule is None or not schedule.claimants:
+        return partial(running_work, state, ranking)
+    # Those whom somebody waits for must be on their way out in the snapshot, too: who has gone since is still to be seen.
+    seen = running_work(state, ranking)
+    return lambda: seen
+
+
+def message_of(plan: Plan) -> PlanMade | None:
+    """What a plan asks of the cluster; None when that is nothing."""
+    if not plan.placements and not plan.victims and not plan.moved:
+        return None
+    preemptions = tuple(
+        [Preemption(one.work.job_id, one.work.attempt, one.mode, plan.claimant) for one in plan.victims]
+    )
+    return PlanMade(plan.placements, plan.generation, preemptions, plan.moved)
+
+
+def messages_of(plan: Plan) -> list[PlanMade]:
+    """The same, and then the promises that the log has not heard of, in parts."""
+    first = message_of(plan)
+    parts = range(0, len(plan.promised), PROMISES_MAX)
+    rest = [PlanMade((), plan.generation, (), plan.promised[at : at + PROMISES_MAX]) for at in parts]
+    return [first, *rest] if first is not None else rest
+
+
+def take_snapshot(
+    state: State, now_us: int, schedule: Schedule | None, ranking: Ranking | None = None
+) -> Snapshot:
+    """The state as a planning cycle looks at it."""
+    since = schedule.mark if schedule is not None else None
+    changes = changes_since(since, state.queue, state.later)
+    known = schedule.known_jobs(changes) if schedule is not None else []
+    kept = dict(state.promises) if schedule is not None and schedule.is_new else {}
+    snapshot = Snapshot.take(
+        state.ledger,
+        state.partition_views,
+        state.queue,
+        generation=state.generation,
+        now_us=now_us,
+        running=state.live,
+        later=state.later,
+        known=[*known, *kept],
+        policies=state.policies,
+        policies_changed=state.policies_changed,
+        calendar=state.calendar,
+        since=since,
+        lenders=_lenders(state),
+        promises=kept,
+    )
+    if ranking is None or not weighs(state.config.priority):
+        return snapshot
+    ordered = ranking.ordered()
+    return replace(snapshot, pending=_still_in(state.queue, ordered), later=_still_in(state.later, ordered))
+
+
+def _lenders(state: State) -> list[Running]:
+    found: list[Running] = []
+    for job_id in sorted(state.lending):
+        attempt = state.get_job(job_id).attempt
+        # Who is being ended wants nothing back.
+        if attempt is not None and attempt.stop is None and attempt.phase is AttemptPhase.RUNNING:
+            found.append(state.live[job_id, attempt.number])
+    return [one for one in found if one.lent]
+
+
+def _still_in(queue: PendingQueue, ordered: Iterable[QueueEntry]) -> list[QueueEntry]:
+    """The ranked entries of jobs that wait there as they are ranked; what changed since is ranked by the next cycle."""
+    return [
+        entry
+        for entry in ordered
+        if (there := queue.entry(entry.job_id)) is not None and there.job is entry.job
+    ]
+
+
+def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fact]:
+    """Each placement that still holds becomes an attempt; an array's gives its next task a record."""
+    found: list[facts.Fact] = []
+    if message.generation < max(state.configured, state.policies_changed):
+        # Planned on other nodes and partitions, or under other rules: the next cycle is already wanted.
+        return found
+    scratch = state.ledger.fork() if message.generation != state.generation else None
+    taken: dict[int, int] = {}
+    planned: set[int] = set()
+    new_tasks = 0
+    drafts: list[tuple[Job, Placement, int]] = []
+    for placement in message.placements:
+        job = state.find_job(placement.job_id)
+        if job is None or not waits(job) or state.changed.get(job.job_id, 0) > message.generation:
+            continue
+        if placement.job_id in planned and not job.is_array:
+            continue
+        planned.add(placement.job_id)
+        group = job.job_id if job.is_array else job.array_job_id
+        if not _has_room(state, job, taken.get(group, 0)):
+            continue
+        if scratch is not None:
+            if not revalidate(placement, scratch):
+                continue
+            scratch.hold_wide(placement.wide)
+            for span in placement.spans:
+                scratch.hold(span.node, span.amounts, placement.until_us)
+        if group:
+            taken[group] = taken.get(group, 0) + 1
+        drafts.append((job, placement, new_tasks if job.is_array else -1))
+        new_tasks += job.is_array
+    lease, ids = take_ids(state, new_tasks)
+    found += lease
+    tasks = {job.job_id: _ready_tasks(job) for job, _, at in drafts if at >= 0}
+    picker = Picker(state.devices, state.ledger.topology)
+    for job, placement, at in drafts:
+        spans = tuple(
+            Span(span.node, span.amounts, span.tasks, devices=picker.take(span.node, span.amounts))
+            for span in placement.spans
+        )
+        until_us, wide = placement.until_us, placement.wide
+        if at < 0:
+            found.append(
+                facts.JobPlaced(
+                    job.job_id, job.attempts + 1, spans, until_us, wide=wide, late_us=placement.late_us
+                )
+            )
+            continue
+        task = next(tasks[job.job_id])
+        found.append(facts.JobPlaced(ids[at], 1, spans, until_us, job.job_id, task, wide, placement.late_us))
+    found += on_preemptions(state, message.preemptions, now_us)
+    return found + promises.on_promises(state, message.promises)
+
+
+def _has_room(state: State, job: Job, taken: int) -> bool:
+    """Whether the job's own rules let one more of it start, besides those `taken` from the same plan."""
+    if job.is_array:
+        return taken < state.startable(job)
+    if job.array_job_id and (array := state.find_job(job.array_job_id)) is not None:
+        return taken < task_slots(array)
+    return True
+
+
+def _ready_tasks(array: Job) -> Generator[int, None, None]:
+    assert array.tasks_left is not None
+    ready = array.tasks_left
+    if array.tasks_ready is not None:
+        ready = ranges.intersection(ready, array.tasks_ready)
+    yield from ranges.iterate(ready)

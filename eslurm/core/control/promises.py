@@ -1,0 +1,134 @@
+"""Promises in the log: when they are written, and what the planner of a new leader does with those of the one before
+(ADR 17).
+
+Invariant: what is kept never contradicts what runs. Where everybody has a planned start, promises that have changed are
+committed together with the placements of the same cycle; without a placement they may wait. Where few are made, a promise
+that got later or was given up is written in the same cycle, others may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+from msgspec.structs import replace
+
+from eslurm.core.model import facts
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.promise import Promise
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.policy import Broken, Plan
+from eslurm.core.plan.cycle.reasons import Why, WhyKind
+from eslurm.core.plan.cycle.restored_bookings import PROMISES_PER_SLICE, kept_of
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.state.cluster import State
+
+EVERY_US: Final = 2_000_000
+"""How often promises are written at most where everybody has one and nothing starts."""
+RENEWED_EVERY_US: Final = 10_000_000
+"""How often where few are made, and those anew in each cycle."""
+REGISTERING: Final = Why(
+    WhyKind.NODES_UNAVAILABLE,
+    "nodes that are promised to jobs still have to register with the new controller",
+)
+
+
+def awaits_nodes(state: State, schedule: Schedule, now_us: int) -> Generator[None, None, int]:
+    """Until when a new leader's planner waits for nodes that are promised to jobs; 0: it need not.
+
+    Whoever is planned on a part of the nodes finds other places, and those who have not been promised any may take theirs.
+    """
+    awaited = schedule.awaited
+    if awaited is None:
+        unknown = {number for number, node in state.nodes.items() if node.state is NodeState.UNKNOWN}
+        unknown -= state.removed
+        awaited = set()
+        for number, promise in enumerate(list(state.promises.values()) if unknown else (), 1):
+            awaited.update(unknown.intersection(promise.nodes()))
+            if number % PROMISES_PER_SLICE == 0:
+                yield
+    known = (state.nodes.get(number) for number in awaited)
+    left = [node for node in known if node is not None and node.state is NodeState.UNKNOWN]
+    schedule.awaited = {node.number for node in left}
+    heartbeats = state.config.heartbeats_missed_max + 1
+    until_us = max([node.since_us for node in left], default=0) + int(
+        heartbeats * state.config.heartbeat_s * SECOND_US
+    )
+    return until_us if left and until_us > now_us else 0
+
+
+def waiting_plan(state: State, now_us: int, until_us: int) -> Plan:
+    """The plan of a planner that waits."""
+    return Plan(state.generation, now_us, (), {}, {}, REGISTERING, 0, {}, next_us=until_us)
+
+
+def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None, None, Plan]:
+    """The plan with the promises that are to be written now: those that have changed, and the new ones by their starts."""
+    starts = {one.job_id for one in plan.placements}
+    due_us = _due_us(schedule)
+    may_wait = not _is_overstated(state, schedule) if schedule.renews else not starts
+    if not schedule.moved or (due_us > plan.made_us and may_wait):
+        return replace(plan, next_us=min(plan.next_us, due_us))
+    schedule.told_us = plan.made_us
+    moved: list[Promise] = []
+    new: list[Promise] = []
+    for number, job_id in enumerate(sorted(schedule.moved), 1):
+        # Room that is being made is no promise: it rests on others who go.
+        bookings = schedule.bookings.get(job_id, ()) if job_id not in schedule.claimants else ()
+        now, before = kept_of(job_id, bookings), state.promises.get(job_id)
+        if not _waits(state, job_id) or now == (before or Promise(job_id)):
+            # Only what is written already is forgotten: a message may come to nothing.
+            schedule.moved.discard(job_id)
+        elif before is None:
+            new.append(now)
+        elif bookings or job_id not in starts or state.get_job(job_id).is_array:
+            # Who starts loses it by that, and keeps it if nothing comes of that; not so an array, by a task that starts.
+            moved.append(now)
+        if number % PROMISES_PER_SLICE == 0:
+            yield
+    new.sort(key=lambda one: (one.start_us, one.job_id))
+    return replace(plan, moved=tuple(moved), promised=tuple(new))
+
+
+def broken(state: State, schedule: Schedule, plan: Plan) -> tuple[Broken, ...]:
+    """Which of the promises that a new schedule began with are not kept by its first plan, the first start first."""
+    placed = {one.job_id for one in plan.placements}
+    found: list[Broken] = []
+    for job_id, promise in state.promises.items():
+        start_us = plan.start_us(job_id)
+        if job_id in placed or not (job_id in state.queue or job_id in state.later):
+            continue
+        if start_us is None or start_us > promise.start_us:
+            why = schedule.unkept.get(job_id, "it gave way to others that had lost their places")
+            found.append(Broken(job_id, promise.start_us, start_us or 0, why))
+    schedule.unkept.clear()
+    return tuple(sorted(found, key=lambda one: (one.promised_us, one.job_id)))
+
+
+def on_promises(state: State, promises: tuple[Promise, ...]) -> list[facts.Fact]:
+    """What of them is true of the jobs as they are now."""
+    found = [one for one in promises if _waits(state, one.job_id)]
+    return [facts.JobsPromised(tuple(found))] if found else []
+
+
+def _is_overstated(state: State, schedule: Schedule) -> bool:
+    """Whether the log promises a waiting job an earlier start than it has now."""
+    for job_id in schedule.moved:
+        told = state.promises.get(job_id)
+        bookings = schedule.bookings.get(job_id, ())
+        if told is not None and min([one.start_us for one in bookings], default=INFINITY_US) > told.start_us:
+            return True
+    return False
+
+
+def _due_us(schedule: Schedule) -> int:
+    """When what has changed is to be written; `INFINITY_US` when nothing has."""
+    every_us = RENEWED_EVERY_US if schedule.renews else EVERY_US
+    return schedule.told_us + every_us if schedule.moved else INFINITY_US
+
+
+def _waits(state: State, job_id: int) -> bool:
+    job = state.find_job(job_id)
+    return job is not None and job.state is JobState.PENDING

@@ -1,0 +1,193 @@
+"""One batch through the core: messages in; facts, answers and effects out. The heart of the controller.
+
+For each message: decide, then apply its facts one by one, each followed by the facts that other jobs'
+dependencies make of it, as far as one batch may go: thousands may wait for one job. The rest is owed
+(`State.unsettled`) and done by the batches that follow, which the caller makes as long as `next_timer_us` is now.
+Nothing leaves a batch before the caller has committed it in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from eslurm.core.control.decide import Answer, decide
+from eslurm.core.control.effects import Effect, effect_of
+from eslurm.core.control.jobs.dependency import affected, dependents_of_all, reconsider
+from eslurm.core.control.jobs.preemption import resumptions
+from eslurm.core.control.timers import pop_due
+from eslurm.core.model import facts
+from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.messages import (
+    Changed,
+    JobProblem,
+    Message,
+    RefusalCode,
+    Refused,
+    Reports,
+    Tick,
+    UpdateNodes,
+)
+from eslurm.core.model.protocol import RegistrationReply, ReportAck
+from eslurm.core.state.apply import apply
+from eslurm.core.state.cluster import State, Touched
+
+BatchAnswer: TypeAlias = Answer | Refused | tuple[ReportAck, ...]
+TIMERS_PER_BATCH = 1000
+SETTLED_PER_BATCH = 256
+"""Jobs whose dependencies are looked at again in one batch: about two milliseconds."""
+
+
+class Batch:
+    """What one batch has become. `revision_first` is that of its first fact (if any)."""
+
+    def __init__(self, revision_first: int, now_us: int) -> None:
+        self.revision_first = revision_first
+        self.now_us = now_us
+        self.facts: list[facts.Fact] = []
+        self.effects: list[Effect] = []
+        self.answers: list[BatchAnswer] = []
+        self.touched = Touched()
+
+
+Observer: TypeAlias = Callable[[State, facts.Fact], None]
+
+
+class Reactor:
+    """Drives the state. `observe` is called after each applied fact (invariants in tests and simulation);
+    `on_bug` is told of an exception that refused a message.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        observe: Observer | None = None,
+        on_bug: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.state = state
+        # A batch without facts has a time too, and its answers are committed with it.
+        self._now_us = 0
+        self._observe = observe
+        self._on_bug = on_bug
+        self._settles_left = 0
+        # Whoever led before may have owed some of them; a look at one that is not concerned costs little.
+        state.unsettled = dict.fromkeys(dependents_of_all(state))
+
+    def process(self, messages: Iterable[Message], wall_us: int) -> Batch:
+        """Decide and apply all messages. Time never goes back: the batch's `now` is at least the last one's."""
+        now_us = self._now_us = max(wall_us, self.state.now_us, self._now_us)
+        batch = Batch(self.state.revision + 1, now_us)
+        self._settles_left = SETTLED_PER_BATCH
+        for message in messages:
+            batch.answers.append(self._answer(message, batch))
+        self._settle(batch)
+        if self.state.lending:
+            # Before anybody can plan with what has come free: it is theirs.
+            self._apply_all(resumptions(self.state, now_us), batch)
+        batch.touched = self.state.take_touched()
+        return batch
+
+    def _answer(self, message: Message, batch: Batch) -> BatchAnswer:
+        match message:
+            case Reports():
+                return self._on_reports(message, batch)
+            case Tick():
+                self._on_tick(batch)
+                return None
+            case UpdateNodes(action="lost") if len(message.names) > 1:
+                return self._on_each_lost(message, batch)
+            case _:
+                return self._step(message, batch)
+
+    def _step(self, message: Message, batch: Batch) -> Answer | Refused:
+        try:
+            found, answer = decide(self.state, message, batch.now_us)
+        except Refused as refused:
+            return refused
+        except Exception as bug:
+            return self._refuse_bug(bug)
+        self._apply_all(found, batch)
+        return answer
+
+    def _refuse_bug(self, bug: Exception) -> Refused:
+        if self._on_bug is None:
+            raise bug
+        self._on_bug(bug)
+        return Refused(RefusalCode.INTERNAL, f"the controller could not decide this ({bug}): see its log")
+
+    def _apply_all(self, found: list[facts.Fact], batch: Batch) -> None:
+        for fact in found:
+            if _overtaken(self.state, fact):
+                continue
+            self._apply(fact, batch)
+            self._settle(batch)
+
+    def _settle(self, batch: Batch) -> None:
+        """Look at the jobs that may wait for nothing any more, each when its turn comes: what it waits for may have
+        moved on by then.
+        """
+        unsettled = self.state.unsettled
+        while unsettled and self._settles_left:
+            self._settles_left -= 1
+            job_id, _ = unsettled.popitem()
+            for consequence in reconsider(self.state, job_id):
+                self._apply(consequence, batch)
+
+    def _apply(self, fact: facts.Fact, batch: Batch) -> None:
+        """Write one fact, and note whose dependencies it concerns: the first of them is looked at next."""
+        apply(self.state, fact, self.state.revision + 1, batch.now_us)
+        batch.facts.append(fact)
+        if (effect := effect_of(self.state, fact)) is not None:
+            batch.effects.append(effect)
+        for job_id in reversed(affected(self.state, fact)):
+            self.state.unsettled[job_id] = None
+        if self._observe is not None:
+            self._observe(self.state, fact)
+
+    def _on_reports(self, message: Reports, batch: Batch) -> tuple[ReportAck, ...]:
+        """Each report by itself; all are acknowledged per agent process once the batch is committed."""
+        seqs: dict[str, list[int]] = {}
+        replies: dict[str, list[RegistrationReply]] = {}
+        for report in message.reports:
+            try:
+                found, answer = decide(self.state, report.body, batch.now_us)
+            except Exception as bug:
+                # Left unacknowledged: the agent keeps it and an administrator finds it in the log.
+                self._refuse_bug(bug)
+                continue
+            self._apply_all(found, batch)
+            seqs.setdefault(report.process, []).append(report.seq)
+            if isinstance(answer, RegistrationReply):
+                replies.setdefault(report.process, []).append(answer)
+        return tuple(
+            ReportAck(process, tuple(numbers), tuple(replies.get(process, ())), self.state.revision)
+            for process, numbers in seqs.items()
+        )
+
+    def _on_each_lost(self, message: UpdateNodes, batch: Batch) -> Answer | Refused:
+        """Several nodes of one job may be lost at once: each loss is decided on what the one before has left."""
+        count = 0
+        problems: list[JobProblem] = []
+        for name in message.names:
+            single = UpdateNodes(message.by, (name,), message.action, message.reason)
+            answer = self._step(single, batch)
+            if isinstance(answer, Refused):
+                return answer
+            assert isinstance(answer, Changed)
+            count += answer.count
+            problems += answer.problems
+        return Changed(count, tuple(problems))
+
+    def _on_tick(self, batch: Batch) -> None:
+        for _ in range(TIMERS_PER_BATCH):
+            due = pop_due(self.state, batch.now_us)
+            if due is None:
+                return
+            self._apply_all(due, batch)
+
+
+def _overtaken(state: State, fact: facts.Fact) -> bool:
+    """Whether what another fact of the same message led to has already brought the job to its end."""
+    if not isinstance(fact, facts.JobFinished):
+        return False
+    return state.get_job(fact.job_id).state in FINAL

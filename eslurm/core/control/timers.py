@@ -1,0 +1,133 @@
+"""Timers that are due, one at a time: a timer that fired is a fact like any other.
+
+The heap is an index: an entry whose record has moved on since is simply dropped.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from eslurm.core.control.members import token_expired
+from eslurm.core.control.nodes import lost
+from eslurm.core.control.tokens import expired
+from eslurm.core.model import facts
+from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.member import JOIN_TOKEN
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.timekeeping import lost_after_s
+from eslurm.core.model.token import ID_BYTES, TOKEN
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.state import boundaries
+from eslurm.core.state.cluster import State, Timer
+
+
+def next_timer_us(state: State) -> int | None:
+    """When the next timer is due, if any is set (it may turn out to be stale)."""
+    if state.unsettled or len(state.finished) > state.config.finished_jobs_max:
+        return state.now_us
+    return state.timers[0][0] if state.timers else None
+
+
+def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
+    """The facts of the next due timer (perhaps none); None when no timer is due."""
+    if len(state.finished) > state.config.finished_jobs_max:
+        job_id, _ = state.finished.popitem(last=False)
+        if job_id in state.dependents:
+            # They still have to look at its record: its turn comes again.
+            state.finished[job_id] = None
+            return []
+        return _forget(state, job_id, now_us)
+    if not state.timers or state.timers[0][0] > now_us:
+        return None
+    _, kind, key = heapq.heappop(state.timers)
+    if kind == "due":
+        return _due(state, key, now_us)
+    if kind == "lost":
+        return _lost(state, key, now_us)
+    if kind == "avoid":
+        return _avoids_no_more(state, key, now_us)
+    if kind == "aside":
+        return _tried_again(state, key, now_us)
+    if kind == boundaries.TIMER:
+        if 0 < state.policy_due_us <= now_us:
+            boundaries.rearm(state, now_us)
+        return []
+    if kind == TOKEN:
+        return expired(state, key.to_bytes(ID_BYTES), now_us)
+    if kind == JOIN_TOKEN:
+        return token_expired(state, key.to_bytes(ID_BYTES), now_us)
+    return _forget(state, key, now_us)
+
+
+def drop_stale(state: State) -> None:
+    """Drop the timers that would make no fact any more: whoever only applies never pops one."""
+    state.timers[:] = [timer for timer in state.timers if _may_fire(state, timer)]
+    heapq.heapify(state.timers)
+
+
+def _may_fire(state: State, timer: Timer) -> bool:
+    at_us, kind, key = timer
+    if kind == "lost":
+        node = state.nodes.get(key)
+        if node is None or node.state not in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
+            return False
+        return state.lost_at_us(node) == at_us
+    if kind == "aside":
+        return (aside := state.nodes.get(key)) is not None and aside.aside_until_us == at_us
+    if kind == boundaries.TIMER:
+        return at_us == state.policy_due_us
+    if kind == TOKEN:
+        return key.to_bytes(ID_BYTES) in state.tokens
+    if kind == JOIN_TOKEN:
+        return key.to_bytes(ID_BYTES) in state.members.tokens
+    job = state.find_job(key)
+    if job is None:
+        return False
+    if kind == "avoid":
+        return bool(job.avoid) and job.avoid_until_us == at_us and job.state not in FINAL
+    return job.not_before_us == at_us if kind == "due" else job.state in FINAL
+
+
+def _due(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
+    job = state.find_job(job_id)
+    if job is None or job.state in FINAL or not job.not_before_us or job.not_before_us > now_us:
+        return []
+    return [facts.JobDue(job_id)]
+
+
+def _avoids_no_more(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
+    job = state.find_job(job_id)
+    if job is None or job.state in FINAL or not job.avoid or job.avoid_until_us > now_us:
+        return []
+    return [facts.AvoidanceEnded(job_id)]
+
+
+def _tried_again(state: State, number: int, now_us: int) -> list[facts.Fact]:
+    node = state.nodes.get(number)
+    if node is None or not 0 < node.aside_until_us <= now_us:
+        return []
+    return [facts.NodeTriedAgain(number)]
+
+
+def _lost(state: State, number: int, now_us: int) -> list[facts.Fact]:
+    node = state.nodes.get(number)
+    if node is None or node.state not in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
+        return []
+    if state.lost_at_us(node) > now_us:
+        # Another timer was set when its silence began anew or the configuration changed.
+        return []
+    if node.state is NodeState.UNKNOWN and number not in state.jobs_on:
+        return []
+    why = f"silent for {lost_after_s(state.config, node.orphans_dead_s):g} s"
+    return lost(state, number, why, now_us, is_silent=True)
+
+
+def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
+    job = state.find_job(job_id)
+    if job is None or job.state not in FINAL or job.residues:
+        return []
+    if job_id in state.dependents or (job.is_array and state.tasks_of.get(job_id)):
+        # Jobs that wait for it are told first, and its tasks are forgotten first.
+        heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))
+        return []
+    return [facts.JobsForgotten((job_id,))]

@@ -1,0 +1,1 @@
+"""Delivery of effects to the nodes: broadcasts, heartbeats, satellites, reports, the election of the leader."""

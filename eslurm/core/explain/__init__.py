@@ -1,0 +1,1 @@
+"""Why a job waits, when it starts, and what else it could ask for."""

@@ -1,0 +1,82 @@
+"""When the first waiting jobs would start under policy `easy` while no core is free.
+
+EASY promises a start to the first job that is blocked, so that nobody who fills a hole delays it. With no core free there
+is no hole: it looks at nobody and promises nothing. People want to know all the same, and are told what it would promise.
+Invariants: nothing here changes state or schedule; who has a planned start is told with that one, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+from eslurm.core.control.planning import take_snapshot
+from eslurm.core.explain.whatif import WhatIf
+from eslurm.core.plan.cycle.priority import Ranking
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.profile.search import RESOURCES
+from eslurm.core.state.cluster import State
+
+POLICY: Final = "easy"
+LOOKED_AT_MAX: Final = 1_000
+"""Waiting jobs among which the first of each set of nodes are looked for."""
+
+
+def head_starts(
+    state: State, schedule: Schedule, now_us: int, ranking: Ranking | None = None
+) -> Generator[None, None, list[Booking]]:
+    """The starts of the first jobs of partitions that share no node. What it needs it copies before it returns; then in
+    slices.
+    """
+    reach = _reach(state)
+    if state.config.policy != POLICY or state.ledger.open & reach:
+        return _nobody()
+    whatif = WhatIf(take_snapshot(state, now_us, None, ranking), schedule)
+    return _found(whatif, reach, frozenset(schedule.claimants))
+
+
+def _reach(state: State) -> int:
+    """The nodes of the partitions that start jobs."""
+    partitions = state.ledger.topology.partitions
+    reach = 0
+    for partition in state.config.partitions:
+        if partition.up:
+            reach |= partitions.get(partition.name, 0)
+    return reach
+
+
+def _nobody() -> Generator[None, None, list[Booking]]:
+    yield from ()
+    return []
+
+
+def _found(whatif: WhatIf, reach: int, claimants: frozenset[int]) -> Generator[None, None, list[Booking]]:
+    found: list[Booking] = []
+    claimed = 0
+    schedule = whatif.schedule
+    for entry in whatif.snapshot.pending[:LOOKED_AT_MAX]:
+        job = entry.job
+        members = whatif.cycle.members(job)
+        # There is none behind the first that could use these nodes; appointments and who is made room for come otherwise.
+        if claimed & members or job.start_at_us or job.job_id in claimants:
+            continue
+        if job.job_id in schedule.bookings:
+            claimed |= members
+            continue
+        quest = whatif.quest(job)
+        if isinstance(quest, Why):
+            continue
+        yield from whatif.preparing(quest)
+        start = whatif.find(quest, job, whatif.now_us)
+        yield
+        # Whom a limit keeps waiting, not others, is passed over.
+        if start is None or (start.moves and start.moves[-1].kind != RESOURCES):
+            continue
+        claimed |= members
+        spans = spans_of(schedule.book.topology, quest.need, start.chosen)
+        found.append(whatif.cycle.booking(job, quest.need, start.at_us, spans))
+        if not reach & ~claimed:
+            break
+    return found

@@ -1,0 +1,430 @@
+"""The answer to "why is my job not running?", from the cluster's state and the kept plan (C-49).
+
+Everything that is in a waiting job's way, when it is going to start, and what would let it start earlier: in slices, on
+copies of what the planner keeps. Invariants: nothing here changes state or schedule, and a waiting job is given at least
+one reason. After the first slice only records are looked at that were there in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.control.jobs.admission import admitted, checked, first_priority
+from eslurm.core.control.jobs.dependency import open_dependencies
+from eslurm.core.control.jobs.updating import accepted
+from eslurm.core.control.planning import take_snapshot
+from eslurm.core.explain.alternatives import Alternative, alternatives
+from eslurm.core.explain.own_reasons import expected_end_us, job_holder, own_reasons
+from eslurm.core.explain.request_variants import Choices
+from eslurm.core.explain.whatif import WhatIf
+from eslurm.core.explain.why import Holder, Reason, Sources, known_us, plan_reasons
+from eslurm.core.model import ranges
+from eslurm.core.model.accounts import Account
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.job import Job, JobSpec
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import Refused
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle import reasons as explain
+from eslurm.core.plan.cycle.priority import Ranking, weighs
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import Why, WhyKind
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import Running, RunningKey
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.profile.search import Quest, Start
+from eslurm.core.plan.rules.limits import Area, Consumer, Items
+from eslurm.core.plan.rules.pools import Kept, Licence
+from eslurm.core.resources import bits
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.state.cluster import State, task_slots
+from eslurm.core.state.queue_entries import UNFORESEEN, pending_of
+
+STRICT_POLICY = "fcfs"
+"""The policy under which nobody starts before those ahead."""
+NAMES_MAX = 4
+NODES_FEW = 1_000
+"""Up to so many nodes it costs little to ask the book for amounts that nobody asks for."""
+REQUESTS_LOOKED_AT = 1_000
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`reasons`: what is in the way first, the one that holds longest on top; then the filters of nodes, in their order.
+
+    `start_us` 0: no start can be foretold. `is_estimate`: nothing is booked for it; this is when it could start behind
+    those that come first. `nodes` are names, `ahead` counts the waiting jobs before it.
+    """
+
+    reasons: tuple[Reason, ...]
+    start_us: int = 0
+    is_estimate: bool = False
+    nodes: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    ahead: int = 0
+
+
+Inquiry: TypeAlias = Generator[None, None, Answer]
+
+
+def why_waiting(
+    state: State,
+    schedule: Schedule,
+    job: Job,
+    now_us: int,
+    *,
+    said: Why | None = None,
+    ranking: Ranking | None = None,
+    with_alternatives: bool = True,
+) -> Inquiry:
+    """Why a pending job waits. `said` is what the last plan said of it, `ranking` the planner's order of the queue."""
+    return _Case(state, schedule, job, now_us, ranking).answer(said, with_alternatives=with_alternatives)
+
+
+def would_wait(
+    state: State, schedule: Schedule, spec: JobSpec, now_us: int, ranking: Ranking | None = None
+) -> Inquiry:
+    """When such a job would start if it were submitted now, and what would keep it waiting. Raises `Refused`."""
+    spec = admitted(state, spec, now_us)
+    tasks = spec.array.tasks if spec.array is not None else None
+    still_open, delayed_us = open_dependencies(state, spec, state.next_id)
+    due_us = max(spec.begin_us, delayed_us)
+    draft = Job(
+        0,
+        spec,
+        JobState.PENDING,
+        now_us,
+        first_priority(state, spec),
+        hold="user" if spec.held else "",
+        open=still_open,
+        not_before_us=due_us if due_us > now_us else 0,
+        tasks_left=tasks,
+    )
+    return _Case(state, schedule, draft, now_us, ranking).answer(None, with_alternatives=False)
+
+
+class _Case:
+    """One question about one job."""
+
+    def __init__(
+        self, state: State, schedule: Schedule, job: Job, now_us: int, ranking: Ranking | None
+    ) -> None:
+        self._state = state
+        self._schedule = schedule
+        self._job = job
+        self._now_us = now_us
+        snapshot = take_snapshot(state, now_us, None, ranking)
+        self._whatif = WhatIf(snapshot, schedule, job.job_id)
+        self._sources = _Sources(state, snapshot.running)
+        ready = state.queue.find(job.job_id) or state.later.find(job.job_id)
+        self._pending = ready if ready is not None else self._pending_of(job.spec)
+        self._own = own_reasons(state, schedule, job)
+        self._from_us = self._ready_us()
+        self._ahead = self._before_it(snapshot.pending)
+        # Whether all that comes first is in the copy's book.
+        self._is_foreseen = True
+
+    def answer(self, said: Why | None, *, with_alternatives: bool) -> Inquiry:
+        """See `why_waiting`."""
+        yield
+        whatif = self._whatif
+        quest = whatif.quest(self._pending)
+        if not isinstance(quest, Why):
+            yield from whatif.preparing(quest)
+        found = yield from plan_reasons(whatif, self._pending, quest, self._sources.port())
+        reasons = [*self._own, *found]
+        start_us, nodes, is_estimate = yield from self._start(quest)
+        reasons = self._completed(reasons, said, start_us) + self._overrun()
+        others: list[Alternative] = []
+        if with_alternatives and self._job.job_id and not self._own:
+            others = yield from self._others(start_us)
+        return Answer(tuple(_sorted(reasons)), start_us, is_estimate, nodes, tuple(others), len(self._ahead))
+
+    # ---- when ----
+
+    def _ready_us(self) -> int | None:
+        """From when on only resources are in its way, as far as that can be foreseen."""
+        job, state = self._job, self._state
+        if job.hold:
+            return None
+        from_us = max(self._now_us, job.not_before_us)
+        for dependency in job.open:
+            end_us = expected_end_us(state, self._schedule, dependency.job_id)
+            if dependency.kind in UNFORESEEN or not end_us:
+                return None
+            from_us = max(from_us, end_us)
+        return from_us
+
+    def _before_it(self, pending: Sequence[QueueEntry]) -> Sequence[QueueEntry]:
+        """The waiting jobs that come first; for a job that is not among them those of at least its priority."""
+        for at, entry in enumerate(pending):
+            if entry.job_id == self._job.job_id:
+                return pending[:at]
+        if weighs(self._state.config.priority) and not self._job.job_id:
+            # What its priority would be nobody has computed: it has just come.
+            return pending
+        return [entry for entry in pending if -entry.rank >= self._job.priority]
+
+    def _start(self, quest: Quest | Why) -> Generator[None, None, tuple[int, tuple[str, ...], bool]]:
+        """(start, names of nodes, whether that is an estimate); 0: none can be foretold."""
+        whatif = self._whatif
+        if whatif.was:
+            first = min(whatif.was, key=lambda booking: booking.start_us)
+            return first.start_us, self._names(span.node for span in first.spans), False
+        if self._from_us is None:
+            return 0, (), True
+        if self._job.job_id not in whatif.schedule.stuck:
+            strict = self._state.config.policy == STRICT_POLICY
+            self._is_foreseen = yield from whatif.plan_ahead(self._ahead, strict=strict)
+        if not self._is_foreseen or isinstance(quest, Why):
+            return 0, (), True
+        found = whatif.find(quest, self._pending, self._from_us)
+        yield
+        if found is None:
+            return 0, (), True
+        spans = spans_of(whatif.schedule.book.topology, quest.need, found.chosen)
+        return found.at_us, self._names(span.node for span in spans), True
+
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        topology = self._whatif.schedule.book.topology
+        positions = (topology.positions.get(number) for number in numbers)
+        return tuple([topology.names[position] for position in positions if position is not None])
+
+    # ---- what is said ----
+
+    def _completed(self, found: list[Reason], said: Why | None, start_us: int) -> list[Reason]:
+        """With what only the plan knows; never nothing."""
+        if any(not one.nodes_of for one in found):
+            return found
+        why = said
+        if why is not None and why.kind is not WhyKind.NOT_EXAMINED:
+            return [Reason(why.kind.value, why.text, why.planned_start_us or start_us), *found]
+        problem = self._never()
+        if problem:
+            return [Reason("never", problem), *found]
+        if self._job.job_id and self._ahead and start_us > self._now_us:
+            why = explain.behind(self._ahead[0].job_id)
+        elif self._job.job_id:
+            why = Why(WhyKind.NOT_EXAMINED, "nothing is in its way: the next plan looks at it")
+        else:
+            return found
+        return [Reason(why.kind.value, why.text, start_us), *found]
+
+    def _overrun(self) -> list[Reason]:
+        """Who took its place by running longer than was expected."""
+        late_id = self._schedule.slips.by.get(self._job.job_id)
+        job = self._state.find_job(late_id) if late_id is not None else None
+        if job is None or job.attempt is None:
+            return []
+        holder = job_holder(self._state, self._schedule, job.job_id)
+        text = f"its planned start moved: job {job.job_id} runs longer than expected"
+        return [Reason("overrun", text, holder.until_us, holders=(holder,))]
+
+    def _never(self) -> str:
+        """Why it would be refused now: nodes and rules may have changed since it was accepted."""
+        try:
+            checked(self._state, self._job.spec, self._now_us, self._job.spec.user)
+        except Refused as refused:
+            return refused.text
+        return ""
+
+    # ---- what else ----
+
+    def _others(self, start_us: int) -> Generator[None, None, list[Alternative]]:
+        spec, partitions = self._job.spec, self._state.config.partitions
+        if len(spec.components) > 1 or self._from_us is None:
+            return []
+        if not self._is_foreseen:
+            # Too many come first: what is found would not hold.
+            return []
+        others = [one.name for one in partitions if one.up and one.name != spec.partition]
+        choices = Choices(others, self._types, self._outside, *self._asked(spec.components[0]))
+        return (
+            yield from alternatives(
+                spec, start_us or INFINITY_US, self._now_us, self._plan, self._admit, choices
+            )
+        )
+
+    def _types(self, partition: str, resource: str) -> list[str]:
+        """The types of a resource's items on the nodes of a partition, those first of which most nodes have one free."""
+        topology, ledger = self._whatif.schedule.book.topology, self._whatif.cycle.ledger
+        if resource not in topology.resources:
+            return []
+        members = topology.partitions.get(partition, 0)
+        free = ledger.fitting((0,) * topology.resources.index(resource) + (1,)) & ledger.usable & members
+        prefix = f"{resource}:"
+        found = [
+            (-(mask & free).bit_count(), word.removeprefix(prefix))
+            for word, mask in topology.features.items()
+            if word.startswith(prefix) and mask & members
+        ]
+        return [kind for _, kind in sorted(found)]
+
+    def _outside(self, partition: str, constraint: str) -> int:
+        topology = self._whatif.schedule.book.topology
+        members = topology.partitions.get(partition, 0)
+        return (members & ~topology.mask_of_constraint(constraint)).bit_count()
+
+    def _asked(self, request: Request) -> tuple[list[int] | None, list[int] | None]:
+        """(memory, cores): on a large cluster the amounts that other jobs ask for, since the book knows those, and reads
+        each new one from all nodes. None: any.
+        """
+        if self._whatif.schedule.book.topology.size <= NODES_FEW:
+            return None, None
+        entries = self._whatif.snapshot.pending[:REQUESTS_LOOKED_AT]
+        requests = [entry.job.request for entry in entries]
+        if request.chunks:
+            chunks = [chunk for one in requests for chunk in one.chunks]
+            return [chunk.memory_mib for chunk in chunks], [chunk.cores for chunk in chunks]
+        cores = [one.cpus_per_task for one in requests]
+        if request.memory_per_node_mib:
+            return [one.memory_per_node_mib for one in requests], cores
+        alike = [one for one in requests if one.cpus_per_task == request.cpus_per_task]
+        return [one.memory_per_cpu_mib for one in alike], cores
+
+    def _plan(self, spec: JobSpec) -> Generator[None, None, Start | None]:
+        assert self._from_us is not None
+        return (yield from self._whatif.start(self._pending_of(spec), self._from_us))
+
+    def _admit(self, spec: JobSpec) -> JobSpec | None:
+        """As it would be accepted if the job were changed to it now."""
+        try:
+            return accepted(self._state, spec, self._job.spec, self._now_us, spec.user)
+        except Refused:
+            return None
+
+    def _pending_of(self, spec: JobSpec) -> Pending:
+        job = msgspec.structs.replace(self._job, spec=spec)
+        tasks = ranges.count(job.tasks_left) if job.tasks_left is not None else 1
+        tasks = max(1, min(tasks, task_slots(job)))
+        return pending_of(job, tasks, use_forecasts=self._state.config.use_forecasts)
+
+
+def _sorted(reasons: Iterable[Reason]) -> list[Reason]:
+    """What is in the way, that without a known end first; then the filters."""
+    found = list(reasons)
+    blocking = [one for one in found if not one.nodes_of]
+    blocking.sort(key=lambda one: -(one.until_us or INFINITY_US))
+    return blocking + [one for one in found if one.nodes_of]
+
+
+# ---- who holds what ----
+
+
+class _Sources:
+    """Who runs where, as of the snapshot."""
+
+    def __init__(self, state: State, running: Mapping[RunningKey, Running]) -> None:
+        self._state = state
+        self._running = running
+
+    def port(self) -> Sources:
+        return Sources(self.on_nodes, self.out_of_service, self.users_of)
+
+    def on_nodes(self, mask: int) -> list[Holder]:
+        """The jobs that hold something on these positions."""
+        state = self._state
+        numbers = state.ledger.topology.numbers
+        # Nodes of one job share one set: each set is looked into once.
+        counts: dict[int, int] = {}
+        sets: dict[int, frozenset[int]] = {}
+        for position in bits.all_positions(mask):
+            jobs = state.jobs_on.get(numbers[position])
+            if jobs is not None:
+                counts[id(jobs)] = counts.get(id(jobs), 0) + 1
+                sets[id(jobs)] = jobs
+        nodes: dict[int, int] = {}
+        for key, count in counts.items():
+            for job_id in sets[key]:
+                nodes[job_id] = nodes.get(job_id, 0) + count
+        return [
+            Holder(f"job {job_id}", job_id, count, self._until_us(job_id)) for job_id, count in nodes.items()
+        ]
+
+    def _until_us(self, job_id: int) -> int:
+        job = self._state.find_job(job_id)
+        return known_us(job.attempt.until_us) if job is not None and job.attempt is not None else 0
+
+    def out_of_service(self, mask: int) -> str:
+        """`out of service: 2 down (cn[001-002]), 1 drained (cn7: new memory)`."""
+        state = self._state
+        numbers = state.ledger.topology.numbers
+        groups: dict[tuple[str, str], list[str]] = {}
+        for position in bits.all_positions(mask):
+            node = state.nodes.get(numbers[position])
+            if node is None:
+                continue
+            if node.number in state.removed:
+                word = "removed"
+            elif node.drain and node.state is NodeState.UP:
+                word = "drained"
+            else:
+                word = node.state.value.lower()
+            groups.setdefault((word, node.reason), []).append(node.name)
+        parts = []
+        for (word, reason), names in sorted(groups.items(), key=lambda item: -len(item[1])):
+            named = fold(names[:NAMES_MAX]) + (", ..." if len(names) > NAMES_MAX else "")
+            parts.append(f"{len(names)} {word} ({named}{f': {reason}' if reason else ''})")
+        shown = parts[:NAMES_MAX] + (
+            [f"{len(parts) - NAMES_MAX} more kinds"] if len(parts) > NAMES_MAX else []
+        )
+        return f"out of service: {', '.join(shown)}"
+
+    def users_of(self, constraint: object) -> list[Holder]:
+        """The running jobs that a rule counts."""
+        if isinstance(constraint, Items | Area):
+            counted = self._bound_by(constraint.ask.consumer)
+            resource = constraint.ask.resource
+        elif isinstance(constraint, Kept):
+            counted, resource = _anybody, constraint.pool.resource
+        elif isinstance(constraint, Licence):
+            counted, resource = _anybody, constraint.name
+        else:
+            return []
+        amount = self._amount_of(resource)
+        found = []
+        for one in self._running.values():
+            items = amount(one)
+            if items and one.job is not None and counted(one.job):
+                what = f"job {one.job_id}, {items} {resource}"
+                found.append(Holder(what, one.job_id, len(one.spans), known_us(one.until_us)))
+        return found
+
+    def _amount_of(self, resource: str) -> Callable[[Running], int]:
+        topology = self._state.ledger.topology
+        if resource in topology.wide:
+            at = topology.wide.index(resource)
+            return lambda one: one.wide[at] if at < len(one.wide) else 0
+        if resource in topology.resources:
+            at = topology.resources.index(resource)
+            return lambda one: sum(amounts[at] for _, amounts in one.spans if at < len(amounts))
+        return lambda one: len(one.spans)
+
+    def _bound_by(self, consumer: Consumer) -> Callable[[Pending], bool]:
+        kind, name = consumer
+        match kind:
+            case "user":
+                return lambda job: job.user == name
+            case "group":
+                return lambda job: name in job.groups
+            case "qos":
+                return lambda job: job.qos == name
+            case "partition":
+                return lambda job: job.partition == name
+            case _:
+                return lambda job: name in self._accounts_above(job.account)
+
+    def _accounts_above(self, name: str) -> set[str]:
+        found: set[str] = set()
+        while name and name not in found:
+            found.add(name)
+            account = self._state.policies["account"].get(name)
+            name = account.parent if isinstance(account, Account) else ""
+        return found
+
+
+def _anybody(_job: Pending) -> bool:
+    return True

@@ -1,0 +1,109 @@
+"""Why a job waits whatever is free: what its own record says, and when those that it waits for are going to end.
+
+Invariant: nothing here changes state or schedule.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.explain.why import Holder, Reason, known_us, shortened
+from eslurm.core.model import ranges
+from eslurm.core.model.job import Dependency, Job
+from eslurm.core.model.job_states import FINAL, JobState
+from eslurm.core.model.plurals import counted
+from eslurm.core.plan.cycle.reasons import WhyKind
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.state.cluster import State, name_key, task_slots
+
+HOLDS = {
+    "user": "held by its user: esctl release {id} lets it go",
+    "account": "held by a coordinator of its account: ask one for esctl release {id}",
+    "admin": "held by an administrator: ask one for esctl release {id}",
+}
+
+
+def own_reasons(state: State, schedule: Schedule, job: Job) -> list[Reason]:
+    """What keeps it waiting whatever is free: holds, times, other jobs, its array's limit."""
+    found: list[Reason] = []
+    if job.hold:
+        text = HOLDS.get(job.hold, "held by the system ({why}): esctl release {id} lets it go")
+        found.append(Reason("hold", text.format(id=job.job_id, why=job.reason_text or "launches failed")))
+    if job.not_before_us:
+        text = "not before its begin time" if job.not_before_us == job.spec.begin_us else _pause_text(job)
+        found.append(Reason(WhyKind.BEGIN_TIME.value, text, job.not_before_us))
+    found += [_dependency(state, schedule, job, one) for one in job.open]
+    return found + _array_reasons(state, job)
+
+
+def _pause_text(job: Job) -> str:
+    return f"tried again after a pause: {job.exit_text}" if job.exit_text else "not before a delay is over"
+
+
+def _dependency(state: State, schedule: Schedule, job: Job, one: Dependency) -> Reason:
+    kind = WhyKind.DEPENDENCY.value
+    if one.kind == "singleton":
+        twins = sorted(state.same_name.get(name_key(job.spec), set()) - {job.job_id})
+        earlier = [twin for twin in twins if not job.job_id or twin < job.job_id]
+        text = f"waits for {counted(len(earlier), 'earlier job')} of the same name (singleton)"
+        return Reason(
+            kind, text, holders=tuple(shortened([job_holder(state, schedule, twin) for twin in earlier]))
+        )
+    target = state.find_job(one.job_id)
+    if target is None:
+        return Reason(kind, f"waits for job {one.job_id} ({one.kind}), which is not known any more")
+    until_us = expected_end_us(state, schedule, one.job_id)
+    text = f"waits for job {one.job_id} ({one.kind}), which is {target.state.value}"
+    if target.state is JobState.PENDING and not until_us:
+        text += " without a planned start"
+    return Reason(kind, text, until_us, holders=(job_holder(state, schedule, one.job_id),))
+
+
+def _array_reasons(state: State, job: Job) -> list[Reason]:
+    array = job if job.is_array else state.find_job(job.array_job_id) if job.array_job_id else None
+    if array is None or array.spec.array is None:
+        return []
+    if job.is_array and not ranges.count(job.tasks_left or ()):
+        have = "has" if array.tasks_running == 1 else "have"
+        return [
+            Reason(
+                "tasks_running", f"all its tasks have begun; {array.tasks_running} of them {have} not ended"
+            )
+        ]
+    limit = array.spec.array.limit
+    if not limit or task_slots(array):
+        return []
+    ends = [
+        attempt.until_us
+        for task in state.tasks_of.get(array.job_id, ())
+        if (attempt := state.jobs[task].attempt) is not None
+    ]
+    runs = "runs" if array.tasks_running == 1 else "run"
+    text = f"{array.tasks_running} of its tasks {runs}, {limit} at a time may (--array ...%{limit})"
+    return [Reason("array_limit", text, known_us(min(ends, default=0)))]
+
+
+def expected_end_us(state: State, schedule: Schedule, job_id: int) -> int:
+    """When a job is expected to have ended as it is planned; 0: that cannot be foreseen."""
+    job = state.find_job(job_id)
+    if job is None or job.state in FINAL:
+        return 0
+    waits = job.state is JobState.PENDING and job.tasks_left != ()
+    ends: list[int] = [schedule.planned_end_us(job_id)] if waits else []
+    if job.attempt is not None:
+        ends.append(schedule.end_us((job_id, job.attempt.number)) or job.attempt.until_us)
+    for task_id in state.tasks_of.get(job_id, ()):
+        task = state.jobs[task_id]
+        if task.state not in FINAL:
+            ends.append(
+                schedule.end_us((task_id, task.attempt.number)) or task.attempt.until_us
+                if task.attempt is not None
+                else schedule.planned_end_us(task_id)
+            )
+    # One that cannot be foreseen is enough.
+    return known_us(max(ends)) if ends and all(ends) else 0
+
+
+def job_holder(state: State, schedule: Schedule, job_id: int) -> Holder:
+    """The job as one that others wait for."""
+    job = state.find_job(job_id)
+    nodes = len(job.attempt.spans) if job is not None and job.attempt is not None else 0
+    return Holder(f"job {job_id}", job_id, nodes, expected_end_us(state, schedule, job_id))

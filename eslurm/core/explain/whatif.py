@@ -1,0 +1,131 @@
+"""A copy of the future for questions of people: when would this job start, if it asked for that?
+
+Everything is asked of the planner's own parts (`Cycle`, `first_start`), so an answer is what a cycle would find. Invariant:
+nothing here changes the schedule it was made from; what is asked about is never in the copy's book itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Final
+
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policy import Cycle, PlanLimits
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.reconcile import reconcile
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.cycle.snapshot import Snapshot
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.profile.search import Never, Quest, Start, first_start, start_exactly
+from eslurm.core.resources.timeline import INFINITY_US
+
+AHEAD_MAX: Final = 100
+"""Jobs without a booking that are planned before the one asked about; behind more of them nothing can be foretold."""
+
+
+class WhatIf:
+    """The book, the rules and the bookings as they are, but for one job's own: `was` are those."""
+
+    def __init__(self, snapshot: Snapshot, schedule: Schedule, job_id: int = 0) -> None:
+        self.now_us = snapshot.now_us
+        self.snapshot = snapshot
+        self.schedule = _copied(snapshot, schedule)
+        self.was: tuple[Booking, ...] = self.schedule.remove(job_id)
+        self.cycle = Cycle(snapshot, self.schedule, PlanLimits())
+        # Before this instant nobody starts who comes behind, where starts keep to the queue's order.
+        self.floor_us = self.now_us
+        self._shape = 0
+        self._turns: dict[int, tuple[int, int, int]] | None = None
+
+    def quest(self, job: Pending) -> Quest | Why:
+        """What is to be found for a job of any shape; or why that is impossible."""
+        refused = self.cycle.refused(job)
+        if refused is not None:
+            return refused
+        # Shapes of the queue count upwards from 0: each question has one of its own.
+        self._shape -= 1
+        return self.cycle.quest(QueueEntry(0, 0, job.job_id, self._shape, job))
+
+    def start(self, job: Pending, from_us: int) -> Generator[None, None, Start | None]:
+        """The first start of such a job from `from_us` on beside all that is planned, in slices; None: there is none."""
+        quest = self.quest(job)
+        if isinstance(quest, Why):
+            return None
+        yield from self.preparing(quest)
+        return self.find(quest, job, from_us)
+
+    def preparing(self, quest: Quest) -> Generator[None, None, None]:
+        """Makes in slices what looking for it looks at: for amounts that nobody has asked for that is all nodes."""
+        yield from self.schedule.book.preparing(quest.need)
+
+    def find(self, quest: Quest, job: Pending, from_us: int) -> Start | None:
+        """The same for a quest that is known already."""
+        quest = self._clear_of_late(quest, job)
+        from_us = max(from_us, self.floor_us)
+        if job.start_at_us:
+            at_us = max(job.start_at_us, self.now_us)
+            found = start_exactly(self.schedule.book, quest, at_us) if at_us >= from_us else Never(())
+        else:
+            found = first_start(self.schedule.book, quest, from_us)
+        return None if isinstance(found, Never) else found
+
+    def _clear_of_late(self, quest: Quest, job: Pending) -> Quest:
+        """Nobody is let into the places of the late before him; who is not in the queue comes behind his equals."""
+        if not self.schedule.slips.late:
+            return quest
+        if self._turns is None:
+            self._turns = {entry.job_id: entry.turn for entry in self.snapshot.pending}
+        turn = self._turns.get(job.job_id, (-job.priority, self.now_us, INFINITY_US))
+        self._shape -= 1
+        return self.cycle.clear_of_late(QueueEntry(*turn, self._shape, job), quest)
+
+    def plan_ahead(self, entries: Sequence[QueueEntry], *, strict: bool) -> Generator[None, None, bool]:
+        """Books the waiting jobs that come first and have no booking yet, each as early as it fits.
+
+        `strict`: nobody starts before those ahead. False when there are more than `AHEAD_MAX`.
+        """
+        todo = [entry for entry in entries if entry.job_id not in self.schedule.bookings]
+        if sum(entry.job.startable for entry in todo) > AHEAD_MAX:
+            return False
+        for entry in todo:
+            quest = self.quest(entry.job)
+            yield
+            if isinstance(quest, Why):
+                continue
+            yield from self.preparing(quest)
+            for _ in range(entry.job.startable):
+                found = self.find(quest, entry.job, self.now_us)
+                if found is None:
+                    break
+                self._take(entry, quest, found)
+                if strict:
+                    self.floor_us = max(self.floor_us, found.at_us)
+                yield
+        return True
+
+    def _take(self, entry: QueueEntry, quest: Quest, found: Start) -> None:
+        job = entry.job
+        spans = spans_of(self.schedule.book.topology, quest.need, found.chosen)
+        booking = self.cycle.booking(job, quest.need, found.at_us, spans)
+        self.schedule.add(entry, booking)
+
+
+def _copied(snapshot: Snapshot, schedule: Schedule) -> Schedule:
+    """An independent schedule as of the snapshot's time; made of what runs where nothing is planned for these nodes yet."""
+    other = Schedule(slots_max=schedule.slots_max)
+    if schedule.book.topology is not snapshot.ledger.topology:
+        exhaust(reconcile(other, snapshot, PlanLimits().overdue_grace_us))
+        return other
+    other.book = schedule.book.copy()
+    other.rules = schedule.rules.copy(other.book) if schedule.rules is not None else None
+    other.bookings = schedule.bookings.copy()
+    other.entries = schedule.entries.copy()
+    other.moves = schedule.moves.copy()
+    other.stuck = schedule.stuck.copy()
+    other.slips = schedule.slips.copy()
+    other.needs = schedule.needs
+    other.book.advance(snapshot.now_us)
+    if other.rules is not None:
+        other.rules.advance(snapshot.now_us)
+    return other

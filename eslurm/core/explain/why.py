@@ -1,0 +1,404 @@
+"""All that keeps a waiting job from starting now, as far as planning knows it: rules, nodes, and those ahead (C-49).
+
+The nodes of its partition go through a funnel, one filter after another; each `Reason` with `nodes_of` is one filter and
+tells how many nodes fail it, who holds them and until when. Invariant: the filters' numbers and what is left add up to the
+nodes of the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from heapq import nsmallest
+from typing import Final, TypeAlias
+
+import msgspec
+
+from eslurm.core.explain.whatif import WhatIf
+from eslurm.core.model.plurals import are, counted
+from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle import reasons
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import Why, WhyKind
+from eslurm.core.plan.placement.capacity import fitting
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.mapping import choose
+from eslurm.core.plan.placement.protocols import Closure, Room
+from eslurm.core.plan.profile.search import Quest
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.usage import length_words
+from eslurm.core.resources.vector import Vector, describe, fits
+
+HOLDERS_MAX: Final = 5
+"""Told one by one; the others are one more line."""
+BOOKINGS_MAX: Final = 2_000
+"""Planned starts that are looked through for whose the nodes will be, the next ones first."""
+
+EXCLUDED: Final = "excluded"
+AVOIDED: Final = "avoided"
+FEATURE: Final = "feature"
+SIZE: Final = "size"
+KEPT_FOR_OTHERS: Final = "node_rule"
+MAINTENANCE: Final = "maintenance"
+
+
+class Holder(msgspec.Struct, frozen=True, gc=False):
+    """Who has what the job waits for; `until_us` 0: no end is known."""
+
+    what: str
+    job_id: int = 0
+    nodes: int = 0
+    until_us: int = 0
+
+
+class Reason(msgspec.Struct, frozen=True, gc=False):
+    """One thing in the job's way. `until_us` is when it alone would be over; 0: not known.
+
+    With `nodes_of` it is a filter of the funnel: of so many nodes, `nodes_failing` do not pass.
+    """
+
+    kind: str
+    text: str
+    until_us: int = 0
+    nodes_failing: int = 0
+    nodes_of: int = 0
+    holders: tuple[Holder, ...] = ()
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """What only the cluster's state knows: who runs on nodes, why nodes are out, who is bound by a rule or has a licence."""
+
+    on_nodes: Callable[[int], list[Holder]]
+    out_of_service: Callable[[int], str]
+    users_of: Callable[[object], list[Holder]]
+
+
+Reasons: TypeAlias = Generator[None, None, list[Reason]]
+
+
+def known_us(at_us: int | None) -> int:
+    """An instant for people: 0 when it never comes."""
+    return 0 if at_us is None or at_us >= INFINITY_US else at_us
+
+
+def plan_reasons(whatif: WhatIf, job: Pending, quest: Quest | Why, sources: Sources) -> Reasons:
+    """Why the job does not start now, by rules and by nodes. Empty: nothing that a plan looks at is in its way."""
+    if isinstance(quest, Why):
+        found = [Reason(quest.kind.value, quest.text)]
+        partition = whatif.snapshot.partitions.get(job.partition)
+        if partition is not None and not partition.up:
+            found += yield from _without_partition(whatif, job, sources)
+        return found
+    found = [*_interval(whatif, job, quest), *_constraints(whatif, quest, sources)]
+    yield
+    found += yield from _node_reasons(whatif, job, quest, sources)
+    return found
+
+
+def _without_partition(whatif: WhatIf, job: Pending, sources: Sources) -> Reasons:
+    """What else would be in the way of a job whose partition is down."""
+    quest = whatif.cycle.quest(QueueEntry(0, 0, job.job_id, -1 << 40, job))
+    if isinstance(quest, Why):
+        return [Reason(quest.kind.value, quest.text)]
+    return (yield from _node_reasons(whatif, job, quest, sources))
+
+
+# ---- rules ----
+
+
+def _interval(whatif: WhatIf, job: Pending, quest: Quest) -> list[Reason]:
+    """The interval that the job has to keep to (C-30)."""
+    now_us = whatif.now_us
+    if job.start_at_us > now_us:
+        return [Reason("start_at", "starts exactly when it was asked to (--start-at)", job.start_at_us)]
+    if quest.from_us > now_us:
+        return [Reason(WhyKind.RESERVATION.value, "its reservation has not begun yet", quest.from_us)]
+    if quest.until_us < INFINITY_US and now_us + quest.duration_us > quest.until_us:
+        return [
+            Reason(
+                WhyKind.DEADLINE.value,
+                "cannot end in time any more: give it less --time, a later --deadline or another reservation",
+            )
+        ]
+    return []
+
+
+def _constraints(whatif: WhatIf, quest: Quest, sources: Sources) -> list[Reason]:
+    """Each rule that does not let it start now, and from when on it alone would."""
+    found: list[Reason] = []
+    for constraint in quest.constraints:
+        from_us = max(whatif.now_us, quest.from_us)
+        earliest_us = constraint.earliest(quest.duration_us, from_us, quest.until_us)
+        if earliest_us != whatif.now_us:
+            holders = tuple(shortened(sources.users_of(constraint)))
+            found.append(Reason(constraint.kind, constraint.why(), known_us(earliest_us), holders=holders))
+    return found
+
+
+# ---- nodes ----
+
+
+def _node_reasons(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Reasons:
+    blocking = _blocking(whatif, quest)
+    yield
+    filters = yield from _funnel(whatif, job, quest, sources)
+    # Who stands in the way is told with the filter.
+    return blocking + filters if blocking else []
+
+
+def _blocking(whatif: WhatIf, quest: Quest) -> list[Reason]:
+    """What about nodes keeps the job from starting now; each thing by itself."""
+    now_us, need, ledger = whatif.now_us, quest.need, whatif.snapshot.ledger
+    book, duration_us = whatif.schedule.book, quest.duration_us
+    if choose(whatif.cycle.reasons.emptied(), need) is None:
+        return [_as_reason(reasons.nodes_unavailable(need, ledger))]
+    start = book.earliest(need, duration_us, now_us)
+    open_us = start[0] if start is not None else INFINITY_US
+    found: list[Reason] = []
+    if choose(ledger, need) is None:
+        found.append(_as_reason(reasons.short_of_resources(need, ledger), known_us(open_us)))
+    elif open_us > now_us:
+        text = "would fit now, but jobs ahead of it have been promised the nodes"
+        found.append(Reason(WhyKind.PRIORITY.value, text, known_us(open_us)))
+    if quest.closed:
+        start = book.earliest(need, duration_us, now_us, closed=quest.closed)
+        closed_us = start[0] if start is not None else INFINITY_US
+        if closed_us > open_us:
+            found.append(_closed(quest, min(open_us, INFINITY_US - 1), known_us(closed_us)))
+    return found
+
+
+def _closed(quest: Quest, at_us: int, until_us: int) -> Reason:
+    """Nodes that a stay from `at_us` on would need are kept for others."""
+    met = [one for one in _met(quest, at_us) if one.mask & quest.need.allowed]
+    if not met:
+        return Reason(WhyKind.RESERVATION.value, "nodes it may use are kept for others", until_us)
+    mask = 0
+    for closure in met:
+        mask |= closure.mask
+    count = (mask & quest.need.allowed).bit_count()
+    names = ", ".join(dict.fromkeys(closure.why for closure in met))
+    of = quest.need.allowed.bit_count()
+    return Reason(
+        _kind_of(met[0]),
+        f"{count} of the {counted(of, 'node')} it may use {are(count)} kept for {names}",
+        until_us,
+    )
+
+
+def _as_reason(why: Why, until_us: int = 0) -> Reason:
+    return Reason(why.kind.value, why.text, until_us)
+
+
+def _met(quest: Quest, now_us: int) -> list[Closure]:
+    stop_us = min(now_us + quest.duration_us, INFINITY_US)
+    return [one for one in quest.closed if one.start_us < stop_us and one.stop_us > now_us]
+
+
+class _Funnel:
+    """The nodes that have passed all filters so far, and what was told of the others."""
+
+    def __init__(self, members: int) -> None:
+        self.left = members
+        self.size = members.bit_count()
+        self.reasons: list[Reason] = []
+
+    def drop(
+        self,
+        kind: str,
+        mask: int,
+        text: Callable[[int], str],
+        until_us: int = 0,
+        holders: Iterable[Holder] = (),
+    ) -> None:
+        """Takes the nodes of `mask` that are left out of it; `text` says of them what is wrong, after their number."""
+        failing = mask & self.left
+        if failing:
+            count = failing.bit_count()
+            self.left &= ~failing
+            self.reasons.append(Reason(kind, text(failing), until_us, count, self.size, tuple(holders)))
+
+
+def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Reasons:
+    """Of the nodes of the partition, how many fail what."""
+    topology = whatif.snapshot.ledger.topology
+    need, request, now_us = quest.need, job.request, whatif.now_us
+    funnel = _Funnel(topology.partitions.get(job.partition, 0))
+    funnel.drop(EXCLUDED, topology.mask_of_names(request.exclude), lambda _: "left out by --exclude")
+    funnel.drop(AVOIDED, need.avoided, lambda _: "avoided for a while: a launch of it has failed there")
+    constraint = _constraint_text(request)
+    if constraint:
+        lacking = ~_with_features(request, topology)
+        funnel.drop(FEATURE, lacking, lambda _: f"without the features {constraint}")
+    asked = _asked(need)
+    funnel.drop(SIZE, ~_large(asked, topology), lambda mask: _small_text(asked, mask, topology))
+    if job.reservation:
+        outside = topology.everything & ~need.allowed
+        funnel.drop(WhyKind.RESERVATION.value, outside, lambda _: f"not in reservation {job.reservation}")
+    funnel.drop(KEPT_FOR_OTHERS, ~need.allowed, lambda _: "kept for jobs of another kind (node rules)")
+    yield
+    funnel.drop(
+        WhyKind.NODES_UNAVAILABLE.value,
+        ~whatif.snapshot.ledger.usable,
+        sources.out_of_service,
+    )
+    for why, closures in _by_why(_met(quest, now_us)).items():
+        _drop_closed(funnel, why, closures, now_us - quest.beyond_us)
+    yield
+    free = _roomy(whatif.snapshot.ledger, need, funnel.left)
+    busy = funnel.left & ~free
+    if busy:
+        holders = sources.on_nodes(busy)
+        yield
+        until_us = min((one.until_us for one in holders if one.until_us), default=0)
+        funnel.drop(
+            WhyKind.RESOURCES.value,
+            busy,
+            lambda _: (
+                "in use by others" if need.exclusive else f"with less than {_words(asked, topology)} free"
+            ),
+            until_us,
+            shortened(holders),
+        )
+    stop_us = min(now_us + quest.duration_us, INFINITY_US)
+    room = whatif.schedule.book.room(now_us, stop_us, quest.closed)
+    promised = funnel.left & ~_roomy(room, need, funnel.left)
+    if promised:
+        holders = yield from _promised_to(whatif, promised, stop_us)
+        begins_us = min((one.until_us for one in holders if one.until_us), default=0)
+        funnel.drop(
+            WhyKind.PRIORITY.value,
+            promised,
+            lambda _: "free now, but promised to others before it could end",
+            begins_us,
+            shortened(holders),
+        )
+    return funnel.reasons
+
+
+def _drop_closed(funnel: _Funnel, why: str, closures: Sequence[Closure], now_us: int) -> None:
+    """`now_us` is as much earlier as the beginnings of the closures are (`Quest.beyond_us`)."""
+    mask = 0
+    for closure in closures:
+        mask |= closure.mask
+    first = closures[0]
+    if first.start_us > now_us:
+        text = f"kept for {why} from {length_words(first.start_us - now_us)} from now on"
+    else:
+        text = f"kept for {why}"
+    until_us = known_us(max(closure.stop_us for closure in closures))
+    nodes = (mask & funnel.left).bit_count()
+    funnel.drop(
+        _kind_of(first), mask, lambda _: text, until_us, (Holder(why, nodes=nodes, until_us=until_us),)
+    )
+
+
+def _kind_of(closure: Closure) -> str:
+    if closure.why.endswith("(maintenance)"):
+        return MAINTENANCE
+    return WhyKind.POOL.value if closure.why.startswith("pool ") else WhyKind.RESERVATION.value
+
+
+def _by_why(closures: Iterable[Closure]) -> dict[str, list[Closure]]:
+    found: dict[str, list[Closure]] = {}
+    for closure in closures:
+        found.setdefault(closure.why, []).append(closure)
+    return found
+
+
+def _asked(need: Need) -> tuple[Vector, ...]:
+    """What one node has to give at least: one of these."""
+    if need.pack:
+        return (need.packed,)
+    return tuple(dict.fromkeys(part.amounts(1) for part in need.parts))
+
+
+def _large(asked: Sequence[Vector], topology: Topology) -> int:
+    found = 0
+    for group in topology.groups.values():
+        for total, mask in group.items():
+            if any(fits(amounts, total) for amounts in asked):
+                found |= mask
+    return found
+
+
+def _small_text(asked: Sequence[Vector], failing: int, topology: Topology) -> str:
+    """Too small, and by which resource."""
+    short: dict[str, int] = {}
+    for group in topology.groups.values():
+        for total, mask in group.items():
+            count = (mask & failing).bit_count()
+            for index, name in enumerate(topology.resources) if count else ():
+                if all(index < len(amounts) and amounts[index] > total[index] for amounts in asked):
+                    short[name] = short.get(name, 0) + count
+    counts = ", ".join(f"{count} by {name.removesuffix('_mib')}" for name, count in short.items())
+    text = f"too small for {_words(asked, topology)}"
+    return f"{text} ({counts})" if counts else text
+
+
+def _words(asked: Sequence[Vector], topology: Topology) -> str:
+    return " or ".join(describe(amounts, topology.resources) for amounts in asked)
+
+
+def _roomy(room: Room, need: Need, candidates: int) -> int:
+    """The candidates on which there is room for any of the job."""
+    if need.exclusive:
+        candidates &= room.idle
+    if need.pack:
+        return room.fitting(need.packed) & candidates
+    found = 0
+    for part in need.parts:
+        found |= fitting(room, part, part.amounts(1), candidates & part.allowed)
+    return found
+
+
+def _constraint_text(request: Request) -> str:
+    words = [request.constraint] if request.constraint else []
+    if request.chunks and all(chunk.constraint for chunk in request.chunks):
+        words += dict.fromkeys(chunk.constraint for chunk in request.chunks)
+    return " or ".join(words)
+
+
+def _with_features(request: Request, topology: Topology) -> int:
+    found = topology.mask_of_constraint(request.constraint)
+    if request.chunks and all(chunk.constraint for chunk in request.chunks):
+        any_kind = 0
+        for chunk in request.chunks:
+            any_kind |= topology.mask_of_constraint(chunk.constraint)
+        found &= any_kind
+    return found
+
+
+def _promised_to(whatif: WhatIf, mask: int, stop_us: int) -> Generator[None, None, list[Holder]]:
+    """Whose planned starts lie on these nodes within the stay; `until_us` is when they begin."""
+    topology = whatif.snapshot.ledger.topology
+    bookings = (
+        booking
+        for some in whatif.schedule.bookings.values()
+        for booking in some
+        if booking.start_us < stop_us
+    )
+    nearest = nsmallest(BOOKINGS_MAX, bookings, key=lambda one: (one.start_us, one.job_id))
+    yield
+    found: list[Holder] = []
+    left = mask
+    for booking in nearest:
+        inside = topology.mask_of_numbers(span.node for span in booking.spans) & mask
+        if inside:
+            what = f"job {booking.job_id}, planned"
+            found.append(Holder(what, booking.job_id, inside.bit_count(), booking.start_us))
+            left &= ~inside
+        yield
+        if not left and len(found) > HOLDERS_MAX:
+            break
+    return found
+
+
+def shortened(holders: Sequence[Holder]) -> list[Holder]:
+    """Those with the most nodes one by one, the others as one."""
+    ordered = sorted(holders, key=lambda one: (-one.nodes, one.until_us or INFINITY_US, one.what))
+    if len(ordered) <= HOLDERS_MAX + 1:
+        return ordered
+    rest = ordered[HOLDERS_MAX:]
+    until_us = 0 if any(not one.until_us for one in rest) else max(one.until_us for one in rest)
+    return [*ordered[:HOLDERS_MAX], Holder(f"{len(rest)} more", 0, 0, until_us)]

@@ -1,0 +1,1 @@
+"""Run times: how good forecasts and time limits were, and when a model is believed."""

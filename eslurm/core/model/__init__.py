@@ -1,0 +1,1 @@
+"""Records and vocabulary: jobs, nodes, accounts, facts, messages, the agents' protocol."""

@@ -1,0 +1,148 @@
+"""The part of the configuration that the core decides by. Each accepted version is a fact with a revision."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
+from eslurm.core.model.token import TokenRules
+
+
+class Partition(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A named set of nodes. Limits are in seconds; 0 means none."""
+
+    name: str
+    nodes: tuple[str, ...]
+    default: bool = False
+    up: bool = True
+    time_limit_default_s: int = 0
+    time_limit_max_s: int = 0
+    memory_per_cpu_default_mib: int = 0
+    priority: int = 0
+    preempt_mode: str = "off"
+    """What happens to running jobs here when one of a partition with a higher tier asks for their nodes: off, requeue,
+    cancel or suspend.
+    """
+    tier: int = 0
+
+
+class Resource(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A resource beyond cores and memory (C-08). With `wide_total` it belongs to no node (a licence); else each node says
+    how many it has. `devices`: its items are numbered and a job gets certain ones (GPUs).
+    """
+
+    name: str
+    wide_total: int = 0
+    devices: bool = False
+
+
+class NodeRule(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Who may be mapped to some nodes (C-45): a job that meets at least one of the conditions given (0: not asked).
+
+    `resource_min` are (name, items per node) of which one must be reached.
+    """
+
+    nodes: tuple[str, ...]
+    cores_min: int = 0
+    memory_min_mib: int = 0
+    resources_min: tuple[tuple[str, int], ...] = ()
+    time_max_s: int = 0
+
+
+class Switch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A switch and what hangs on it: nodes, or other switches by name."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+
+
+class PriorityWeights(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Multifactor priority: each factor is within 0..1 and counts so much. All 0: the order of submission."""
+
+    age: int = 0
+    fairshare: int = 0
+    size: int = 0
+    partition: int = 0
+    qos: int = 0
+    age_max_s: int = 604_800
+    half_life_s: int = 604_800
+    favor_small: bool = False
+    recompute_s: float = 60.0
+    billing: tuple[tuple[str, float], ...] = (("cores", 1.0),)
+    """(resource, what one item of it is worth a second): what usage is counted in."""
+
+
+class NodeConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A configured node and what it offers (aligned to `core.resources.vector.RESOURCES`)."""
+
+    name: str
+    total: tuple[int, ...]
+    features: tuple[str, ...] = ()
+    weight: int = 0
+    """Added to what a node is worth (C-35): cheap nodes are taken first."""
+    cores_for_devices: int = 0
+    """Cores that only jobs with a device of this node may use (C-44)."""
+    device_type: str = ""
+
+
+class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Policy numbers, all with their unit in the name. The defaults are those of a production site."""
+
+    cluster: str
+    nodes: tuple[NodeConfig, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    operators: tuple[int, ...] = (0,)
+    policy: str = "easy"
+    heartbeat_s: float = 5.0
+    heartbeats_missed_max: int = 2
+    node_lost_after_s: float = 600.0
+    orphan_timeout_s: float = 300.0
+    kill_grace_s: float = 30.0
+    requeue_delay_s: float = 1.0
+    launch_failures_max: int = 5
+    finished_retention_s: float = 60.0
+    finished_jobs_max: int = 2_000
+    pending_jobs_max: int = 200_000
+    array_tasks_max: int = 1_000_000
+    script_bytes_max: int = SCRIPT_BYTES_MAX
+    job_id_first: int = 1
+    job_id_block: int = 10_000
+    relay_width: int = 16
+    """Children per node of a broadcast tree; 0: the width that measures fastest."""
+    satellite_width: int = 0
+    """Children of a satellite (X-03); 0: as `relay_width`."""
+    relay_grouping: str = "balanced"
+    relay_direct_max: int = 0
+    """Broadcasts of at most this many nodes go straight from the controller (X-08)."""
+    satellite_max_inflight: int = 64
+    satellite_reallocations_max: int = 2
+    satellite_down_after_s: float = 1200.0
+    resources: tuple[Resource, ...] = ()
+    """In the order of the vectors' entries, after cores and memory; wide ones last."""
+    node_rules: tuple[NodeRule, ...] = ()
+    switches: tuple[Switch, ...] = ()
+    priority: PriorityWeights = PriorityWeights()
+    zone: str = "UTC"
+    """Time zone of cron strings."""
+    extension_percent: float = 10.0
+    """By how much of the first time limit a user may extend a running job (C-40)."""
+    accounts_enforced: bool = False
+    """Whether a job needs a user and an account that exist."""
+    retired_1: float = 0.0
+    """Nothing: kept for its place in logged configurations, where it was a horizon of planning that was never used."""
+    use_forecasts: bool = True
+    """Whether plans count on what an estimator says, instead of time limits."""
+    login_nodes: tuple[str, ...] = ()
+    """Login hosts: numbered, registered and called as nodes are, but no part of what jobs run on."""
+    administrators: tuple[int, ...] = (0,)
+    """Uids that may do everything; operators may not hand over the lead, read logs or make tokens and keys."""
+    private: tuple[str, ...] = ()
+    """What users see of their own only: jobs, usage, users, reservations, configuration."""
+    pending_jobs_user_max: int = 0
+    """Most waiting jobs of one user who is no operator, as `core.model.job_weight` counts them; 0: as many as all may have."""
+    min_uid: int = 0
+    """No job of a user below this is accepted."""
+    allow_root_jobs: bool = True
+    """Whether root's are, whatever `min_uid` says."""
+    tokens: TokenRules = TokenRules()

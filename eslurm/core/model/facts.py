@@ -1,0 +1,491 @@
+"""Facts: what `decide` found and `apply` writes. The log holds these, never inputs.
+
+Each is typed and versioned (`VERSION`); fields are only appended, with defaults, and a change of meaning
+gets a new version plus an upcast in `UPCASTS`, so new code reads an old log. A fact carries everything that
+`apply` needs besides its revision and time, all of it immutable: the collector need not look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from eslurm.core.model.accounts import Policy
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job import Dependency, JobSpec, Span, StepEnd, Stop
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.member import JoinToken, Member, Revocation
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.promise import Promise
+from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.model.token import IssuedToken
+
+
+class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Common ground of all facts."""
+
+    VERSION: ClassVar[int] = 1
+
+
+# ---- the cluster ----
+
+
+class ConfigAccepted(FactBase, frozen=True, tag=True):
+    """This configuration is in force from now on. Nodes it adds get the `numbers` given here."""
+
+    config: ClusterConfig
+    numbers: tuple[tuple[str, int], ...]
+
+
+class EpochBegan(FactBase, frozen=True, tag=True):
+    """A controller started to lead: until a node has registered under this epoch it is UNKNOWN."""
+
+    epoch: int
+
+
+class IdsLeased(FactBase, frozen=True, tag=True):
+    """Job ids below `end` belong to this controller."""
+
+    end: int
+
+
+# ---- nodes ----
+
+
+class NodeRegistered(FactBase, frozen=True, tag=True):
+    number: int
+    node_uid: str
+    boot_id: str
+    session: str
+    incarnation: int
+    epoch: int
+    endpoint: str
+    total: tuple[int, ...]
+    starts: int = 0
+
+
+class NodeStateChanged(FactBase, frozen=True, tag=True):
+    """By the heartbeat rule, by a timer, or by an administrator (LOST)."""
+
+    number: int
+    state: NodeState
+    reason: str = ""
+
+
+class NodeDrainChanged(FactBase, frozen=True, tag=True):
+    number: int
+    drain: bool
+    reason: str = ""
+
+
+class NodeSetAside(FactBase, frozen=True, tag=True):
+    """Launches of different jobs have failed on the node: it gets no work until it is tried again (C-43)."""
+
+    number: int
+    until_us: int
+    jobs: tuple[int, ...]
+
+
+class NodeTriedAgain(FactBase, frozen=True, tag=True):
+    """A node that was set aside may get work; the next launch that fails there sets it aside for longer."""
+
+    number: int
+
+
+class OrphanFound(FactBase, frozen=True, tag=True):
+    """A node holds an attempt that the controller does not: it is told to end it."""
+
+    number: int
+    job_id: int
+    attempt: int
+
+
+# ---- satellites ----
+
+
+class SatelliteChanged(FactBase, frozen=True, tag=True):
+    """DOWN (too long in FAULT, or an administrator) or UNKNOWN (resumed). Other states are not worth a fact."""
+
+    name: str
+    state: SatelliteState
+    reason: str = ""
+
+
+# ---- jobs ----
+
+
+class JobSubmitted(FactBase, frozen=True, tag=True):
+    """`open` are the dependencies still to be met; `not_before_us` is 0 or the begin time."""
+
+    job_id: int
+    spec: JobSpec
+    priority: int
+    open: tuple[Dependency, ...] = ()
+    not_before_us: int = 0
+
+
+class JobChanged(FactBase, frozen=True, tag=True):
+    """A user or administrator changed what was asked. `was_named` is the old name if that changed (`singleton`)."""
+
+    job_id: int
+    spec: JobSpec
+    priority: int
+    not_before_us: int
+    was_named: str = ""
+
+
+class JobsForecast(FactBase, frozen=True, tag=True):
+    """How long these jobs are expected to run: (job, forecast) pairs by the model of this name."""
+
+    forecasts: tuple[tuple[int, Forecast], ...]
+    model: str = ""
+
+
+class JobsPromised(FactBase, frozen=True, tag=True):
+    """These waiting jobs have been promised other starts than before; those without a start: none any more."""
+
+    promises: tuple[Promise, ...]
+
+
+class JobHeld(FactBase, frozen=True, tag=True):
+    """`hold` "" releases; otherwise who holds: user, admin, system."""
+
+    job_id: int
+    hold: str
+    text: str = ""
+
+
+class JobDue(FactBase, frozen=True, tag=True):
+    """The time before which the job must not start has passed."""
+
+    job_id: int
+
+
+class DependenciesChanged(FactBase, frozen=True, tag=True):
+    """These dependencies are left; `not_before_us` comes from `after:ID+minutes`."""
+
+    job_id: int
+    open: tuple[Dependency, ...]
+    not_before_us: int = 0
+
+
+class TasksReleased(FactBase, frozen=True, tag=True):
+    """`aftercorr`: these tasks of the array may start."""
+
+    job_id: int
+    tasks: tuple[tuple[int, int], ...]
+
+
+class TasksDropped(FactBase, frozen=True, tag=True):
+    """These waiting tasks of the array will never run (cancelled, or `aftercorr` never met)."""
+
+    job_id: int
+    tasks: tuple[tuple[int, int], ...]
+    text: str = ""
+
+
+class JobPlaced(FactBase, frozen=True, tag=True):
+    """A new attempt holds these spans. For a task of an array, `job_id` is new and `array_job_id`/`task` say which.
+
+    Its start was planned `late_us` earlier.
+    """
+
+    job_id: int
+    attempt: int
+    spans: tuple[Span, ...]
+    until_us: int
+    array_job_id: int = 0
+    task: int = -1
+    wide: tuple[int, ...] = ()
+    late_us: int = 0
+
+
+class NodesPrepared(FactBase, frozen=True, tag=True):
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+
+
+class AttemptStarted(FactBase, frozen=True, tag=True):
+    job_id: int
+    attempt: int
+    started_us: int
+
+
+class StopRequested(FactBase, frozen=True, tag=True):
+    job_id: int
+    attempt: int
+    stop: Stop
+
+
+class JobSignalled(FactBase, frozen=True, tag=True):
+    """A user sends a signal to the running job; it is delivered at most once."""
+
+    job_id: int
+    attempt: int
+    signal: int
+    by: str
+
+
+class AttemptSuspended(FactBase, frozen=True, tag=True):
+    """The attempt's processes are told to stop where they are (or to go on); it keeps what it holds.
+
+    With `room_for` (a job) it keeps all but its cores, once its nodes have acknowledged. `by`: "by alice".
+    """
+
+    job_id: int
+    attempt: int
+    suspended: bool
+    by: str = ""
+    room_for: int = 0
+
+
+class TimeChanged(FactBase, frozen=True, tag=True):
+    """The running attempt has another time limit from now on; its nodes are told (C-40)."""
+
+    job_id: int
+    attempt: int
+    time_limit_s: int
+    until_us: int
+
+
+class AttemptInformed(FactBase, frozen=True, tag=True):
+    """These nodes have done what `AttemptSuspended` or `TimeChanged` of that revision says."""
+
+    job_id: int
+    attempt: int
+    revision: int
+    nodes: tuple[int, ...]
+
+
+class AttemptEnded(FactBase, frozen=True, tag=True):
+    """The script has ended, or certainly never ran and never will (`end` None).
+
+    `outcome` is the final state, or PENDING for another attempt not before `not_before_us`. `released` nodes are free now;
+    the others are told. With `residue` (the script never ran) the job need not wait for them.
+    """
+
+    job_id: int
+    attempt: int
+    outcome: JobState
+    end: StepEnd | None = None
+    released: tuple[int, ...] = ()
+    avoid: tuple[int, ...] = ()
+    not_before_us: int = 0
+    text: str = ""
+    residue: bool = False
+    avoid_until_us: int = 0
+    """Until when another attempt avoids the nodes in `avoid`."""
+    blamed: tuple[int, ...] = ()
+    """Nodes that said that they could not launch it."""
+
+
+class AttemptReturned(FactBase, frozen=True, tag=True):
+    """The first node of an attempt that was given up is back and says how its script ended: accounting gets that end."""
+
+    job_id: int
+    attempt: int
+    end: StepEnd
+
+
+class AvoidanceEnded(FactBase, frozen=True, tag=True):
+    """A waiting job may be launched again on the nodes where a launch of it failed."""
+
+    job_id: int
+
+
+class NodesReleased(FactBase, frozen=True, tag=True):
+    """Nothing of the attempt is left on these nodes."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+
+
+class JobFinished(FactBase, frozen=True, tag=True):
+    """A job without a live attempt reaches its final state (cancelled while waiting, dependency never met).
+
+    A job that is giving resources back before another attempt, and an array with live tasks, reach it when those
+    have ended.
+    """
+
+    job_id: int
+    state: JobState
+    text: str = ""
+
+
+class JobsForgotten(FactBase, frozen=True, tag=True):
+    """Finished jobs leave memory; accounting keeps them."""
+
+    job_ids: tuple[int, ...]
+
+
+# ---- steps ----
+
+
+class StepCreated(FactBase, frozen=True, tag=True):
+    """`layout` gives (node, tasks) in order."""
+
+    job_id: int
+    attempt: int
+    step: int
+    name: str
+    layout: tuple[tuple[int, int], ...]
+    argv: tuple[str, ...]
+    environment_hash: bytes
+    work_dir: str
+    endpoint: str
+    cookie: bytes
+    cpus_per_task: int = 1
+
+
+class StepAnswered(FactBase, frozen=True, tag=True):
+    job_id: int
+    step: int
+    started: tuple[int, ...]
+    failed: tuple[tuple[int, str], ...] = ()
+
+
+class StepFinished(FactBase, frozen=True, tag=True):
+    job_id: int
+    step: int
+    exit_code: int
+    signal: int
+
+
+# ---- policies ----
+
+
+class PolicySet(FactBase, frozen=True, tag=True):
+    """An account, user, QOS, limit, FreePool, reservation or default is from now on like this."""
+
+    policy: Policy
+
+
+class PolicyRemoved(FactBase, frozen=True, tag=True):
+    kind: str
+    name: str
+
+
+# ---- tokens ----
+
+
+class TokenIssued(FactBase, frozen=True, tag=True):
+    """This token is good from now on. The token itself is written nowhere."""
+
+    token: IssuedToken
+
+
+class TokensRevoked(FactBase, frozen=True, tag=True):
+    ids: tuple[bytes, ...]
+    by: str
+
+
+class TokensExpired(FactBase, frozen=True, tag=True):
+    ids: tuple[bytes, ...]
+
+
+# ---- members ----
+
+
+class JoinTokenMade(FactBase, frozen=True, tag=True):
+    """Hosts may join with this token from now on. Its secret is written nowhere."""
+
+    token: JoinToken
+
+
+class JoinTokensEnded(FactBase, frozen=True, tag=True):
+    """Nobody joins with these any more. `by` revoked them; empty: their time is over."""
+
+    ids: tuple[bytes, ...]
+    by: str = ""
+
+
+class HostJoined(FactBase, frozen=True, tag=True):
+    """A host is a member; where it names a token, one of the token's uses is spent."""
+
+    member: Member
+
+
+class MembersRevoked(FactBase, frozen=True, tag=True):
+    """These memberships are no longer valid. `revision` is that of the sealed list which says so."""
+
+    revocations: tuple[Revocation, ...]
+    revision: int
+
+
+Fact: TypeAlias = (
+    ConfigAccepted
+    | EpochBegan
+    | IdsLeased
+    | NodeRegistered
+    | NodeStateChanged
+    | NodeDrainChanged
+    | OrphanFound
+    | SatelliteChanged
+    | JobSubmitted
+    | JobChanged
+    | JobHeld
+    | JobDue
+    | DependenciesChanged
+    | TasksReleased
+    | TasksDropped
+    | JobPlaced
+    | NodesPrepared
+    | AttemptStarted
+    | StopRequested
+    | JobSignalled
+    | AttemptSuspended
+    | JobsForecast
+    | JobsPromised
+    | TimeChanged
+    | AttemptInformed
+    | AttemptEnded
+    | AttemptReturned
+    | NodesReleased
+    | JobFinished
+    | JobsForgotten
+    | StepCreated
+    | StepAnswered
+    | StepFinished
+    | PolicySet
+    | PolicyRemoved
+    | NodeSetAside
+    | NodeTriedAgain
+    | AvoidanceEnded
+    | TokenIssued
+    | TokensRevoked
+    | TokensExpired
+    | JoinTokenMade
+    | JoinTokensEnded
+    | HostJoined
+    | MembersRevoked
+)
+
+UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}
+"""(kind, version) -> a function from that version's raw fields to the next version's."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Fact] = msgspec.msgpack.Decoder(Fact)
+
+
+def encode_fact(fact: Fact) -> tuple[str, int, bytes]:
+    """A fact as (kind, version, bytes) for the log."""
+    return type(fact).__name__, fact.VERSION, _encoder.encode(fact)
+
+
+def decode_fact(kind: str, version: int, blob: bytes) -> Fact:
+    """A fact from the log, upcast to today's version.
+
+    Raises `msgspec.ValidationError` for bytes that are no such fact.
+    """
+    if (kind, version) not in UPCASTS:
+        return _decoder.decode(blob)
+    raw: list[Any] = msgspec.msgpack.decode(blob)
+    while (upcast := UPCASTS.get((kind, version))) is not None:
+        raw, version = upcast(raw), version + 1
+    fact: Fact = msgspec.convert(raw, Fact)
+    return fact

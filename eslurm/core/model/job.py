@@ -1,0 +1,257 @@
+"""A job as the cluster remembers it: what was asked (`JobSpec`), where it stands (`Job`), what runs (`Attempt`).
+
+Records are immutable; `core.state.apply` replaces them. Nothing else in the program changes a job. They hold only
+immutable values, so they can form no cycles: `gc=False` keeps the collector from walking all of them.
+
+A job is a tuple of components (normally one). Each try to run it is an *attempt*, which holds an
+*allocation*: a set of spans, one per component and node. An array is one record plus exceptions:
+its tasks get records of their own only when they start, so 100,000 waiting tasks cost one record.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eslurm.core.model.amounts import Vector
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.ranges import Ranges
+from eslurm.core.model.request import Request
+
+NO_LIMIT = 0
+
+
+ATTESTED = frozenset(("agent", "login"))
+"""Ways in on which a node's word is taken for who somebody is: for users that is enough, for operators it is not."""
+
+
+def acts_for_others(who: Principal) -> bool:
+    """Whether rights over others (an operator's, say) come along: not by a node's word, nor with a limited token."""
+    return who.via not in ATTESTED and who.scope in ("", "admin")
+
+
+class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Who asked, as the door established it. `via` is `socket`, `agent`, `login` or `token`.
+
+    `scope` is what a token is limited to (`core.model.token.SCOPES`); empty on other ways in.
+    """
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    via: str = "socket"
+    scope: str = ""
+
+
+class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One condition on another job. All of a job's dependencies must hold.
+
+    `kind` is one of after, afterany, afterok, afternotok, aftercorr, singleton (`job_id` 0).
+    `settled` is filled at the door when the other job has already left memory: "met" or "never".
+    """
+
+    kind: str
+    job_id: int = 0
+    delay_s: int = 0
+    settled: str = ""
+
+
+class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """The tasks of an array, and how many may run at once (0: all)."""
+
+    tasks: Ranges
+    limit: int = 0
+
+
+class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Everything the user said, normalised at the door; never changes except by an explicit update fact.
+
+    Hashes are SHA-256 of blobs in the store: neither scripts nor environments live in memory.
+    `output`, `error` and `input` are file name patterns, expanded on the node (`%j %A %a %N %x %u`).
+    """
+
+    name: str
+    user: Principal
+    partition: str
+    components: tuple[Request, ...]
+    script_hash: bytes
+    environment_hash: bytes
+    work_dir: str
+    time_limit_s: int = NO_LIMIT
+    output: str = ""
+    error: str = ""
+    input: str = ""
+    append_output: bool = True
+    begin_us: int = 0
+    priority: int | None = None
+    requeue: bool = True
+    held: bool = False
+    dependencies: tuple[Dependency, ...] = ()
+    array: ArraySpec | None = None
+    arguments: tuple[str, ...] = ()
+    account: str = ""
+    comment: str = ""
+    umask: int = 0o022
+    qos: str = ""
+    reservation: str = ""
+    nice: int = 0
+    start_at_us: int = 0
+    """Fixed start (C-30): exactly then or not at all; 0: as early as possible."""
+    deadline_us: int = 0
+    """The job must have ended by then."""
+    warn_signal: int = 0
+    warn_before_s: int = 0
+    """`--signal`: this signal so many seconds before the time limit (C-40)."""
+    warn_batch_only: bool = False
+    warn_script: str = ""
+    """Run on the first node at that time, beside the job, instead of or besides the signal."""
+    trace: bytes = b""
+    """The W3C trace id that log lines about it carry (16 bytes; none: empty), the same for all tasks of an array."""
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """What one component holds on one node from the attempt's start until it is given back.
+
+    `lent` spans are guests on resources whose owner keeps the span (invariants count use, not ownership).
+    """
+
+    node: int
+    amounts: Vector
+    tasks: int = 1
+    component: int = 0
+    lent: bool = False
+    devices: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """(index of a resource, numbers of the devices held) for resources whose items are told apart, such as GPUs."""
+
+
+class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Somebody wants the attempt to end: why, who, and since when."""
+
+    cause: StopCause
+    at_us: int
+    by: str = ""
+    signal: int = 0
+    grace_s: float = -1.0
+    """Seconds between the signal and the kill; -1: the cluster's `kill_grace_s`."""
+    is_final: bool = False
+    """Whether the job may not start again: a part of it may go on, on a node that was given up."""
+
+
+class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """How a step ended, as its supervisor saw it."""
+
+    exit_code: int
+    signal: int = 0
+    cause: str = "exited"
+    text: str = ""
+    started_us: int = 0
+    ended_us: int = 0
+    user_cpu_us: int = 0
+    system_cpu_us: int = 0
+    max_rss_kib: int = 0
+
+
+class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One try to run a job, from placement until every node gave its resources back.
+
+    `number` counts from 1 within the job. `placed_revision` identifies the launch effect; `owed_revision`
+    the latest effect still owed to `waiting` nodes in the current phase (see `core.control.effects`).
+    `held` is the set of spans whose resources are still in use: it only shrinks.
+    """
+
+    number: int
+    phase: AttemptPhase
+    spans: tuple[Span, ...]
+    placed_us: int
+    placed_revision: int
+    until_us: int
+    held: frozenset[int]
+    waiting: frozenset[int] = frozenset()
+    owed_revision: int = 0
+    started_us: int = 0
+    stop: Stop | None = None
+    stop_revision: int = 0
+    end: StepEnd | None = None
+    ended_us: int = 0
+    next_step: int = 0
+    wide: Vector = ()
+    """What it holds of the resources that belong to no node."""
+    time_limit_s: int = 0
+    """The limit as it was extended while running; 0: the job's."""
+    time_revision: int = 0
+    suspended_us: int = 0
+    """Since when it stands still; 0: it runs."""
+    suspend_revision: int = 0
+    informing: frozenset[int] = frozenset()
+    """Nodes that have not acknowledged `suspend_revision`. `time_revision` is owed to the first node alone."""
+    paused_us: int = 0
+    """How long it stood still in earlier suspensions."""
+    room_for: int = 0
+    """The job that it was suspended for: its cores are lent to others meanwhile (see `core.state.allocation_amounts`)."""
+    forecast: Forecast | None = None
+    """How long it was expected to run when it was placed: what its run is compared with."""
+    planned_us: int = 0
+    """When it was to end as it was planned: without a late start, suspensions, or more time since; 0: no limit."""
+
+    @property
+    def first(self) -> int:
+        """The node that runs the batch script."""
+        return self.spans[0].node
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """A job's current record.
+
+    `hold` is "", user, account (a coordinator's), admin or system (launches failed too often), with `reason_text` for
+    people. `open` are the dependencies not met yet; `not_before_us` is 0 once due.
+    `outcome` is the final state, known as soon as the script has ended (state COMPLETING), or PENDING for a requeue.
+    `residues` are attempts that never ran the script but whose unreached nodes may still hold something.
+
+    For an array's record `tasks_left` are the tasks without a record of their own, `tasks_ready` those of
+    them that `aftercorr` lets start (None: all), and the other `tasks_*` count or list what became of the rest.
+    A started task has `array_job_id` and `array_task`.
+    """
+
+    job_id: int
+    spec: JobSpec
+    state: JobState
+    submitted_us: int
+    priority: int
+    reason_text: str = ""
+    hold: str = ""
+    open: tuple[Dependency, ...] = ()
+    not_before_us: int = 0
+    avoid: frozenset[int] = frozenset()
+    attempt: Attempt | None = None
+    attempts: int = 0
+    launch_failures: int = 0
+    residues: tuple[Attempt, ...] = ()
+    outcome: JobState | None = None
+    exit_code: int = 0
+    exit_signal: int = 0
+    exit_text: str = ""
+    started_us: int = 0
+    ended_us: int = 0
+    array_job_id: int = 0
+    array_task: int = -1
+    tasks_left: Ranges | None = None
+    tasks_ready: Ranges | None = None
+    tasks_running: int = 0
+    tasks_ok: Ranges = ()
+    tasks_failed: Ranges = ()
+    paused_us: int = 0
+    """How long the attempt that ended last stood still."""
+    forecast: Forecast | None = None
+    """How long it will run, as an estimator said last: what plans count on. It never ends a job."""
+    first_estimate_s: int = 0
+    """The first point estimate, made at its submission; 0: none. What accounting measures estimators by."""
+    avoid_until_us: int = 0
+    """When the nodes in `avoid` count as others again."""
+    given_up: tuple[Attempt, ...] = ()
+    """The latest attempts that ran and whose end no node has told: their first node was lost."""
+
+    @property
+    def is_array(self) -> bool:
+        """Whether this is an array's own record rather than a plain job or one task."""
+        return self.tasks_left is not None

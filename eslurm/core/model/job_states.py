@@ -1,0 +1,129 @@
+"""The states of a job and of an attempt, and every legal move between them.
+
+`TRANSITIONS` is the only truth: `core.state.apply` refuses any other move, and `docs/states.md` is generated
+from it. Each edge carries its cause.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class JobState(enum.Enum):
+    """Where a job stands, in the words users see."""
+
+    # Each is there once. An enum's own hash is a call of Python, and each fact asks many tables by it.
+    __hash__ = object.__hash__
+
+    PENDING = "PENDING"
+    LAUNCHING = "LAUNCHING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETING = "COMPLETING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+
+
+FINAL = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.TIMEOUT,
+        JobState.NODE_FAIL,
+        JobState.PREEMPTED,
+    }
+)
+ACTIVE = frozenset({JobState.LAUNCHING, JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING})
+STARTED = frozenset({JobState.RUNNING, JobState.SUSPENDED})
+"""The states of a job whose script has begun and has not ended."""
+
+TRANSITIONS: dict[JobState, dict[JobState, str]] = {
+    JobState.PENDING: {
+        JobState.LAUNCHING: "placed on nodes",
+        JobState.CANCELLED: "cancelled while waiting, or its dependency can never be met",
+        JobState.COMPLETED: "an array whose last task has ended, all well",
+        JobState.FAILED: "an array whose last task has ended, at least one not well",
+    },
+    JobState.LAUNCHING: {
+        JobState.RUNNING: "the script's first process exists",
+        JobState.COMPLETING: "ended, cancelled, or could not be prepared: nodes are giving resources back",
+    },
+    JobState.RUNNING: {
+        JobState.SUSPENDED: "told to stop where it is, by an operator or to make room for another job",
+        JobState.COMPLETING: "the script ended, or its node was lost",
+    },
+    JobState.SUSPENDED: {
+        JobState.RUNNING: "told to go on",
+        JobState.COMPLETING: "ended while it stood still, or its node was lost",
+    },
+    JobState.COMPLETING: {
+        JobState.PENDING: "requeued and every node gave its resources back, or it could not be launched",
+        JobState.COMPLETED: "exit code 0",
+        JobState.FAILED: "a non-zero exit code or a signal",
+        JobState.CANCELLED: "cancelled by its user or an administrator",
+        JobState.TIMEOUT: "its time limit passed",
+        JobState.NODE_FAIL: "its node was lost and it may not be requeued",
+        JobState.PREEMPTED: "ended to make room for another job, and not to be requeued",
+    },
+    JobState.COMPLETED: {},
+    JobState.FAILED: {},
+    JobState.CANCELLED: {},
+    JobState.TIMEOUT: {},
+    JobState.NODE_FAIL: {},
+    JobState.PREEMPTED: {},
+}
+
+
+class AttemptPhase(enum.Enum):
+    """What the controller is waiting for in one attempt."""
+
+    __hash__ = object.__hash__
+
+    PREPARING = "PREPARING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    RELEASING = "RELEASING"
+    ENDED = "ENDED"
+
+
+ATTEMPT_TRANSITIONS: dict[AttemptPhase, dict[AttemptPhase, str]] = {
+    AttemptPhase.PREPARING: {
+        AttemptPhase.STARTING: "every node is prepared",
+        AttemptPhase.RUNNING: "a one-node job: prepared and started in one command",
+        AttemptPhase.RELEASING: "a node could not be prepared, or the job is to stop",
+        AttemptPhase.ENDED: "a one-node job that ended before its start was heard of",
+    },
+    AttemptPhase.STARTING: {
+        AttemptPhase.RUNNING: "the script's first process exists",
+        AttemptPhase.RELEASING: "could not start, ended at once, or its node was lost",
+        AttemptPhase.ENDED: "ended on its only node, which is already free",
+    },
+    AttemptPhase.RUNNING: {
+        AttemptPhase.RELEASING: "the script ended; its nodes are told",
+        AttemptPhase.ENDED: "the script ended on its only node, which is already free",
+    },
+    AttemptPhase.RELEASING: {AttemptPhase.ENDED: "every node gave its resources back or is lost"},
+    AttemptPhase.ENDED: {},
+}
+
+
+class StopCause(enum.Enum):
+    """Why a live attempt is told to end."""
+
+    CANCEL = "cancel"
+    REQUEUE = "requeue"
+    PREEMPT = "preempt"
+    """Ended for another job; it waits again if it may."""
+    EVICT = "evict"
+    """Ended for another job, for good."""
+    NODE_LOST = "node_lost"
+    LAUNCH_FAILED = "launch_failed"
+
+
+class IllegalTransition(Exception):
+    """A fact asked for a move that the table does not have: a bug, never bad input."""

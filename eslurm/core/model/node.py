@@ -1,0 +1,54 @@
+"""A compute node as the controller knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from eslurm.core.model.node_states import NodeState
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One node's current record.
+
+    `number` is durable and is what messages carry; `name` is for people. `session` is the agent's nonce of
+    its last registration: a repeated registration gets the same answer. `incarnation` rises with each new
+    registration and every command names it; `epoch` is the controller epoch under which it registered.
+    `endpoint` is where its agent process listens (many nodes may share one). `sessions_past` are the latest sessions
+    before this one: a registration of theirs that arrives now is a late copy. `starts` is the highest session count of
+    this `node_uid` that was accepted: one with a lower count was overtaken, whether it was ever accepted or not.
+    `failed_launches` are the jobs (id, uid) whose launch has failed here since a launch succeeded. A node that was set
+    aside for that is drained until `aside_until_us` (0: it is not set aside), `aside_times` in a row.
+    """
+
+    number: int
+    name: str
+    total: tuple[int, ...]
+    state: NodeState = NodeState.UNKNOWN
+    since_us: int = 0
+    node_uid: str = ""
+    boot_id: str = ""
+    session: str = ""
+    incarnation: int = 0
+    epoch: int = 0
+    endpoint: str = ""
+    drain: bool = False
+    reason: str = ""
+    sessions_past: tuple[str, ...] = ()
+    starts: int = 0
+    failed_launches: tuple[tuple[int, int], ...] = ()
+    aside_until_us: int = 0
+    aside_times: int = 0
+    orphans_dead_s: float = 0.0
+    """After so much silence what was launched here under earlier configurations is dead; 0: as configured now."""
+
+
+def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:
+    """Names for people; a node that has left the configuration is named by its number."""
+    return [nodes[number].name if number in nodes else f"#{number}" for number in numbers]
+
+
+def is_usable(node: Node) -> bool:
+    """Whether new work may be placed here."""
+    return node.state is NodeState.UP and not node.drain

@@ -1,0 +1,247 @@
+"""What a request asks for, in the words of the options that ask for it: `--rset`, `--gpus-per-node`, `--gres`, `--time`.
+
+`asked` is a whole request as such options, `update_words` what `esctl update` is told to make one job of another. Invariant:
+an option written here, read as the commands read it, asks for what it was written from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from eslurm.core.model.hostlist import fold
+from eslurm.core.model.job import JobSpec
+from eslurm.core.model.plurals import counted
+from eslurm.core.model.request import Chunk, Request
+
+GPU: Final = "gpu"
+_NO_WORD: Final = frozenset("|!(), &")
+_AMOUNTS: Final = frozenset(("ncpus", "cores", "cpus", "mem", "memory", "gpus", "ngpus", "gpu", "place"))
+"""What `--rset` does not take for a feature."""
+_BESIDE_CHUNKS: Final = ("constraint", "licenses", "nodelist", "exclude")
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
+"""What shells leave as it is."""
+
+
+def terms(constraint: str) -> list[str]:
+    """What all has to be true for the expression to be: `a&(b|c)` is a and (b|c), `a|b` is one term."""
+    found: list[str] = []
+    depth = start = 0
+    for at, char in enumerate(constraint):
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and char == "|":
+            return [constraint.strip()]
+        if depth == 0 and char in "&,":
+            found.append(constraint[start:at])
+            start = at + 1
+    found.append(constraint[start:])
+    return [term.strip() for term in found if term.strip()]
+
+
+def type_in(constraint: str, resource: str) -> str:
+    """The type of a resource that an expression asks for (`a100` of `ib&gpu:a100`); "" for any."""
+    prefix = f"{resource}:"
+    for term in terms(constraint):
+        if term.startswith(prefix) and not any(char in _NO_WORD for char in term):
+            return term.removeprefix(prefix)
+    return ""
+
+
+def items_words(items: int, resource: str) -> str:
+    """`2 GPUs`, `1 GPU`, `3 fpga`."""
+    return counted(items, "GPU") if resource == GPU else f"{items} {resource}"
+
+
+def clock(seconds: int) -> str:
+    """As `--time` reads it: `4:00:00`, `1-12:00:00`."""
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    text = f"{hour}:{minute:02d}:{second:02d}"
+    return f"{days}-{text}" if days else text
+
+
+def devices_option(request: Request) -> str:
+    """Resources of nodes of a request without chunks: `--gpus-per-node a100:2`, `--gres gpu:2,fpga:1`; "" for none."""
+    parts: list[str] = []
+    if [name for name, _ in request.per_node] == [GPU]:
+        parts.append(f"--gpus-per-node {_number(request, GPU, request.per_node[0][1])}")
+    elif request.per_node:
+        entries = [f"{name}:{_number(request, name, items)}" for name, items in request.per_node]
+        parts.append(f"--gres {','.join(entries)}")
+    parts += [
+        f"--gpus-per-task {_number(request, GPU, items)}" for name, items in request.per_task if name == GPU
+    ]
+    return " ".join(parts)
+
+
+def asked(request: Request) -> dict[str, str] | None:
+    """The options that ask for it, by long name; None: none can.
+
+    There is at least one. `exclusive` is "yes". Tasks are left out when they are what nodes and tasks a node come to.
+    """
+    typed = {
+        f"{name}:{type_in(request.constraint, name)}" for name, _ in (*request.per_node, *request.per_task)
+    }
+    if request.chunks:
+        typed = set()
+        found = {"rset": rset_text(request)}
+    else:
+        found = _tasks_asked(request)
+    if "" in found.values():
+        return None
+    rest = [term for term in terms(request.constraint) if term not in typed]
+    if rest:
+        found["constraint"] = _bare("&".join(rest))
+    if request.wide:
+        found["licenses"] = _amounts(request.wide)
+    for option, names in (("nodelist", request.include), ("exclude", request.exclude)):
+        if names:
+            found[option] = fold(names)
+    return found
+
+
+def _tasks_asked(request: Request) -> dict[str, str]:
+    """The same for nodes, tasks, cores, memory and devices; a value is "" for what no option can say."""
+    low, high = request.nodes_min, request.nodes_max
+    found: dict[str, str] = {}
+    if low or high:
+        found["nodes"] = (str(low) if low == high else f"{low}-{high}") if low else ""
+    if request.tasks != max(1, low) * max(1, request.tasks_per_node):
+        found["ntasks"] = str(request.tasks)
+    if request.tasks_per_node:
+        found["ntasks-per-node"] = str(request.tasks_per_node)
+    found["cpus-per-task"] = str(request.cpus_per_task)
+    if request.memory_per_node_mib:
+        found["mem"] = f"{request.memory_per_node_mib}M"
+    if request.memory_per_cpu_mib:
+        found["mem-per-cpu"] = f"{request.memory_per_cpu_mib}M"
+    if request.exclusive:
+        found["exclusive"] = "yes"
+    if request.place != "free" or any(name != GPU for name, _ in request.per_task):
+        found["rset"] = ""
+    for option in devices_option(request).split("--")[1:]:
+        name, _, value = option.strip().partition(" ")
+        found[name] = value
+    return found
+
+
+def _bare(constraint: str) -> str:
+    """Without the brackets around all of it."""
+    found = terms(constraint)
+    inner = found[0][1:-1] if len(found) == 1 and found[0].startswith("(") and found[0].endswith(")") else ""
+    # `(a)|(b)` begins and ends with one, too.
+    depth = 0
+    for char in inner:
+        depth += (char == "(") - (char == ")")
+        if depth < 0:
+            return constraint
+    return inner or constraint
+
+
+def asked_words(request: Request) -> tuple[str, ...]:
+    """The same as `option=value` words, in a fixed order; none when no options can say it."""
+    return tuple([f"{option}={value}" for option, value in (asked(request) or {}).items()])
+
+
+def update_words(old: JobSpec, new: JobSpec) -> str:
+    """The words after `esctl update job N` that make a job ask for `new`, quoted for a shell; "" when none can."""
+    before, after = asked(old.components[0]), asked(new.components[0])
+    if before is None or after is None:
+        return ""
+    found: dict[str, str] = {}
+    if new.partition != old.partition:
+        found["partition"] = new.partition
+    if new.time_limit_s != old.time_limit_s:
+        found["time"] = clock(new.time_limit_s)
+    if new.reservation != old.reservation:
+        found["reservation"] = new.reservation
+    for option in _differing(before, after):
+        # Chunks say instead what was said with tasks.
+        if "rset" in after and option not in after and option not in _BESIDE_CHUNKS:
+            continue
+        found[option] = after.get(option, "no" if option == "exclusive" else "")
+    return " ".join([f"{option}={_quoted(value)}" for option, value in found.items()])
+
+
+def differing(old: Request, new: Request) -> list[str]:
+    """The options by which they differ."""
+    return _differing(asked(old) or {}, asked(new) or {})
+
+
+def _differing(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    return [one for one in dict.fromkeys([*after, *before]) if after.get(one) != before.get(one)]
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.issuperset(value):
+        return value
+    inside = value.replace("'", "'\"'\"'")
+    return f"'{inside}'"
+
+
+def _number(request: Request, resource: str, items: int) -> str:
+    kind = type_in(request.constraint, resource)
+    return f"{kind}:{items}" if kind else str(items)
+
+
+def wide_option(wide: Iterable[tuple[str, int]]) -> str:
+    """`--licenses matlab:2,ansys:1`."""
+    return f"--licenses {_amounts(wide)}"
+
+
+def _amounts(named: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"{name}:{items}" for name, items in named)
+
+
+def constraint_option(rest: Sequence[str]) -> str:
+    """How to ask for these terms and no others."""
+    return f"--constraint '{'&'.join(rest)}'" if rest else "without --constraint"
+
+
+def rset_option(request: Request) -> str:
+    """`--rset '8:ncpus=2:mem=1024m+1:ncpus=16:gpus=2,place=scatter:excl'`; "" for what no chunk can say.
+
+    Single features of the whole job are in it, since they may have come with it; what else `--constraint` says is not.
+    """
+    text = rset_text(request)
+    for term in terms(request.constraint) if text else ():
+        word = _word(term)
+        text += f",{word}" if word else ""
+    return f"--rset '{text}'" if text else ""
+
+
+def rset_text(request: Request) -> str:
+    """The chunks and their place, without features of the whole job; "" for what no chunk can say."""
+    chunks = [_chunk_text(chunk) for chunk in request.chunks]
+    if not all(chunks):
+        return ""
+    place = [request.place] if request.place != "free" else []
+    if request.exclusive:
+        place.append("excl")
+    return "+".join(chunks) + (f",place={':'.join(place)}" if place else "")
+
+
+def _chunk_text(chunk: Chunk) -> str:
+    words = [f"{chunk.count}", f"ncpus={chunk.cores}"]
+    if chunk.memory_mib:
+        words.append(f"mem={chunk.memory_mib}m")
+    words += [f"{'gpus' if name == GPU else name}={items}" for name, items in chunk.resources]
+    for term in terms(chunk.constraint):
+        word = f"gpu_type={term.removeprefix('gpu:')}" if term.startswith("gpu:") else _word(term)
+        if not word or ":" in word:
+            return ""
+        words.append(word)
+    return ":".join(words)
+
+
+def _word(term: str) -> str:
+    """`rack=1`, `ib=true`, `old=false`; "" for an expression."""
+    feature = term.removeprefix("!")
+    name, equals, value = feature.partition("=")
+    if not name or name in _AMOUNTS or any(char in _NO_WORD for char in feature):
+        return ""
+    if not equals:
+        return f"{name}={'true' if term == feature else 'false'}"
+    # Not to have a value is more than a word can say.
+    return term if term == feature and value and value.lower() not in ("true", "false") else ""

@@ -1,0 +1,300 @@
+"""What the controller and the node agents say to each other, as values.
+
+A `Command` goes down (controller -> nodes): its encoded form is what the controller signs, so relays
+carry it without being able to change it. A `Report` goes up (agent process -> controller): it is kept
+in the agent's spool until the controller acknowledges it *after* its commit, so it may arrive twice.
+
+Both are append-only: a newer peer's extra fields are ignored, an older peer's missing ones get defaults.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from eslurm.core.model.amounts import Vector
+from eslurm.core.model.job import Principal, StepEnd
+from eslurm.core.model.step_key import BATCH_STEP
+
+
+class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Consecutive nodes of an allocation that hold the same: `runs` are (first number, length) pairs, order kept."""
+
+    runs: tuple[tuple[int, int], ...]
+    amounts: Vector
+    tasks: int = 1
+
+
+class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """All that nodes need to run a job's batch script. `node_names` is the folded, ordered host list."""
+
+    job_id: int
+    attempt: int
+    name: str
+    user: Principal
+    partition: str
+    groups: tuple[NodeGroup, ...]
+    node_names: str
+    node_count: int
+    script_hash: bytes
+    environment_hash: bytes
+    work_dir: str
+    tasks: int
+    cpus_per_task: int
+    arguments: tuple[str, ...] = ()
+    output: str = ""
+    error: str = ""
+    input: str = ""
+    append_output: bool = True
+    umask: int = 0o022
+    time_limit_s: int = 0
+    kill_grace_s: float = 30.0
+    orphan_timeout_s: float = 0.0
+    array_job_id: int = 0
+    array_task: int = -1
+    array_count: int = 0
+    array_min: int = 0
+    array_max: int = 0
+    restarts: int = 0
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    warn_signal: int = 0
+    warn_before_s: int = 0
+    warn_batch_only: bool = False
+    warn_script: str = ""
+    devices: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
+    """(node number, resource, device numbers) of what is told apart."""
+    trace: bytes = b""
+    """The job's, for the log."""
+
+
+class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):
+    """Make each node ready for the attempt. With `start` (one-node jobs) the batch script starts at once.
+
+    Answers: ok (payload `Started` when `start`), or failed with why. Idempotent per (job, attempt, node);
+    refused behind a tombstone or below the floor.
+    """
+
+    launch: JobLaunch
+    start: bool = False
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="start", gc=False):
+    """Start the prepared attempt's batch script on this (its first) node. Answers ok with payload `Started`.
+
+    With `launch` the sealed command says by itself whose processes it starts, and how.
+    """
+
+    job_id: int
+    attempt: int
+    launch: JobLaunch | None = None
+
+
+class End(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="end", gc=False):
+    """End everything of the attempt here and never start it again (a tombstone stays).
+
+    SIGTERM, `grace_s` later SIGKILL. Answers ok with payload `Gone` when nothing is left (at once if nothing
+    was there), else ok with no payload: then a `NodeGone` report follows when it is so.
+    """
+
+    job_id: int
+    attempt: int
+    grace_s: float
+    cause: str
+
+
+class Signal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="signal", gc=False):
+    """Send a signal to the attempt's batch step or to one of its steps."""
+
+    job_id: int
+    attempt: int
+    signal: int
+    step: int = BATCH_STEP
+
+
+class Suspend(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="suspend", gc=False):
+    """Stop the attempt's processes where they are, or let them go on. Its time limit stands still meanwhile. Idempotent."""
+
+    job_id: int
+    attempt: int
+    resume: bool = False
+
+
+class SetTime(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="set_time", gc=False):
+    """The attempt's time limit counts from its start and is so long from now on. Idempotent."""
+
+    job_id: int
+    attempt: int
+    time_limit_s: int
+
+
+class LaunchStep(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="launch_step", gc=False
+):
+    """Start a step's tasks on each node of `groups`, their output streamed straight to `endpoint`.
+
+    `first_task` numbers follow from the groups' order. `cookie` proves to the receiver that connects. `launch` is the
+    attempt's, without the script's arguments: the sealed command says by itself whose processes it starts.
+    """
+
+    job_id: int
+    attempt: int
+    step: int
+    groups: tuple[NodeGroup, ...]
+    argv: tuple[str, ...]
+    environment_hash: bytes
+    work_dir: str
+    endpoint: str
+    cookie: bytes
+    tasks: int
+    cpus_per_task: int = 1
+    launch: JobLaunch | None = None
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):
+    """Are you there? Nodes that do not know this epoch register anew. `floor` prunes tombstones and kept outcomes.
+
+    `round` numbers the heartbeats of a leader; `heard` and `unheard` say in which round each node was heard last, see
+    `contact.Heard`. A controller of an earlier release numbers none (0).
+    """
+
+    floor: int
+    round: int = 0
+    heard: int = 0
+    unheard: tuple[int, ...] = ()
+
+
+Body: TypeAlias = Prepare | Start | End | Signal | Suspend | SetTime | LaunchStep | Heartbeat
+
+
+class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """What is signed. `(owner, revision, index)` is the effect's identity; heartbeats have revision 0.
+
+    `nodes` and `incarnations` (parallel to the runs) say whom it is for: a relay cannot widen it.
+    `expires_us` is in the controller's time; nodes refuse a command that is older than their tolerance.
+    """
+
+    cluster: str
+    owner: str
+    epoch: int
+    revision: int
+    index: int
+    nodes: tuple[tuple[int, int], ...]
+    incarnations: tuple[int, ...]
+    expires_us: int
+    body: Body
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Payload of an ok answer to a start: the first process exists since `at_us` (UTC microseconds)."""
+
+    at_us: int
+
+
+class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Payload of an ok answer to `End`: nothing of the attempt is left on this node."""
+
+    started: bool = False
+
+
+class Unhealthy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Payload of an ok answer to a heartbeat from a node that is not well: short words, sorted. Healthy nodes send none.
+
+    `clock_us`: the node's time, when the heartbeat had expired by it (see `core.relay.dating`); else 0.
+    """
+
+    problems: tuple[str, ...]
+    clock_us: int = 0
+
+
+class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="step_ended", gc=False):
+    """The batch step of an attempt ended on its first node. `gone`: nothing else of the attempt is left there."""
+
+    node: int
+    incarnation: int
+    job_id: int
+    attempt: int
+    end: StepEnd
+    gone: bool
+
+
+class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="node_gone", gc=False):
+    """Nothing of the attempt is left on this node (after an `End` that took its time)."""
+
+    node: int
+    incarnation: int
+    job_id: int
+    attempt: int
+
+
+class HeldAttempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One line of a node's inventory: an attempt it knows, with the highest stage it reached here.
+
+    `stage` is prepared, running, ended (an unacknowledged `StepEnded` is in the spool) or tombstone.
+    """
+
+    job_id: int
+    attempt: int
+    stage: str
+
+
+class Registration(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="registration", gc=False
+):
+    """A node offers itself: first start, restart of its agent or host, or a new controller epoch.
+
+    `session` is a nonce: the same registration sent twice gets the same incarnation. From the moment of
+    this snapshot on the node refuses commands of older epochs and incarnations, so whatever was launched
+    before is in `held` or never will be. `starts` numbers the sessions of this `node_uid`: a lower one is a late
+    message of a predecessor (0: from an agent that does not count them).
+    """
+
+    name: str
+    node_uid: str
+    boot_id: str
+    session: str
+    epoch: int
+    endpoint: str
+    total: Vector
+    held: tuple[HeldAttempt, ...] = ()
+    starts: int = 0
+    resources: tuple[tuple[str, int], ...] = ()
+    """What the node has counted itself of configured resources, by name: of the others it knows nothing."""
+    device_model: str = ""
+    login: bool = False
+    """Whether it is offered as a login host, where no job may run."""
+
+
+ReportBody: TypeAlias = Registration | StepEnded | NodeGone
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One spooled message of an agent process. `(process, seq)` is its identity for the acknowledgement."""
+
+    process: str
+    seq: int
+    body: ReportBody
+
+
+class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Comes with the acknowledgement of a `Registration`. `refused` names why (wrong cluster, live twin, unknown name)."""
+
+    name: str
+    number: int = -1
+    incarnation: int = 0
+    epoch: int = 0
+    owner: str = ""
+    refused: str = ""
+    login: bool = False
+    """Whether it was accepted as a login host."""
+
+
+class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """The controller has committed what these reports said, by `revision`; the agent forgets them."""
+
+    process: str
+    seqs: tuple[int, ...]
+    registrations: tuple[RegistrationReply, ...] = ()
+    revision: int = 0

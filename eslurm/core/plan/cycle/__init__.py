@@ -1,0 +1,1 @@
+"""One planning cycle: queue, schedule, policies, preemption."""

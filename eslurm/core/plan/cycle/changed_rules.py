@@ -1,0 +1,193 @@
+"""Other rules over a kept plan: which planned starts they still allow.
+
+The plans are gone through in the order of their starts, each as if it were made now, under the new rules, behind those
+that start before it. Invariant: what the rules allow keeps its place, what they forbid is displaced, and so nobody starts
+later for a rule that binds others only; what runs counts, but is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+import msgspec
+
+from eslurm.core.plan.cycle.array_tasks import allowed_together, merged, split
+from eslurm.core.plan.cycle.placement_query import allows, is_open, quest_of
+from eslurm.core.plan.cycle.queue import QueueEntry
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.schedule import KEYS_PER_SLICE, Booking, Charge, Held, Schedule, charge_of
+from eslurm.core.plan.cycle.snapshot import Snapshot
+from eslurm.core.plan.placement.protocols import Chosen
+from eslurm.core.plan.profile.search import Quest
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.timeline import INFINITY_US, Timeline
+from eslurm.core.resources.usage import Steps, steps_of
+
+ASKED_PER_SLICE: Final = 16
+NODES_PER_ASK: Final = 64
+ENOUGH: Final = 10**18
+
+
+def keep_allowed(schedule: Schedule, snapshot: Snapshot) -> Generator[None, None, None]:
+    """Holds every plan against the schedule's rules, which are new: they count nothing yet."""
+    schedule.stuck.clear()
+    schedule.to_improve.clear()
+    # What was forbidden may be allowed now.
+    schedule.freed = schedule.book.topology.everything
+    ruling = _Ruling(schedule, snapshot)
+    yield from ruling.count_running()
+    order = sorted(
+        (booking.start_us, job_id, index)
+        for job_id, bookings in schedule.bookings.items()
+        for index, booking in enumerate(bookings)
+    )
+    plans = dict(schedule.bookings)
+    yield
+    if schedule.rules is not None:
+        schedule.rules.rest_on(ruling.past)
+    work = 0
+    for _, job_id, index in order:
+        booking = plans[job_id][index]
+        yield from ruling.judge(schedule.entries[job_id], booking)
+        work += 1 + len(booking.spans) // NODES_PER_ASK
+        if work >= ASKED_PER_SLICE:
+            work = 0
+            yield
+    if schedule.rules is not None:
+        schedule.rules.rest_on(schedule.book)
+    yield from ruling.count_the_rest()
+
+
+class _Past:
+    """What is used by all that runs and by the plans that were allowed so far: the book holds those to come as well.
+
+    Only what some pool keeps free is counted. Invariant: there is always room, as the book has refused what is too much.
+    """
+
+    def __init__(self, topology: Topology, snapshot: Snapshot) -> None:
+        pools = {getattr(pool, "resource", "") for pool in snapshot.policies.get("pool", {}).values()}
+        self._lines = [Timeline(ENOUGH) for _ in topology.resources]
+        self._wide = [Timeline(ENOUGH) for _ in topology.wide]
+        self._kept = [index for index, name in enumerate(topology.resources) if name in pools]
+        self._kept_wide = [index for index, name in enumerate(topology.wide) if name in pools]
+
+    def steps(self, resource: int) -> Steps:
+        """See `Future`."""
+        return steps_of(self._lines[resource])
+
+    def wide_used(self, index: int) -> Timeline:
+        """See `Future`."""
+        return self._wide[index]
+
+    def add(self, booking: Booking) -> None:
+        """Counts a booking that begins no earlier than those before it: what was used until then is never asked for."""
+        for index in self._kept:
+            items = sum(span.amounts[index] for span in booking.spans if index < len(span.amounts))
+            _use(self._lines[index], booking, items)
+        for index in self._kept_wide:
+            _use(self._wide[index], booking, booking.wide[index] if index < len(booking.wide) else 0)
+
+
+class _Ruling:
+    """One run over all plans."""
+
+    __slots__ = ("_quests", "past", "schedule", "snapshot")
+
+    def __init__(self, schedule: Schedule, snapshot: Snapshot) -> None:
+        self.schedule = schedule
+        self.snapshot = snapshot
+        self.past = _Past(schedule.book.topology, snapshot)
+        self._quests: dict[int, Quest | Why | None] = {}
+
+    def count_running(self) -> Generator[None, None, None]:
+        """What runs is used, whatever the rules say: as long as it was planned to.
+
+        A launch that was late by a moment, more time or a suspension moves no plan behind it: those plans are held against
+        what is still used when they begin.
+        """
+        rules = self.schedule.rules
+        for number, held in enumerate(self.schedule.held.values()):
+            charge = _as_planned(held)
+            if rules is not None and held.running.job is not None:
+                rules.book(held.running.job, charge)
+            self.past.add(msgspec.structs.replace(held.booking, stop_us=charge.stop_us))
+            if number % ASKED_PER_SLICE == 0:
+                yield
+
+    def count_the_rest(self) -> Generator[None, None, None]:
+        """What runs for longer than planned is used for as long as it runs."""
+        rules = self.schedule.rules
+        for number, held in enumerate(self.schedule.held.values()):
+            job, charge, whole = held.running.job, _as_planned(held), charge_of(held.booking)
+            if rules is not None and job is not None and charge != whole:
+                rules.revoke(job, charge)
+                rules.book(job, whole)
+            if number % KEYS_PER_SLICE == KEYS_PER_SLICE - 1:
+                yield
+
+    def judge(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
+        """Counts what the rules allow of a plan, and displaces the rest."""
+        schedule = self.schedule
+        quest = self._quest(entry)
+        allowed = booking if quest is None else self._allowed(quest, entry, booking)
+        schedule.charge(entry.job, booking)
+        if allowed is not booking:
+            job_id, moves = entry.job_id, schedule.moves.get(entry.job_id, ())
+            # Gives back what it was charged for above.
+            schedule.drop(job_id, booking)
+            schedule.free_early(booking.spans)
+            schedule.displaced[job_id] = booking.start_us, INFINITY_US
+            if allowed is not None:
+                yield from schedule.adding(entry, (allowed,), moves)
+        if allowed is not None:
+            self.past.add(allowed)
+
+    def _allowed(self, quest: Quest | Why, entry: QueueEntry, booking: Booking) -> Booking | None:
+        """As much of it as the rules let begin as planned: some tasks of an array perhaps."""
+        schedule = self.schedule
+        if isinstance(quest, Why):
+            return None
+        at_us = max(booking.start_us, schedule.book.now_us)
+        if booking.tasks == 1:
+            return booking if allows(quest, at_us, self._chosen(booking)) else None
+        parts = split(booking)
+        if not is_open(quest, at_us, self._chosen(booking)):
+            parts = [part for part in parts if is_open(quest, at_us, self._chosen(part))]
+        if not parts or not allows(quest, at_us, self._chosen(parts[0])):
+            return None
+        if quest.constraints:
+            del parts[allowed_together(schedule, entry.job, quest, at_us, len(parts), is_promised=True) :]
+        return booking if len(parts) == booking.tasks else merged(parts)
+
+    def _chosen(self, booking: Booking) -> Chosen:
+        positions = self.schedule.book.topology.positions
+        return [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
+
+    def _quest(self, entry: QueueEntry) -> Quest | Why | None:
+        """What the job looks for, shared by all of its shape; None where its partition is gone, and that decides."""
+        shape = entry.shape
+        if shape not in self._quests:
+            partition = self.snapshot.partitions.get(entry.job.partition)
+            self._quests[shape] = None
+            if partition is not None:
+                schedule = self.schedule
+                need = schedule.need(entry.job, partition)
+                self._quests[shape] = quest_of(entry.job, need, schedule.rules, schedule.book.now_us)
+        return self._quests[shape]
+
+
+def _as_planned(held: Held) -> Charge:
+    """What the rules count of an attempt if it ends as it was planned; items of one that is past that end, as it is."""
+    charge, planned_us = charge_of(held.booking), held.running.planned_us
+    if not planned_us or planned_us >= charge.until_us:
+        return charge
+    is_past = planned_us <= charge.start_us
+    stop_us = charge.stop_us if is_past else min(charge.stop_us, planned_us)
+    return msgspec.structs.replace(charge, stop_us=stop_us, until_us=max(planned_us, charge.start_us))
+
+
+def _use(line: Timeline, booking: Booking, items: int) -> None:
+    line.forget(booking.start_us)
+    if items:
+        line.hold(booking.start_us, booking.stop_us, items)

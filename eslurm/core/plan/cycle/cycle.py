@@ -1,0 +1,72 @@
+"""One planning cycle: a snapshot and the schedule of the last cycle in, a plan out, in slices the caller paces.
+
+The caller drives the generator and measures the time; no step between two yields takes more
+than a few milliseconds. Applying the plan is the caller's: when the generation has moved on,
+each placement is re-validated first (`mapping.revalidate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+from eslurm.core.plan.cycle import resuming
+from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.policies import get_policy
+from eslurm.core.plan.cycle.policy import Cycle, Plan, PlanLimits
+from eslurm.core.plan.cycle.preemption import MakingRoom, Work
+from eslurm.core.plan.cycle.reconcile import reconcile
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import Snapshot
+from eslurm.core.plan.slices import exhaust
+
+__all__ = ["exhaust", "plan_at_once", "plan_cycle"]
+
+DEFAULT_LIMITS: Final = PlanLimits()
+
+
+def plan_cycle(
+    snapshot: Snapshot,
+    *,
+    policy: str = "easy",
+    limits: PlanLimits = DEFAULT_LIMITS,
+    schedule: Schedule | None = None,
+    work: Work | None = None,
+) -> Generator[None, None, Plan]:
+    """Plans on `schedule`, which then holds the new plan; None: on an empty one. `work` is what may be pushed out.
+
+    Every placement of the plan must have become a running attempt, or have been given up, by the next snapshot.
+    Raises `ValueError` for an unknown policy.
+    """
+    chosen = get_policy(policy)
+    schedule = schedule if schedule is not None else Schedule()
+    yield from resuming.forget(schedule)
+    yield from reconcile(schedule, snapshot, limits.overdue_grace_us)
+    schedule.is_new = schedule.renews = False
+    cycle = Cycle(snapshot, schedule, limits)
+    ahead = Ahead(cycle)
+    yield from ahead.start_due(fixed_only=True)
+    yield from ahead.plan_fixed()
+    if work is None:
+        schedule.claimants.clear()
+        schedule.pushes.clear()
+        yield from resuming.foresee(cycle)
+        yield from chosen.plan(cycle)
+        return cycle.finish()
+    making = MakingRoom(cycle, work)
+    yield from making.keep()
+    yield from resuming.foresee(cycle)
+    yield from chosen.plan(cycle)
+    claimant, victims = yield from making.make()
+    return cycle.finish(claimant, victims)
+
+
+def plan_at_once(
+    snapshot: Snapshot,
+    *,
+    policy: str = "easy",
+    limits: PlanLimits = DEFAULT_LIMITS,
+    schedule: Schedule | None = None,
+) -> Plan:
+    """The same without pauses: for simulation, what-if questions and tests."""
+    return exhaust(plan_cycle(snapshot, policy=policy, limits=limits, schedule=schedule))

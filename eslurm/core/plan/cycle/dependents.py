@@ -1,0 +1,75 @@
+"""Places for jobs that wait for other jobs or for a time: behind the planned ends of those they wait for.
+
+Invariant: nobody is planned before the planned end of a job that it waits for, and when that end moves, all behind it are
+planned anew, each once; linear in the whole graph.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator
+
+from eslurm.core.plan.cycle.forward import PASS_STEPS, Ahead
+from eslurm.core.plan.cycle.queue import QueueEntry
+
+
+def plan_later(ahead: Ahead) -> Generator[None, None, None]:
+    """Jobs that wait for other jobs or for a time, each after those it waits for; linear in the whole graph."""
+    todo = yield from _dependants(ahead)
+    missing: dict[int, int] = {}
+    behind: dict[int, list[int]] = {}
+    ready: list[QueueEntry] = []
+    for job_id, entry in todo.items():
+        before = [other for other in entry.job.after if other in todo]
+        for other in before:
+            behind.setdefault(other, []).append(job_id)
+        if before:
+            missing[job_id] = len(before)
+        else:
+            ready.append(entry)
+    heapq.heapify(ready)
+    while ready:
+        entry = heapq.heappop(ready)
+        yield from _plan_later(ahead, entry)
+        for job_id in behind.get(entry.job_id, ()):
+            missing[job_id] -= 1
+            if not missing[job_id]:
+                heapq.heappush(ready, todo[job_id])
+    ahead.schedule.changed_ends.clear()
+
+
+def _dependants(ahead: Ahead) -> Generator[None, None, dict[int, QueueEntry]]:
+    """Those that have no place yet, and everybody behind them or behind a job whose end is not what it was."""
+    cycle, schedule = ahead.cycle, ahead.schedule
+    todo: dict[int, QueueEntry] = {}
+    behind: dict[int, list[QueueEntry]] = {}
+    for entry in cycle.snapshot.later:
+        cycle.spend(PASS_STEPS)
+        if cycle.slice_over():
+            yield
+        for other in entry.job.after:
+            behind.setdefault(other, []).append(entry)
+        if entry.job_id not in schedule.bookings and schedule.stuck.get(entry.job_id) != entry.shape:
+            todo[entry.job_id] = entry
+    reached = [*todo, *(job_id for job_id in schedule.changed_ends if job_id in behind)]
+    while reached:
+        for entry in behind.get(reached.pop(), ()):
+            if entry.job_id not in todo:
+                todo[entry.job_id] = entry
+                reached.append(entry.job_id)
+        cycle.spend(PASS_STEPS)
+        if cycle.slice_over():
+            yield
+    return todo
+
+
+def _plan_later(ahead: Ahead, entry: QueueEntry) -> Generator[None, None, None]:
+    schedule = ahead.schedule
+    bookings = schedule.bookings.get(entry.job_id, ())
+    from_us = ahead.from_us(entry.job)
+    if bookings and from_us is not None and min(booking.start_us for booking in bookings) >= from_us:
+        return
+    if bookings:
+        yield from schedule.removing(entry.job_id)
+    schedule.stuck.pop(entry.job_id, None)
+    yield from ahead.plan(entry)

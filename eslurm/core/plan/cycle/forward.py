@@ -1,0 +1,534 @@
+"""Planning ahead: every job gets a place in the future, keeps it, and is moved only for the better (C-01, C-37, C-59).
+
+What conservative and full planning have in common; they differ in who comes first. In a cycle planned starts whose time
+has come begin, displaced jobs look for another place, what was given back early is offered to those planned already,
+and then new jobs are planned behind them. Invariant: no step here makes another job's planned start later; `recovery`
+does, when there is a loss to be shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+import msgspec
+
+from eslurm.core.plan.cycle import reasons
+from eslurm.core.plan.cycle.array_tasks import allowed_together, as_many, merged, split
+from eslurm.core.plan.cycle.placement_query import allows, is_open
+from eslurm.core.plan.cycle.policy import LATE_US, TRY_STEPS, Cycle
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import Why, WhyKind
+from eslurm.core.plan.cycle.schedule import Booking, ends_of
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.profile.search import (
+    RESOURCES,
+    Hints,
+    Move,
+    Never,
+    Quest,
+    Start,
+    first_start,
+    start_exactly,
+)
+from eslurm.core.plan.rules.limits import Area
+from eslurm.core.resources.timeline import INFINITY_US
+
+PASS_STEPS = 1
+PASS_SIZE = 8_192
+
+
+class Ahead:
+    """The workbench for policies that book ahead; one for each cycle."""
+
+    __slots__ = ("_ends", "_is_late", "_never", "cycle", "schedule")
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self.schedule = cycle.schedule
+        self._ends: dict[int, int] | None = None
+        # Quests (by identity, the cycle keeps them) that have no place at all, as was found in this cycle.
+        self._never: dict[int, Why] = {}
+        # Whether a start of this cycle comes so late that others, planned after it, would overlap more of it.
+        self._is_late = False
+
+    # ---- what a cycle consists of ----
+
+    def start_due(self, *, fixed_only: bool = False) -> Generator[None, None, None]:
+        """Starts everything whose planned time has come. A little late is no reason to lose the place."""
+        cycle = self.cycle
+        for job_id in self.schedule.due(cycle.now_us):
+            entry = self.schedule.entries.get(job_id)
+            # One that began before it, but late, may have taken its place.
+            if entry is None or (fixed_only and not entry.job.start_at_us):
+                continue
+            is_refused = cycle.refused(entry.job) is not None
+            if not is_refused and is_due(entry.job, cycle.now_us):
+                continue
+            if is_refused or not is_ready(entry.job):
+                self.schedule.displace(job_id)
+                continue
+            yield from self._begin_all(entry)
+            cycle.spend(TRY_STEPS)
+            if cycle.slice_over():
+                yield
+
+    def plan_fixed(self) -> Generator[None, None, None]:
+        """Fixed starts (C-30) are appointments: booked by every policy, exactly then or not at all."""
+        cycle, schedule = self.cycle, self.schedule
+        for entry in cycle.snapshot.fixed:
+            job_id = entry.job_id
+            # One that has just begun has no booking any more.
+            is_done = job_id in schedule.bookings or job_id in cycle.placed
+            # What was given back may be just what one in the waiting room could not get.
+            if is_done or (schedule.stuck.get(job_id) == entry.shape and not schedule.freed):
+                continue
+            schedule.displaced.pop(job_id, None)
+            yield from self._fix(entry)
+            cycle.spend(TRY_STEPS)
+            if cycle.slice_over():
+                yield
+
+    def forget_searches(self) -> None:
+        """Places were given up: what was learned in this cycle is no longer true."""
+        self.cycle.hints = Hints()
+        self._never.clear()
+
+    def improve(self, order: Callable[[], Generator[None, None, list[int]]]) -> Generator[None, None, bool]:
+        """What was given back early goes to those who can start earlier there: unbook, plan, keep the earlier (C-37).
+
+        They are gone through in this order of job ids.
+
+        False when the pass is to go on in the next cycle.
+        """
+        cycle, schedule = self.cycle, self.schedule
+        yield from self._improve_changed()
+        if not schedule.to_improve and schedule.freed:
+            schedule.improving, schedule.freed = schedule.freed, 0
+            schedule.to_improve = yield from order()
+            schedule.to_improve.reverse()
+            # More is free than when they were refused.
+            schedule.stuck.clear()
+        looked = 0
+        while schedule.to_improve:
+            if looked and looked == cycle.limits.improved_max:
+                cycle.is_unfinished = True
+                return False
+            job_id = schedule.to_improve.pop()
+            cycle.spend(PASS_STEPS)
+            if job_id in schedule.bookings:
+                looked += yield from self._improve(job_id)
+            if cycle.slice_over():
+                yield
+        cycle.is_unfinished = bool(schedule.freed)
+        return not schedule.freed
+
+    def plan_new(self, order: Sequence[QueueEntry]) -> Generator[None, None, None]:
+        """Finds a place for every job that has none, behind those that have."""
+        cycle, schedule = self.cycle, self.schedule
+        bookings, stuck = schedule.bookings, schedule.stuck
+        for start in range(0, len(order), PASS_SIZE):
+            part = order[start : start + PASS_SIZE]
+            cycle.examined += len(part)
+            # Most have a place already: a look at each of them has to be cheap.
+            for entry in [entry for entry in part if entry.job_id not in bookings or entry.job.startable > 1]:
+                if (
+                    stuck.get(entry.job_id) != entry.shape
+                    and not entry.job.start_at_us
+                    and self._lacking(entry.job) > 0
+                ):
+                    yield from self.plan(entry)
+                cycle.spend(PASS_STEPS)
+                if cycle.slice_over():
+                    yield
+            yield
+
+    # ---- one job ----
+
+    def plan(self, entry: QueueEntry) -> Generator[None, None, None]:
+        """Gives a job the first place there is for it; starts it when that is now."""
+        job = entry.job
+        if job.start_at_us:
+            yield from self._fix(entry)
+            return
+        quest = self._careful(entry)
+        if isinstance(quest, Why):
+            self._stick(entry, quest)
+            return
+        from_us = self.from_us(job)
+        if from_us is None:
+            self._stick(entry, self._unforeseen(job))
+            return
+        never = yield from self._find_places(entry, quest, from_us, self._lacking(job))
+        yield from self._settle(entry, quest, never)
+
+    def _find_places(
+        self, entry: QueueEntry, quest: Quest, from_us: int, tasks: int
+    ) -> Generator[None, None, Why | None]:
+        """Books so many tasks as early as they fit; why some have no place, if so."""
+        yield from self.schedule.book.preparing(quest.need)
+        taken: list[Booking] = []
+        moves: tuple[Move, ...] = ()
+        never: Why | None = None
+        while tasks > 0:
+            found = self._first_start(quest, from_us)
+            self.cycle.spend(TRY_STEPS)
+            if isinstance(found, Why):
+                never = found
+                break
+            self.cycle.spend(len(found.chosen))
+            if self.cycle.slice_over():
+                yield
+            booking = self._booking(entry, quest, found, tasks)
+            yield from self.schedule.taking(entry.job, booking)
+            taken.append(booking)
+            moves = found.moves
+            tasks -= booking.tasks
+            if self.cycle.slice_over():
+                yield
+        if taken:
+            self.schedule.note(entry, taken, moves)
+        return never
+
+    def _settle(
+        self, entry: QueueEntry, quest: Quest, never: Why | None = None
+    ) -> Generator[None, None, None]:
+        """Starts what begins now; the rest is told why it waits."""
+        schedule = self.schedule
+        job_id = entry.job_id
+        yield from self._start_if_now(entry)
+        if self.cycle.slice_over():
+            yield
+        if schedule.displaced.pop(job_id, None) is not None:
+            # What the plan takes to be free is not yet: it is expected back as what runs past its end is.
+            never = yield from self._plan_after_grace(entry, quest)
+        if job_id in schedule.bookings:
+            next_us = min(booking.start_us for booking in schedule.bookings[job_id])
+            moves = schedule.moves[job_id]
+            plain = self._quest(entry)
+            why = self.cycle.reasons.why_waiting(quest if isinstance(plain, Why) else plain, moves, next_us)
+            schedule.whys[job_id] = Why(why.kind, self.cycle.reasons.with_late(job_id, why.text), next_us)
+        elif never is not None:
+            self._stick(entry, never)
+
+    def _plan_after_grace(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, Why | None]:
+        """A place that does not begin before then; why there is none, if so."""
+        job = entry.job
+        if job.start_at_us:
+            return reasons.not_then(job.start_at_us, self.cycle.reasons.why_waiting(quest, (), None))
+        from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
+        return (yield from self._find_places(entry, quest, from_us, self._lacking(job)))
+
+    def _booking(self, entry: QueueEntry, quest: Quest, found: Start, left: int) -> Booking:
+        """The start found, for as many of the tasks left as fit then."""
+        cycle, schedule = self.cycle, self.schedule
+        job = entry.job
+        topology = cycle.ledger.topology
+        tasks, need, chosen = 1, quest.need, found.chosen
+        if left > 1:
+            tasks, need, chosen = as_many(schedule, job, quest, found, left)
+        spans = spans_of(topology, need, chosen)
+        cycle.spend(TRY_STEPS + len(spans))
+        return cycle.booking(job, need, found.at_us, spans, tasks)
+
+    def _first_start(self, quest: Quest, from_us: int) -> Start | Why:
+        """The first start from `from_us` on; what was learned of the same quest in this cycle is not searched again."""
+        cycle = self.cycle
+        never = self._never.get(id(quest))
+        if never is not None:
+            return never
+        known_us = cycle.hints.bound_us(id(quest), quest.duration_us)
+        is_first = from_us <= max(known_us, quest.from_us)
+        found = first_start(self.schedule.book, quest, max(from_us, known_us))
+        if isinstance(found, Never):
+            last = found.moves[-1] if found.moves else None
+            if last is not None and last.kind != RESOURCES:
+                why = Why(reasons.kind_of(last.kind), last.text)
+            else:
+                why = reasons.no_start(quest, cycle.ledger, from_us)
+            if is_first:
+                self._never[id(quest)] = why
+            return why
+        if is_first:
+            cycle.hints.learn(id(quest), found.at_us)
+        return found
+
+    def _improve_changed(self) -> Generator[None, None, None]:
+        """Who asks for something else now has the first look: what is free for it was free for nobody before it."""
+        schedule = self.schedule
+        changed = [schedule.entries[job_id] for job_id in schedule.changed if job_id in schedule.bookings]
+        schedule.changed.clear()
+        for entry in sorted(changed, key=lambda one: one.turn):
+            yield from self._improve(entry.job_id, is_changed=True)
+            quest = self._careful(entry)
+            if entry.job_id in schedule.bookings and not isinstance(quest, Why):
+                yield from self._settle(entry, quest)
+
+    def _improve(self, job_id: int, *, is_changed: bool = False) -> Generator[None, None, bool]:
+        """Whether the job was looked at at all."""
+        cycle, schedule = self.cycle, self.schedule
+        entry = schedule.entries[job_id]
+        job = entry.job
+        quest = self._careful(entry)
+        from_us = None if job.start_at_us else self.from_us(job)
+        if isinstance(quest, Why) or from_us is None:
+            return False
+        is_concerned = is_changed or quest.constraints or quest.need.wide
+        if not is_concerned and not quest.need.allowed & schedule.improving:
+            return False
+        from_us = max(from_us, quest.from_us)
+        bookings = schedule.bookings[job_id]
+        # Without its own places a job may start where others like it could not.
+        own_us = min(booking.start_us for booking in bookings) - quest.duration_us + 1
+        known_us = min(cycle.hints.bound_us(id(quest), quest.duration_us), own_us)
+        if all(booking.start_us <= max(from_us, known_us) for booking in bookings):
+            return False
+        cycle.spend(TRY_STEPS)
+        if job.startable > 1 or len(bookings) > 1:
+            yield from self._improve_array(entry, quest, from_us)
+        else:
+            yield from self._improve_one(entry, quest, from_us, known_us)
+        return True
+
+    def _improve_one(
+        self, entry: QueueEntry, quest: Quest, from_us: int, known_us: int
+    ) -> Generator[None, None, None]:
+        cycle, schedule = self.cycle, self.schedule
+        job_id = entry.job_id
+        (old,) = schedule.bookings[job_id]
+        yield from schedule.book.preparing(quest.need)
+        is_first = from_us <= max(known_us, quest.from_us)
+        own = ((span.node for span in old.spans), old.start_us)
+        # Most have nothing earlier: that shows without touching what is booked.
+        at_us = schedule.book.sooner_us(
+            quest.need, quest.duration_us, max(from_us, known_us), own, quest.closed
+        )
+        if at_us is None:
+            if is_first:
+                cycle.hints.learn(id(quest), old.start_us)
+            return
+        moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
+        yield from schedule.removing(job_id)
+        until_us = old.stop_us - 1 if old.stop_us < INFINITY_US else INFINITY_US
+        found = first_start(schedule.book, quest, at_us, until_us)
+        cycle.spend(TRY_STEPS + len(old.spans))
+        if isinstance(found, Never) or found.at_us >= old.start_us:
+            yield from schedule.adding(entry, (old,), moves)
+            if why is not None:
+                schedule.whys[job_id] = why
+            if is_first:
+                cycle.hints.learn(id(quest), old.start_us)
+            return
+        if is_first:
+            cycle.hints.learn(id(quest), found.at_us)
+        yield from schedule.adding(entry, (self._booking(entry, quest, found, 1),), found.moves)
+        self._gave_back(old)
+        yield from self._settle(entry, quest)
+
+    def _improve_array(self, entry: QueueEntry, quest: Quest, from_us: int) -> Generator[None, None, None]:
+        """All of it at once: tasks are alike, so the new starts are compared one by one with the old ones."""
+        schedule = self.schedule
+        job_id = entry.job_id
+        moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
+        old = yield from schedule.removing(job_id)
+        self.cycle.hints.freed(min(booking.start_us for booking in old))
+        tasks = sum(booking.tasks for booking in old)
+        yield from self._find_places(entry, quest, from_us, tasks)
+        if _is_better(_starts(old), _starts(schedule.bookings.get(job_id, ()))):
+            for booking in old:
+                self._gave_back(booking)
+            yield from self._settle(entry, quest)
+            return
+        yield from schedule.removing(job_id)
+        yield from schedule.adding(entry, old, moves)
+        if why is not None:
+            schedule.whys[job_id] = why
+
+    def _gave_back(self, old: Booking) -> None:
+        """What a job left for a better place is free for those that are still to be looked at."""
+        self.cycle.hints.freed(old.start_us)
+        topology = self.cycle.ledger.topology
+        self.schedule.improving |= topology.mask_of_numbers(span.node for span in old.spans)
+
+    # ---- beginning ----
+
+    def _start_if_now(self, entry: QueueEntry) -> Generator[None, None, None]:
+        if is_ready(entry.job) and entry.job_id in self.schedule.bookings:
+            yield from self._begin_all(self.schedule.entries[entry.job_id])
+
+    def _begin_all(self, entry: QueueEntry) -> Generator[None, None, None]:
+        """Starts what of a job begins now; what begins late may displace what of the same job begins later."""
+        for booking in self.schedule.bookings[entry.job_id]:
+            if booking.start_us > self.cycle.now_us or self.cycle.is_full:
+                continue
+            if any(one is booking for one in self.schedule.bookings.get(entry.job_id, ())):
+                yield from self._begin(entry, booking)
+
+    def _begin(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
+        """A planned start begins; one that is late moves on as a whole, and what is in its way with it."""
+        cycle, schedule = self.cycle, self.schedule
+        job = entry.job
+        stop_us, until_us = ends_of(job, cycle.now_us)
+        on_time = booking.start_us == cycle.now_us
+        parts = split(booking) if booking.tasks > 1 else [booking]
+        room = cycle.limits.placements_max - len(cycle.placements)
+        now, rest = parts[:room], parts[room:]
+        ends = {"start_us": cycle.now_us, "stop_us": stop_us, "until_us": until_us}
+        now = [msgspec.structs.replace(part, **ends) for part in now]
+        if not self._fits(booking) or not self._is_allowed(entry, booking):
+            schedule.displace(job.job_id)
+            return
+        why = schedule.whys.get(job.job_id)
+        if on_time and not rest:
+            schedule.begin(job, booking, now)
+        else:
+            schedule.drop(job.job_id, booking)
+            for part in now:
+                schedule.start(job, part, must=True)
+            if rest:
+                schedule.add(entry, merged(rest))
+        if why is not None and job.job_id in schedule.bookings:
+            next_us = min(one.start_us for one in schedule.bookings[job.job_id])
+            schedule.whys[job.job_id] = Why(why.kind, why.text, next_us)
+        # Later than that is no start as planned: those planned behind it are held against it as it is.
+        late_us = cycle.now_us - booking.start_us
+        for part in now:
+            yield from cycle.place(part, late_us if late_us <= LATE_US else 0)
+
+    def _fits(self, booking: Booking) -> bool:
+        """Whether all of it is free now: something that ought to have ended may not have."""
+        ledger = self.cycle.ledger
+        if any(asked > free for asked, free in zip(booking.wide, ledger.wide_free, strict=False)):
+            return False
+        return all(ledger.fits_on(span.node, span.amounts) for span in booking.spans)
+
+    def _is_allowed(self, entry: QueueEntry, booking: Booking) -> bool:
+        """Whether the rules let it begin now: what ought to have ended may still count against a limit."""
+        cycle, schedule = self.cycle, self.schedule
+        quest = self._quest(entry)
+        if isinstance(quest, Why):
+            return False
+        # The moment that passes until a planned start is noticed costs no job a window that it just fits.
+        at_us = booking.start_us if cycle.now_us - booking.start_us <= LATE_US else cycle.now_us
+        quest = msgspec.structs.replace(quest, from_us=at_us)
+        positions = cycle.ledger.topology.positions
+        chosen = [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
+        if not is_open(quest, at_us, chosen) or not is_open(self._at_once(quest), cycle.now_us, chosen):
+            return False
+        if not quest.constraints:
+            return True
+        moves, why = schedule.moves.get(entry.job_id, ()), schedule.whys.get(entry.job_id)
+        schedule.drop(entry.job_id, booking)
+        # What was planned behind it counts against an area, and was planned with it in mind.
+        with_areas = self._is_late
+        self._is_late |= cycle.now_us - booking.start_us > LATE_US
+        if booking.tasks > 1:
+            together = allowed_together(
+                schedule, entry.job, quest, at_us, booking.tasks, is_promised=True, with_areas=with_areas
+            )
+            is_allowed = together == booking.tasks
+        else:
+            is_allowed = allows(quest, at_us, chosen, without=() if with_areas else (Area,))
+        schedule.add(entry, booking, moves)
+        if why is not None:
+            schedule.whys[entry.job_id] = why
+        return is_allowed
+
+    def _at_once(self, quest: Quest) -> Quest:
+        """The first instant alone: a job shorter than its delay would otherwise begin where nodes are kept for others."""
+        return msgspec.structs.replace(quest, from_us=self.cycle.now_us, duration_us=1)
+
+    # ---- the interval (C-30) ----
+
+    def _quest(self, entry: QueueEntry) -> Quest | Why:
+        refused = self.cycle.refused(entry.job)
+        return refused if refused is not None else self.cycle.quest(entry)
+
+    def _careful(self, entry: QueueEntry) -> Quest | Why:
+        refused = self.cycle.refused(entry.job)
+        return refused if refused is not None else self.cycle.careful(entry)
+
+    def from_us(self, job: Pending) -> int | None:
+        """From when on the job may run: after its begin time and the planned ends of those it waits for."""
+        from_us = max(self.cycle.now_us, job.not_before_us)
+        if is_ready(job):
+            return from_us
+        for other in job.after:
+            end_us = self._end_us(other)
+            if not 0 < end_us < INFINITY_US:
+                return None
+            from_us = max(from_us, end_us)
+        return max(from_us, self.cycle.now_us + 1)
+
+    def _end_us(self, job_id: int) -> int:
+        if self._ends is None:
+            self._ends = self.schedule.ends()
+        return max(self._ends.get(job_id, 0), self.schedule.planned_end_us(job_id))
+
+    def _unforeseen(self, job: Pending) -> Why:
+        for other in job.after:
+            if not 0 < self._end_us(other) < INFINITY_US:
+                return reasons.after_job(other)
+        return reasons.WAITS
+
+    def _fix(self, entry: QueueEntry) -> Generator[None, None, None]:
+        """Books a fixed start, or says why not."""
+        cycle, schedule = self.cycle, self.schedule
+        job = entry.job
+        quest = self._quest(entry)
+        if isinstance(quest, Why):
+            self._stick(entry, quest)
+            return
+        earliest_us = self.from_us(job)
+        if earliest_us is None:
+            self._stick(entry, self._unforeseen(job))
+            return
+        if job.start_at_us + LATE_US < cycle.now_us:
+            self._stick(entry, reasons.missed())
+            return
+        at_us = max(job.start_at_us, cycle.now_us)
+        if earliest_us > at_us:
+            self._stick(
+                entry, reasons.not_then(at_us, Why(WhyKind.DEPENDENCY, "it waits for other jobs until then"))
+            )
+            return
+        yield from schedule.book.preparing(quest.need)
+        found = start_exactly(schedule.book, quest, at_us)
+        if isinstance(found, Never):
+            why = cycle.reasons.why_waiting(quest, found.moves, None)
+            self._stick(entry, reasons.not_then(at_us, why))
+            return
+        yield from schedule.adding(entry, (self._booking(entry, quest, found, 1),), found.moves)
+        yield from self._settle(entry, quest)
+
+    def _stick(self, entry: QueueEntry, why: Why) -> None:
+        """Into the waiting room (C-04)."""
+        self.schedule.stuck[entry.job_id] = entry.shape
+        self.schedule.whys[entry.job_id] = why
+
+    # ---- tasks ----
+
+    def _lacking(self, job: Pending) -> int:
+        """How many of its tasks have no place in the plan, and should."""
+        wanted = min(job.startable - self.cycle.placed.get(job.job_id, 0), self.cycle.limits.tasks_ahead_max)
+        return wanted - self.schedule.tasks_booked(job.job_id)
+
+
+def is_ready(job: Pending) -> bool:
+    """Whether only resources stand between the job and its start."""
+    return not job.after and not job.not_before_us
+
+
+def is_due(job: Pending, now_us: int) -> bool:
+    """Whether its begin time has come and the job is not released yet: that follows at once, and it keeps its place."""
+    return not job.after and now_us - LATE_US <= job.not_before_us <= now_us and job.not_before_us > 0
+
+
+def _starts(bookings: tuple[Booking, ...]) -> list[int]:
+    return sorted(booking.start_us for booking in bookings for _ in range(booking.tasks))
+
+
+def _is_better(before: list[int], after: list[int]) -> bool:
+    """Whether every task starts no later than its counterpart would have."""
+    return len(after) == len(before) and all(
+        mine <= theirs for mine, theirs in zip(after, before, strict=True)
+    )

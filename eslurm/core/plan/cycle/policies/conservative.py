@@ -1,0 +1,40 @@
+"""Conservative backfill."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import chain
+
+from eslurm.core.plan.cycle.dependents import plan_later
+from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.policy import Cycle
+from eslurm.core.plan.cycle.recovery import by_start, recover
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.slices import sorting
+
+
+class Conservative:
+    """Everybody is promised a start on arrival, and nobody who comes later may delay it.
+
+    When something ends early, the promises are gone through in the order of their starts: each may move to an earlier
+    place and none to a later one. So with exact estimates nobody ever starts later than was first promised. When work
+    outlives its limit, the promises in its way and those behind them move in the order of their starts.
+    """
+
+    name = "conservative"
+
+    def plan(self, cycle: Cycle) -> Generator[None, None, None]:
+        """See `Policy`."""
+        ahead = Ahead(cycle)
+        schedule = cycle.schedule
+        yield from ahead.start_due()
+        yield from recover(ahead, chain(cycle.snapshot.pending, cycle.snapshot.later), by_start)
+        if (yield from ahead.improve(lambda: _by_start(schedule))):
+            yield from ahead.plan_new(cycle.snapshot.pending)
+            yield from plan_later(ahead)
+
+
+def _by_start(schedule: Schedule) -> Generator[None, None, list[int]]:
+    starts = [(bookings[0].start_us, job_id) for job_id, bookings in schedule.bookings.items()]
+    starts = yield from sorting(starts)
+    return [job_id for _, job_id in starts]

@@ -1,0 +1,42 @@
+"""Full planning."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import chain
+
+from eslurm.core.plan.cycle.dependents import plan_later
+from eslurm.core.plan.cycle.expected import shortest_first
+from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.policy import Cycle
+from eslurm.core.plan.cycle.recovery import by_priority, recover
+from eslurm.core.plan.cycle.snapshot import Snapshot
+
+
+class Planned:
+    """Every accepted job has a planned start, or is in the waiting room with a reason (C-01, C-04).
+
+    Arrivals displace nobody (C-59). What ends early, comes back or changes is offered to the planned jobs by priority,
+    then age, or length where running times are forecast: first fit, and each keeps the earlier of its places (C-37).
+    What is lost to work that outlives its limit is borne by those of lower priority (C-39).
+    """
+
+    name = "planned"
+
+    def plan(self, cycle: Cycle) -> Generator[None, None, None]:
+        """See `Policy`."""
+        ahead = Ahead(cycle)
+        snapshot = cycle.snapshot
+        yield from ahead.start_due()
+        yield from recover(ahead, chain(snapshot.pending, snapshot.later), by_priority)
+        if (yield from ahead.improve(lambda: _in_turn(snapshot))):
+            yield from ahead.plan_new(snapshot.pending)
+            yield from plan_later(ahead)
+
+
+def _in_turn(snapshot: Snapshot) -> Generator[None, None, list[int]]:
+    """The job ids in the order in which what was given back is offered."""
+    everybody = [*snapshot.pending, *snapshot.later]
+    if snapshot.has_estimates:
+        everybody = yield from shortest_first(everybody, snapshot.now_us)
+    return [entry.job_id for entry in everybody]

@@ -1,0 +1,527 @@
+"""The planning port inside the core: what a policy is, and the workbench a cycle gives it.
+
+A policy decides the order and who may be booked ahead; searching, placing, reasons and accounting for work done are the
+`Cycle`'s. Invariant: the schedule's book and the scratch ledger always contain every placement made so far, so no
+policy can give the same thing away twice, and no placement delays anything that is booked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from eslurm.core.model.job import Span
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.promise import Promise
+from eslurm.core.plan.cycle import reasons
+from eslurm.core.plan.cycle.expected import shortest_for_its_wait_first
+from eslurm.core.plan.cycle.placement_query import allows, quest_of
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import NOT_EXAMINED, Why
+from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
+from eslurm.core.plan.cycle.shield import Shield
+from eslurm.core.plan.cycle.shortage import Reasons
+from eslurm.core.plan.cycle.snapshot import Snapshot
+from eslurm.core.plan.cycle.victims import Victim
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.placement.protocols import Chosen
+from eslurm.core.plan.profile.profile import BookError
+from eslurm.core.plan.profile.search import Hints, Move, Never, Quest, first_start, start_exactly
+from eslurm.core.resources.timeline import INFINITY_US
+
+LATE_US: Final = 60_000_000
+"""A fixed start that was missed by no more than this still begins; so little is no reason to ask the rules anew."""
+
+
+class PlanLimits(msgspec.Struct, frozen=True):
+    """Bounds of one cycle.
+
+    `tries_max` bounds the jobs tried behind the first blocked one, `searches_max` the promises searched anew,
+    `improved_max` the bookings looked at for an earlier place (0: all), `tasks_ahead_max` the tasks of one array that
+    have a place in the plan; `slice_steps` is the work between two yields in units of about a microsecond; a hold past
+    its end is expected back after `overdue_grace_us`; a promise is looked at again after `promise_refresh_us`.
+    """
+
+    placements_max: int = 1_000
+    examined_max: int = 10_000
+    tries_max: int = 1_000
+    searches_max: int = 8
+    slice_steps: int = 1_000
+    overdue_grace_us: int = 30_000_000
+    promise_refresh_us: int = 1_000_000
+    improved_max: int = 0
+    tasks_ahead_max: int = 10_000
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A job that was promised a start by an earlier planner, and will start later or nobody knows when (`start_us` 0)."""
+
+    job_id: int
+    promised_us: int
+    start_us: int
+    why: str
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a cycle decided: starts in order, the bookings, and why those that wait do.
+
+    `moves` tells by job which rules pushed its planned start, the last one last. `next_us` is the next planned start
+    (`INFINITY_US`: none); `is_unfinished`: there was more to do than one cycle may, the next one goes on. `victims` are to
+    make room for the waiting job `claimant`. `moved` are promises that have changed since the log was told, `promised`
+    those that it has not heard of; both where promises are kept. `broken` are those of an earlier planner that this one
+    could not keep.
+    """
+
+    generation: int
+    made_us: int
+    placements: tuple[Placement, ...]
+    bookings: Mapping[int, tuple[Booking, ...]]
+    waiting: Mapping[int, Why]
+    rest: Why
+    examined: int
+    moves: Mapping[int, tuple[Move, ...]]
+    next_us: int = INFINITY_US
+    is_unfinished: bool = False
+    claimant: int = 0
+    victims: tuple[Victim, ...] = ()
+    moved: tuple[Promise, ...] = ()
+    promised: tuple[Promise, ...] = ()
+    broken: tuple[Broken, ...] = ()
+
+    def why(self, job_id: int) -> Why:
+        """The reason a pending job was not placed; those not examined have one in common."""
+        return self.waiting.get(job_id, self.rest)
+
+    def promises(self) -> list[Booking]:
+        """Everything that is planned ahead, in the order of the starts."""
+        found = [booking for bookings in self.bookings.values() for booking in bookings]
+        return sorted(found, key=lambda booking: (booking.start_us, booking.job_id))
+
+    def start_us(self, job_id: int) -> int | None:
+        """The planned start of a waiting job, if it has one; an array's is that of its first task."""
+        return min((booking.start_us for booking in self.bookings.get(job_id, ())), default=None)
+
+
+class Policy(Protocol):
+    """A rule for who starts when. It holds no state between cycles."""
+
+    @property
+    def name(self) -> str: ...
+
+    def plan(self, cycle: Cycle) -> Generator[None, None, None]:
+        """Places and books jobs on the cycle; yields whenever `cycle.slice_over()` says so."""
+        ...
+
+
+# Costs in the unit of `PlanLimits.slice_steps`.
+SKIP_STEPS: Final = 1
+TRY_STEPS: Final = 40
+SPAN_STEPS: Final = 4
+
+
+class Cycle:
+    """One run of a policy over one snapshot, on the schedule that the last one left."""
+
+    __slots__ = (
+        "_entries",
+        "_failed",
+        "_interns",
+        "_quests",
+        "_searches",
+        "_shield",
+        "_steps",
+        "_withdrawn",
+        "_work",
+        "examined",
+        "has_failed",
+        "hints",
+        "is_unfinished",
+        "ledger",
+        "limits",
+        "now_us",
+        "placed",
+        "placements",
+        "reach",
+        "reasons",
+        "rest",
+        "schedule",
+        "snapshot",
+        "waiting",
+    )
+
+    def __init__(self, snapshot: Snapshot, schedule: Schedule, limits: PlanLimits) -> None:
+        self.snapshot = snapshot
+        self.schedule = schedule
+        self.limits = limits
+        self.now_us = snapshot.now_us
+        self.ledger = snapshot.ledger.fork()
+        self.placements: list[Placement] = []
+        # By job, how many of its tasks have been placed.
+        self.placed: dict[int, int] = {}
+        self.waiting: dict[int, Why] = {}
+        self.rest = NOT_EXAMINED
+        self.examined = 0
+        self.has_failed = False
+        self.is_unfinished = False
+        self.hints = Hints()
+        self.reasons = Reasons(self.ledger, schedule, self.now_us)
+        self.reach = self._reachable()
+        self._entries: dict[int, QueueEntry] = {}
+        self._quests: dict[int, Quest | Why] = {}
+        self._shield = Shield(schedule)
+        self._failed: dict[int, Why] = {}
+        self._interns: dict[tuple[int, ...], Quest] = {}
+        self._withdrawn: dict[int, tuple[QueueEntry, Booking]] = {}
+        self._searches = 0
+        self._steps = 0
+        self._work = schedule.book.work
+
+    # What there is
+
+    def jobs(self) -> Iterator[Pending]:
+        """The waiting jobs in planning order, as long as anything may still start.
+
+        Those of partitions that are down and those that need no policy, with a fixed start or with others making room
+        for them, are passed over.
+        """
+        for entry in self.snapshot.pending:
+            if self.is_exhausted or self.is_saturated:
+                return
+            self.examined += 1
+            self._steps += SKIP_STEPS
+            job = entry.job
+            self._entries[job.job_id] = entry
+            if job.start_at_us or job.job_id in self.schedule.claimants:
+                continue
+            refused = self.refused(job)
+            if refused is not None:
+                self.waiting[job.job_id] = refused
+                continue
+            yield job
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether no node of any partition that is up has a core free: nothing more can start."""
+        return not self.ledger.open & self.reach
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the cycle has placed as many as it may."""
+        return len(self.placements) >= self.limits.placements_max
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the cycle has placed or examined as much as it may."""
+        return self.is_full or self.examined >= self.limits.examined_max
+
+    def to_fill(self, jobs: Sequence[Pending]) -> Generator[None, None, Sequence[Pending]]:
+        """Jobs that `jobs` has told, in the order in which they are to be let in front of others: the shortest of a priority
+        for what they have waited first where running times are forecast.
+        """
+        if len(jobs) < 2 or not self.snapshot.has_estimates:
+            return jobs
+        entries = [self._entries[job.job_id] for job in jobs]
+        found = yield from shortest_for_its_wait_first(entries, self.now_us)
+        return [entry.job for entry in found]
+
+    def members(self, job: Pending) -> int:
+        """The positions of the job's partition."""
+        return self.ledger.topology.partitions.get(job.partition, 0)
+
+    def spend(self, steps: int) -> None:
+        """Accounts for work done."""
+        self._steps += steps
+
+    def slice_over(self) -> bool:
+        """Whether it is time to yield; the next slice begins then."""
+        work = self.schedule.book.work
+        if self._steps + work - self._work < self.limits.slice_steps:
+            return False
+        self._steps, self._work = 0, work
+        return True
+
+    def refused(self, job: Pending) -> Why | None:
+        """Why its partition starts no job."""
+        partition = self.snapshot.partitions.get(job.partition)
+        if partition is not None and partition.up:
+            return None
+        return reasons.partition_down(job.partition, partition is not None)
+
+    def quest(self, entry: QueueEntry) -> Quest | Why:
+        """What is to be found for a job, shared by all of its shape; or why that is impossible."""
+        found = self._quests.get(entry.shape)
+        if found is None:
+            found = self._quests[entry.shape] = self._interned(self._compiled(entry.job))
+        return found
+
+    def careful(self, entry: QueueEntry) -> Quest | Why:
+        """The same for a job that is to be let in front of others: it keeps clear of those whose starts have slipped."""
+        found = self.quest(entry)
+        return found if isinstance(found, Why) else self.clear_of_late(entry, found)
+
+    def clear_of_late(self, entry: QueueEntry, quest: Quest) -> Quest:
+        """What is to be found for a job at that turn, outside of the places of those before it whose starts have slipped."""
+        return self._shield.around(entry, quest)
+
+    def _interned(self, quest: Quest | Why) -> Quest | Why:
+        """Jobs of different owners that look for the same, and whom no rule tells apart, share one quest: what is learned
+        of it in this cycle holds for all of them.
+        """
+        if isinstance(quest, Why) or quest.constraints or quest.recount is not None:
+            return quest
+        closed = id(quest.closed)
+        return self._interns.setdefault(
+            (id(quest.need), quest.duration_us, quest.from_us, quest.until_us, closed, quest.beyond_us), quest
+        )
+
+    def need(self, job: Pending) -> Need:
+        """What the job asks for, read against the nodes."""
+        return self.schedule.need(job, self.snapshot.partitions[job.partition])
+
+    # Starting now
+
+    def start_now(self, job: Pending) -> Generator[None, None, int]:
+        """Places as many of the job's startable tasks as fit now without delaying what is booked.
+
+        Returns how many are left waiting; `waiting` then says why. What failed once in a cycle fails again for all jobs
+        that ask for the same, since less and less is free: they are not tried.
+        """
+        entry = self._entries[job.job_id]
+        known = self._failed.get(entry.shape)
+        if known is not None:
+            self.waiting[job.job_id] = known
+            return job.startable
+        quest = self.careful(entry)
+        if isinstance(quest, Why):
+            self._failed[entry.shape] = self.waiting[job.job_id] = quest
+            return job.startable
+        # A job that room was made for may have begun in this cycle already.
+        left = job.startable - self.placed.get(job.job_id, 0)
+        yield from self.schedule.book.preparing(quest.need)
+        while left > 0 and not self.is_full:
+            found = start_exactly(self.schedule.book, quest, self.now_us)
+            self.spend(TRY_STEPS)
+            if self.slice_over():
+                yield
+            if isinstance(found, Never):
+                if (yield from self._begin_as_promised(entry)):
+                    left -= 1
+                    continue
+                self.has_failed = True
+                plain = self.quest(entry)
+                why = self.reasons.why_not_now(quest if isinstance(plain, Why) else plain, found.moves)
+                self._failed[entry.shape] = self.waiting[job.job_id] = why
+                break
+            booking = self.booking(
+                job, quest.need, self.now_us, spans_of(self.ledger.topology, quest.need, found.chosen)
+            )
+            self.schedule.start(job, booking)
+            yield from self.place(booking, self._late_us(job))
+            left -= 1
+        return left
+
+    def _late_us(self, job: Pending) -> int:
+        """How long ago the job was to begin, if that is a moment."""
+        _, kept = self._withdrawn.get(job.job_id, (None, None))
+        late_us = self.now_us - kept.start_us if kept is not None else 0
+        return late_us if 0 < late_us <= LATE_US else 0
+
+    def _begin_as_promised(self, entry: QueueEntry) -> Generator[None, None, bool]:
+        """Starts a job where it was promised to begin by now, whatever was let into a pool since."""
+        job = entry.job
+        _, kept = self._withdrawn.get(job.job_id, (entry, None))
+        quest = self.quest(entry)
+        if kept is None or kept.start_us > self.now_us or job.job_id in self.placed or isinstance(quest, Why):
+            return False
+        chosen = self._chosen(kept)
+        if chosen is None or not allows(quest, self.now_us, chosen):
+            return False
+        booking = self.booking(job, quest.need, self.now_us, kept.spans)
+        try:
+            self.schedule.start(job, booking)
+        except BookError:
+            return False
+        yield from self.place(booking, self._late_us(job))
+        return True
+
+    def _chosen(self, booking: Booking) -> Chosen | None:
+        """Where that is; None when one of its nodes is not in service."""
+        topology = self.ledger.topology
+        found: Chosen = []
+        for span in booking.spans:
+            position = topology.positions.get(span.node)
+            if position is None or not self.ledger.usable >> position & 1:
+                return None
+            found.append((position, span.amounts, span.tasks))
+        return found
+
+    def is_untried(self, job: Pending) -> bool:
+        """Whether nothing that asks for the same has failed in this cycle."""
+        return self._entries[job.job_id].shape not in self._failed
+
+    def place(self, booking: Booking, late_us: int = 0) -> Generator[None, None, None]:
+        """Notes a start that the schedule has booked already, and that was planned for so much earlier."""
+        self.placements.append(
+            Placement(booking.job_id, booking.spans, booking.until_us, booking.wide, late_us)
+        )
+        self.placed[booking.job_id] = self.placed.get(booking.job_id, 0) + 1
+        self.ledger.hold_wide(booking.wide)
+        for span in booking.spans:
+            self.ledger.hold(span.node, span.amounts, booking.until_us)
+            self.spend(SPAN_STEPS)
+            if self.slice_over():
+                yield
+
+    def booking(
+        self, job: Pending, need: Need, start_us: int, spans: tuple[Span, ...], tasks: int = 1
+    ) -> Booking:
+        """A start of the job at that time on these nodes."""
+        stop_us, until_us = ends_of(job, start_us)
+        return Booking(job.job_id, start_us, stop_us, spans, need.wide, self.now_us, tasks, until_us)
+
+    # Promises for a few
+
+    def withdraw(self) -> Generator[None, None, None]:
+        """Takes all promises out of the book: whoever deserves one may renew it with `promise`.
+
+        Fixed starts and room that is being made stay in it.
+        Those that nothing was said about by the end of the cycle are put back.
+        """
+        schedule = self.schedule
+        schedule.renews = True
+        for job_id in list(schedule.bookings):
+            entry = schedule.entries[job_id]
+            if entry.job.start_at_us or job_id in schedule.claimants:
+                continue
+            for booking in schedule.remove(job_id):
+                self._withdrawn[job_id] = (entry, booking)
+            self.spend(TRY_STEPS)
+            if self.slice_over():
+                yield
+        schedule.displaced.clear()
+        schedule.freed = 0
+
+    def was_promised(self, job: Pending) -> bool:
+        """Whether `withdraw` took a promise of the job out of the book."""
+        return job.job_id in self._withdrawn
+
+    def promise(self, job: Pending) -> bool:
+        """Holds the first start that the job can have free for it; one that is fresh and can be kept is kept."""
+        entry = self._entries[job.job_id]
+        quest = self.quest(entry)
+        if isinstance(quest, Why):
+            return False
+        _, kept = self._withdrawn.get(job.job_id, (entry, None))
+        if (
+            kept is not None
+            and kept.made_us > self.now_us - self.limits.promise_refresh_us
+            and self._renew(entry, kept)
+        ):
+            return True
+        if self._searches >= self.limits.searches_max:
+            return kept is not None and self._renew(entry, kept)
+        self._searches += 1
+        self.spend(TRY_STEPS)
+        found = first_start(self.schedule.book, quest, self.now_us)
+        if isinstance(found, Never):
+            return False
+        if kept is not None and self.now_us < kept.start_us <= found.at_us:
+            kept = msgspec.structs.replace(kept, made_us=self.now_us)
+            if self._renew(entry, kept):
+                return True
+        spans = spans_of(self.ledger.topology, quest.need, found.chosen)
+        self.schedule.add(entry, self.booking(job, quest.need, found.at_us, spans), found.moves)
+        self._say_when(job.job_id, found.at_us)
+        return True
+
+    def _renew(self, entry: QueueEntry, kept: Booking) -> bool:
+        if kept.start_us <= self.now_us:
+            return False
+        chosen = self._chosen(kept)
+        if chosen is None:
+            return False
+        quest = self.quest(entry)
+        # A job ahead that has begun may count against a limit until later than that.
+        if isinstance(quest, Why) or (quest.constraints and not allows(quest, kept.start_us, chosen)):
+            return False
+        try:
+            self.schedule.add(entry, kept, self.schedule.moves.get(kept.job_id, ()))
+        except BookError:
+            return False
+        self._say_when(kept.job_id, kept.start_us)
+        return True
+
+    def _say_when(self, job_id: int, start_us: int) -> None:
+        why = self.waiting.get(job_id)
+        if why is not None:
+            self.waiting[job_id] = Why(why.kind, self.reasons.with_late(job_id, why.text), start_us)
+
+    # The end
+
+    def finish(self, claimant: int = 0, victims: tuple[Victim, ...] = ()) -> Plan:
+        """The plan so far, and who is to make room for whom."""
+        self._explain_front()
+        self._put_back()
+        schedule = self.schedule
+        return Plan(
+            generation=self.snapshot.generation,
+            made_us=self.now_us,
+            placements=tuple(self.placements),
+            bookings=schedule.bookings.copy(),
+            waiting={**schedule.whys, **self.waiting},
+            rest=self.rest,
+            examined=self.examined,
+            moves=schedule.moves.copy(),
+            next_us=min(schedule.next_start_us(), schedule.next_push_us(self.now_us)),
+            is_unfinished=self.is_unfinished,
+            claimant=claimant,
+            victims=victims,
+        )
+
+    def _explain_front(self) -> None:
+        """Gives the first unexamined job a reason of its own, and those behind it one in common."""
+        pending = self.snapshot.pending
+        if (
+            self.examined >= len(pending)
+            or self.is_exhausted
+            or pending[self.examined].job_id in self.schedule.whys
+        ):
+            return
+        entry = pending[self.examined]
+        job = entry.job
+        why = self.refused(job)
+        if why is None and self.rest is not NOT_EXAMINED:
+            why = self.rest
+        if why is None:
+            quest = self.quest(entry)
+            why = quest if isinstance(quest, Why) else self.reasons.short_now(quest)
+        self.waiting.setdefault(job.job_id, why)
+        if not self.ledger.usable & self.reach:
+            self.rest = reasons.NOTHING_IN_SERVICE
+        elif self.is_saturated and self.rest is NOT_EXAMINED:
+            self.rest = reasons.behind(job.job_id)
+
+    def _put_back(self) -> None:
+        """Promises of jobs that were not reached this time, and of the one at the front, stay as they were."""
+        pending = self.snapshot.pending
+        front = pending[self.examined].job_id if self.examined < len(pending) else 0
+        for job_id, (entry, booking) in self._withdrawn.items():
+            if job_id in self.schedule.bookings or job_id in self.placed:
+                continue
+            if job_id == front or job_id not in self.waiting:
+                self._renew(entry, booking)
+
+    # Inside
+
+    def _compiled(self, job: Pending) -> Quest | Why:
+        return quest_of(job, self.need(job), self.schedule.rules, self.now_us)
+
+    def _reachable(self) -> int:
+        reach = 0
+        for name, partition in self.snapshot.partitions.items():
+            if partition.up:
+                reach |= self.ledger.topology.partitions.get(name, 0)
+        return reach

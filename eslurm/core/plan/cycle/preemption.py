@@ -1,0 +1,463 @@
+"""Making room: which waiting job pushes out whom, and that nobody else takes what comes free for it.
+
+In each cycle one job at most is made room for. From then on it is one of the schedule's *claimants*: before all other
+planning it is started if it fits, and else the nodes that are being cleared are booked for it from their expected end
+on, what is free of them already until then, and if that came to nothing others are told to go. Invariants: nobody is
+pushed out for a job that its own rules would not let start there; a plan of another waiting job gives way only if the
+claimant might push that job out when it runs, and never a fixed start; what comes free goes to whom it was cleared for.
+
+Why this ends, if nothing new arrives: whoever is pushed out is of a lower rank (`preempt`), so those of the highest rank
+start once each, and those below once each and once more for every time that they were pushed out. Room that was made and
+not used (a node failed, a job that stood still went on there) would not be counted in that: so each time that others are
+told to go for the same waiting job, it has to wait twice as long for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import msgspec
+
+from eslurm.core.model.accounts import Qos
+from eslurm.core.model.job import Span
+from eslurm.core.model.partition import OFF, SUSPEND
+from eslurm.core.plan.cycle.array_tasks import merged, split
+from eslurm.core.plan.cycle.forward import is_ready
+from eslurm.core.plan.cycle.policy import SKIP_STEPS, TRY_STEPS, Cycle
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import Why, WhyKind
+from eslurm.core.plan.cycle.schedule import Booking
+from eslurm.core.plan.cycle.snapshot import Running, RunningKey
+from eslurm.core.plan.cycle.victims import Claim, Freed, Preemptable, Ranks, Victim, victims
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.mapping import choose, spans_of
+from eslurm.core.plan.placement.protocols import Constraint, Room
+from eslurm.core.plan.profile.profile import BookError
+from eslurm.core.plan.profile.search import Quest, Start, narrowed, start_exactly
+from eslurm.core.plan.rules.constraints import Rules
+from eslurm.core.plan.slices import exhaust
+from eslurm.core.resources.timeline import INFINITY_US
+
+Work: TypeAlias = Callable[[], Sequence[Preemptable]]
+"""What runs, as preemption looks at it; asked only when somebody might be pushed out."""
+
+CLAIMS_MAX: Final = 8
+"""Shapes of waiting jobs that victims are looked for in one cycle."""
+GRACE_US: Final = 60_000_000
+"""How much later than now a job whose room is being made may have to start."""
+AGAIN_US: Final = 60_000_000
+"""Who was pushed out for the second time for a job that still waits was so in vain, it seems: for so long nobody else is
+for that job, and for twice as long each time after that."""
+NAMED_MAX: Final = 5
+
+
+class MakingRoom:
+    """The workbench of preemption; one for each cycle."""
+
+    __slots__ = (
+        "_claims",
+        "_emptied",
+        "_lightened",
+        "_lowest",
+        "_made",
+        "_ranks",
+        "_running",
+        "_work",
+        "cycle",
+        "schedule",
+        "snapshot",
+    )
+
+    def __init__(self, cycle: Cycle, work: Work) -> None:
+        self.cycle = cycle
+        self.schedule = cycle.schedule
+        self.snapshot = cycle.snapshot
+        self._work = work
+        self._running: Sequence[Preemptable] | None = None
+        # For whom somebody is told to go in this cycle, and who.
+        self._made: tuple[int, tuple[Victim, ...]] = 0, ()
+        self._claims: dict[tuple[str, str], Claim] = {}
+        # By QOS and partition: what there is without all whom their jobs may push out, and who of these gives back all.
+        self._emptied: dict[tuple[str, str], tuple[Freed, tuple[RunningKey, ...]]] = {}
+        # The rules without these.
+        self._lightened: dict[tuple[RunningKey, ...], Rules] = {}
+        tiers = [one.tier for one in self.snapshot.partitions.values()]
+        self._ranks = Ranks(self.snapshot.policies.get("qos", {}), tiers)
+        self._lowest = min(
+            (one.tier for one in self.snapshot.partitions.values() if one.preempt_mode != OFF), default=None
+        )
+
+    # ---- those that room is being made for ----
+
+    def keep(self) -> Generator[None, None, None]:
+        """The claimants start or keep what is being cleared for them, the one that others made room for first first."""
+        schedule, known = self.schedule, self.snapshot.known
+        schedule.pushes = {job_id: told for job_id, told in schedule.pushes.items() if job_id in known}
+        schedule.claimants = {job_id: room for job_id, room in schedule.claimants.items() if job_id in known}
+        for job_id in list(schedule.claimants):
+            if not (yield from self._keep(known[job_id])):
+                schedule.claimants.pop(job_id, None)
+
+    def _keep(self, entry: QueueEntry) -> Generator[None, None, bool]:
+        """Whether it still waits for its room."""
+        job = entry.job
+        if not is_ready(job) or self.cycle.refused(job) is not None:
+            return False
+        quest = self.cycle.quest(entry)
+        if isinstance(quest, Why):
+            return False
+        need = yield from self._open(entry, quest)
+        if (yield from self._begin(entry, quest, need)):
+            return False
+        if self.cycle.is_full or self._hold(entry, quest, need):
+            return True
+        # They have gone, and it was not enough.
+        return self._may_push(job.job_id) and (yield from self._claims_room(entry, quest))
+
+    def _hold(self, entry: QueueEntry, quest: Quest, need: Need) -> bool:
+        """Books what those who are on their way out leave; whether it is enough for the job."""
+        cycle, schedule = self.cycle, self.schedule
+        job = entry.job
+        going = self._going()
+        if not going:
+            return False
+        chosen = choose(Freed(cycle.ledger, going), need)
+        if chosen is None:
+            return False
+        spans = spans_of(cycle.ledger.topology, need, chosen)
+        nodes = {span.node for span in spans}
+        leaving = [one for one in going if any(node in nodes for node, _ in one.shares)]
+        # What is free already and yet no start is kept from it by rules, which still count those who go from elsewhere.
+        leaving = leaving or list(going)
+        ends = [schedule.end_us((one.job_id, one.attempt)) for one in leaving]
+        at_us = max((cycle.now_us + 1, *ends))
+        planned = [one for one in schedule.bookings.get(job.job_id, ()) if not self._is_room(one)]
+        if any(one.start_us <= at_us for one in planned):
+            # It has a place that is no worse.
+            return False
+        self._vacate(job.job_id)
+        schedule.claimants[job.job_id] = None
+        # Who is only to stand still holds everything until it does: then nobody can take anything before.
+        if at_us < INFINITY_US:
+            booking = cycle.booking(job, need, at_us, spans)
+            try:
+                schedule.add(entry, booking, must=True)
+            except BookError:
+                at_us = INFINITY_US
+            else:
+                schedule.claimants[job.job_id] = booking
+        self._keep_free(job.job_id, spans, min(at_us, cycle.now_us + quest.duration_us, INFINITY_US))
+        when_us = at_us if at_us < INFINITY_US else None
+        schedule.whys[job.job_id] = cycle.waiting[job.job_id] = _made_by(leaving, when_us)
+        return True
+
+    def _keep_free(self, job_id: int, spans: Sequence[Span], until_us: int) -> None:
+        """Books what is free already on these nodes: whoever took it would not be gone when the others are."""
+        cycle = self.cycle
+        positions = cycle.ledger.topology.positions
+        free: list[Span] = []
+        for span in spans:
+            there = cycle.ledger.free_on(positions[span.node])
+            amounts = tuple([max(0, min(pair)) for pair in zip(span.amounts, there, strict=False)])
+            if any(amounts):
+                free.append(Span(span.node, amounts, 0))
+        booking = Booking(job_id, cycle.now_us, until_us, tuple(free), (), cycle.now_us)
+        cycle.spend(TRY_STEPS + len(free))
+        try:
+            exhaust(self.schedule.claiming(None, booking))
+        except BookError:
+            # What is late to leave there is not expected back before.
+            return
+        self.schedule.returns.append(booking)
+
+    # ---- those that room is to be made for ----
+
+    def make(self) -> Generator[None, None, tuple[int, tuple[Victim, ...]]]:
+        """The first waiting job that can start only if others go, and who; (0, ()) when there is none."""
+        cycle, schedule = self.cycle, self.schedule
+        tried: set[int] = set()
+        for entry in self.snapshot.pending:
+            if self._made[0]:
+                break
+            cycle.spend(SKIP_STEPS)
+            if cycle.slice_over():
+                yield
+            job = entry.job
+            if entry.shape in tried or not self._may_claim(job):
+                continue
+            tried.add(entry.shape)
+            quest = cycle.refused(job) or cycle.quest(entry)
+            if isinstance(quest, Why):
+                continue
+            if cycle.is_full or len(tried) > CLAIMS_MAX:
+                break
+            if isinstance(start_exactly(schedule.book, quest, cycle.now_us), Start):
+                # It could start as it is: the policy lets others go first.
+                continue
+            if not (yield from self._claims_room(entry, quest)):
+                schedule.claimants.pop(job.job_id, None)
+        return self._made
+
+    def _claims_room(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, bool]:
+        """Whether the job is waiting for its room now: others have been told to go, or go anyway."""
+        cycle, schedule = self.cycle, self.schedule
+        job = entry.job
+        if self._made[0]:
+            # One at a time: its turn comes in the next cycle.
+            return job.job_id in schedule.claimants
+        need = yield from self._open(entry, quest, GRACE_US)
+        if (yield from self._begin(entry, quest, need)):
+            return False
+        if not need.allowed or not self._could_start(job, quest, need):
+            return False
+        work = self._everybody()
+        yield
+        found = yield from victims(self._claim(job), cycle.ledger, partial(_fits, need), work, cycle.now_us)
+        if found is None or not self._lets_start(job, quest, found):
+            return False
+        schedule.claimants[job.job_id] = None
+        if not found:
+            return self._hold(entry, quest, need)
+        self._made = job.job_id, found
+        room = Freed(
+            Freed(cycle.ledger, self._going()),
+            [one.work for one in found],
+            {one.work.job_id: one.mode for one in found},
+        )
+        if (chosen := choose(room, need)) is not None:
+            spans = spans_of(cycle.ledger.topology, need, chosen)
+            self._keep_free(job.job_id, spans, min(cycle.now_us + quest.duration_us, INFINITY_US))
+        told, _ = schedule.pushes.get(job.job_id, (0, 0))
+        schedule.pushes[job.job_id] = told + 1, cycle.now_us + (AGAIN_US << told - 1 if told else 0)
+        when_us = schedule.whys[job.job_id].planned_start_us if job.job_id in schedule.whys else None
+        cycle.waiting[job.job_id] = _made_by([one.work for one in found], when_us)
+        return True
+
+    def _everybody(self) -> Sequence[Preemptable]:
+        """What runs."""
+        if self._running is None:
+            self._running = self._work()
+            self.cycle.spend(TRY_STEPS + len(self._running))
+        return self._running
+
+    def _going(self) -> list[Preemptable]:
+        """What is on its way out."""
+        return [one for one in self._everybody() if one.is_going]
+
+    def _may_push(self, job_id: int) -> bool:
+        """Whether somebody else may be told to go for it."""
+        return self.schedule.pushes.get(job_id, (0, 0))[1] <= self.cycle.now_us
+
+    def _may_claim(self, job: Pending) -> bool:
+        claim = self._claim(job)
+        return (
+            (bool(claim.preempts) or (self._lowest is not None and self._lowest < claim.tier))
+            and not job.start_at_us
+            and job.job_id not in self.schedule.claimants
+            and self._may_push(job.job_id)
+            and self.cycle.placed.get(job.job_id, 0) < job.startable
+        )
+
+    def _begin(self, entry: QueueEntry, quest: Quest, need: Need) -> Generator[None, None, bool]:
+        """Starts the job if it fits now, in the way of plans that have to give way to it or of none."""
+        cycle, schedule = self.cycle, self.schedule
+        job = entry.job
+        chosen = choose(cycle.ledger, need)
+        if chosen is None or cycle.is_full:
+            return False
+        moves, why = schedule.moves.get(job.job_id, ()), schedule.whys.get(job.job_id)
+        own = schedule.bookings.get(job.job_id, ())
+        self._vacate(job.job_id)
+        booking = cycle.booking(job, need, cycle.now_us, spans_of(cycle.ledger.topology, need, chosen))
+        stricter = quest.recount(need, chosen) if quest.recount is not None else ()
+        if self._is_allowed((*quest.constraints, *stricter), quest.duration_us):
+            try:
+                schedule.start(job, booking, must=True)
+            except BookError:
+                pass
+            else:
+                cycle.is_unfinished |= bool(schedule.displaced)
+                cycle.waiting.pop(job.job_id, None)
+                schedule.pushes.pop(job.job_id, None)
+                yield from cycle.place(booking)
+                return True
+        schedule.remove(job.job_id)
+        if own:
+            yield from schedule.adding(entry, own, moves)
+        if why is not None:
+            schedule.whys[job.job_id] = why
+        return False
+
+    def _is_room(self, booking: Booking) -> bool:
+        """Whether it is what is booked for the room that is being made."""
+        return self.schedule.claimants.get(booking.job_id) is booking
+
+    def _vacate(self, job_id: int) -> None:
+        """Gives back what is booked for the room that is made, or else the last planned start: one task begins earlier."""
+        schedule = self.schedule
+        bookings = schedule.bookings.get(job_id, ())
+        if not bookings:
+            return
+        entry, moves, why = (
+            schedule.entries[job_id],
+            schedule.moves.get(job_id, ()),
+            schedule.whys.get(job_id),
+        )
+        last = next(filter(self._is_room, bookings), None) or max(bookings, key=lambda one: one.start_us)
+        schedule.drop(job_id, last)
+        if last.tasks > 1:
+            schedule.add(entry, merged(split(last)[:-1]), moves)
+            if why is not None:
+                schedule.whys[job_id] = why
+
+    # ---- what is in the way ----
+
+    def _open(self, entry: QueueEntry, quest: Quest, delay_us: int = 0) -> Generator[None, None, Need]:
+        """The need on those nodes only that no reservation, pool or plan of others keeps from it all through its stay.
+
+        The stay may begin so much later than now.
+        """
+        cycle = self.cycle
+        stop_us = min(cycle.now_us + delay_us + quest.duration_us, INFINITY_US)
+        if cycle.now_us < quest.from_us or (quest.until_us < INFINITY_US and stop_us > quest.until_us):
+            return narrowed(quest.need, 0)
+        shut = 0
+        for closure in quest.closed:
+            if closure.start_us < stop_us and closure.stop_us > cycle.now_us:
+                shut |= closure.mask
+        shut |= yield from self._planned(entry.job, quest.need, stop_us)
+        return narrowed(quest.need, quest.need.allowed & ~shut)
+
+    def _planned(self, job: Pending, need: Need, stop_us: int) -> Generator[None, None, int]:
+        """The positions on which plans begin before `stop_us` that need not give way; all, if one has what is wide."""
+        cycle = self.cycle
+        topology = cycle.ledger.topology
+        claim = self._claim(job)
+        found: set[int] = set()
+        for job_id, bookings in list(self.schedule.bookings.items()):
+            cycle.spend(SKIP_STEPS)
+            if cycle.slice_over():
+                yield
+            entry = self.schedule.entries.get(job_id)
+            # The other tasks of an array keep their places.
+            is_own = job_id == job.job_id and len(bookings) == 1 and bookings[0].tasks == 1
+            if entry is None or is_own or (job_id != job.job_id and self._gives_way(entry.job, claim)):
+                continue
+            for booking in bookings:
+                if booking.start_us < stop_us and not (job_id == job.job_id and self._is_room(booking)):
+                    if any(need.wide) and any(booking.wide):
+                        return topology.everything
+                    found.update(span.node for span in booking.spans)
+                    cycle.spend(len(booking.spans))
+        later = {one.job_id for one in self.snapshot.lenders if self._stands_longer(one, claim)}
+        for booking in self.schedule.returns:
+            if booking.start_us < stop_us and booking.job_id not in later:
+                found.update(span.node for span in booking.spans)
+        for one in self.snapshot.lenders:
+            # Its cores go back to it as soon as those are gone whom it lent them to.
+            if one.job_id not in later:
+                found.update(node for node, _ in one.lent)
+        return topology.mask_of_numbers(found)
+
+    def _stands_longer(self, lender: Running, claim: Claim) -> bool:
+        """Whether what stands still would make room for the claimant, too."""
+        if lender.room_for == claim.job_id:
+            return True
+        return lender.job is not None and claim.mode(self._as_running(lender.job)) != OFF
+
+    def _gives_way(self, job: Pending, claim: Claim) -> bool:
+        """Whether the claimant might push the waiting job out if it ran."""
+        if job.start_at_us or job.job_id in self.schedule.claimants:
+            return False
+        return claim.mode(self._as_running(job)) != OFF
+
+    def _as_running(self, job: Pending) -> Preemptable:
+        """What others might push out if it ran."""
+        qos, partition = self._qos(job), self.snapshot.partitions.get(job.partition)
+        return Preemptable(
+            job.job_id,
+            0,
+            job.priority,
+            0,
+            (),
+            qos=job.qos,
+            tier=partition.tier if partition is not None else 0,
+            by_qos=qos.preempt_mode if qos is not None else OFF,
+            by_tier=partition.preempt_mode if partition is not None else OFF,
+            level=self._ranks.level(job.qos),
+        )
+
+    def _lets_start(self, job: Pending, quest: Quest, found: Iterable[Victim]) -> bool:
+        """Whether limits, pools and licences let the job start once these are gone."""
+        if self._is_allowed(quest.constraints, quest.duration_us):
+            return True
+        gone = [(one.work.job_id, one.work.attempt) for one in found if one.mode != SUSPEND]
+        rules = self.schedule.rules_without(gone, job.job_id)
+        return self._is_allowed(rules.of(job, quest.need).constraints, quest.duration_us)
+
+    def _could_start(self, job: Pending, quest: Quest, need: Need) -> bool:
+        """Whether it could start with everybody gone whom it may push out; if not, nobody need be looked for."""
+        room, gone = self._without_all(job)
+        if choose(room, need) is None:
+            return False
+        # What its own plans use is only left out once it is known who goes.
+        if job.job_id in self.schedule.bookings or self._is_allowed(quest.constraints, quest.duration_us):
+            return True
+        rules = self._lightened.get(gone)
+        if rules is None:
+            rules = self._lightened[gone] = self.schedule.rules_without(gone, job.job_id)
+        return self._is_allowed(rules.of(job, quest.need).constraints, quest.duration_us)
+
+    def _without_all(self, job: Pending) -> tuple[Freed, tuple[RunningKey, ...]]:
+        key = job.qos, job.partition
+        found = self._emptied.get(key)
+        if found is None:
+            claim, now_us = self._claim(job), self.cycle.now_us
+            going = self._going()
+            modes = {
+                one.job_id: claim.mode(one)
+                for one in self._everybody()
+                if not one.is_going and one.exempt_until_us <= now_us
+            }
+            pushed = [
+                one for one in self._everybody() if not one.is_going and modes.get(one.job_id, OFF) != OFF
+            ]
+            room = Freed(Freed(self.cycle.ledger, going), pushed, modes)
+            ended = [*going, *(one for one in pushed if modes[one.job_id] != SUSPEND)]
+            found = self._emptied[key] = room, tuple([(one.job_id, one.attempt) for one in ended])
+        return found
+
+    def _is_allowed(self, constraints: Iterable[Constraint], duration_us: int) -> bool:
+        now_us = self.cycle.now_us
+        stop_us = min(now_us + duration_us, INFINITY_US)
+        return all(one.earliest(duration_us, now_us, stop_us) == now_us for one in constraints)
+
+    # ---- who may ----
+
+    def _claim(self, job: Pending) -> Claim:
+        known = self._claims.get((job.qos, job.partition))
+        if known is None:
+            qos, partition = self._qos(job), self.snapshot.partitions.get(job.partition)
+            tier, by_tier = (partition.tier, partition.preempt_mode) if partition is not None else (0, OFF)
+            known = self._claims[job.qos, job.partition] = self._ranks.claim(0, qos, tier, by_tier)
+        return msgspec.structs.replace(known, job_id=job.job_id)
+
+    def _qos(self, job: Pending) -> Qos | None:
+        found = self.snapshot.policies.get("qos", {}).get(job.qos)
+        return found if isinstance(found, Qos) else None
+
+
+def _fits(need: Need, room: Room) -> bool:
+    return choose(room, need) is not None
+
+
+def _made_by(leaving: Iterable[Preemptable], start_us: int | None) -> Why:
+    """Who makes room for it."""
+    ids = sorted(one.job_id for one in leaving)
+    named = ", ".join(map(str, ids[:NAMED_MAX])) + (
+        f" and {len(ids) - NAMED_MAX} more" if len(ids) > NAMED_MAX else ""
+    )
+    text = f"job {named} makes room for it" if len(ids) == 1 else f"jobs {named} make room for it"
+    return Why(WhyKind.RESOURCES, text, start_us)

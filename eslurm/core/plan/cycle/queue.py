@@ -1,0 +1,272 @@
+"""The waiting jobs in planning order: highest priority first, then oldest, then lowest job id.
+
+The cluster keeps one `PendingQueue` and changes it as jobs come and go; nothing is sorted per
+cycle. Jobs that ask for exactly the same and are expected to take as long share a *shape* number,
+so a planner that failed to place one knows about all of them. Invariant: each job id is in the queue at most once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from eslurm.core.model.request import Request
+from eslurm.core.resources.timeline import INFINITY_US
+
+CHANGES_MAX: Final = 20_000
+
+
+class Pending(msgspec.Struct, frozen=True, gc=False):
+    """One job that waits for resources.
+
+    `time_limit_us == 0` means no limit. `avoid` holds node numbers it must not get (a launch
+    just failed there). `startable` is the number of array tasks that may start now: the record
+    is planned as up to that many placements.
+    `groups` are gid numbers in decimal. `after` are the jobs it waits for and `not_before_us` the begin time it waits
+    for: such jobs are planned ahead (by policies that do) but started only once nothing of that is left.
+    `estimate_us` is how long it is expected to run (0: nobody said): plans count on it, nothing ends a job by it.
+    `start_at_us` is a fixed start, `deadline_us` the latest end; 0: none (C-30). `eligible_us` is the begin time it was
+    submitted with: it has waited for resources no longer than since then.
+    """
+
+    job_id: int
+    request: Request
+    partition: str
+    time_limit_us: int
+    priority: int = 0
+    submitted_us: int = 0
+    avoid: frozenset[int] = frozenset()
+    startable: int = 1
+    user: str = ""
+    uid: int = 0
+    groups: tuple[str, ...] = ()
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    start_at_us: int = 0
+    deadline_us: int = 0
+    nice: int = 0
+    after: tuple[int, ...] = ()
+    not_before_us: int = 0
+    estimate_us: int = 0
+    eligible_us: int = 0
+
+    @property
+    def since_us(self) -> int:
+        """Since when it waits for resources, as far as is known."""
+        return max(self.submitted_us, self.eligible_us) if self.eligible_us else self.submitted_us
+
+    @property
+    def stay_us(self) -> int:
+        """How long plans make room for it: the estimate up to the limit; `INFINITY_US` without either."""
+        limit_us = self.time_limit_us or INFINITY_US
+        return min(self.estimate_us, limit_us) if self.estimate_us else limit_us
+
+    @property
+    def beyond_us(self) -> int:
+        """How much longer than that it may run."""
+        return (self.time_limit_us or INFINITY_US) - self.stay_us
+
+
+class QueueEntry(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A waiting job and its place in the planning order: entries compare by their first three fields.
+
+    The collector does not look at it: a queue has many thousands of them.
+    """
+
+    rank: int
+    """The negated priority."""
+    submitted_us: int
+    job_id: int
+    shape: int
+    job: Pending
+
+    @property
+    def turn(self) -> tuple[int, int, int]:
+        """What decides which of two jobs comes first."""
+        return self.rank, self.submitted_us, self.job_id
+
+
+_Shape: TypeAlias = tuple[
+    str, Request, int, frozenset[int], str, int, tuple[str, ...], str, str, str, int, int, int
+]
+
+
+class Journal:
+    """The jobs that came, went or changed, the latest last; only so many of them are kept."""
+
+    __slots__ = ("_first", "_ids")
+
+    def __init__(self) -> None:
+        self._ids: list[int] = []
+        # The number of the first of them, counted from the first there ever was.
+        self._first = 0
+
+    def note(self, job_id: int) -> None:
+        """Something about this job is different now."""
+        self._ids.append(job_id)
+        if len(self._ids) >= 2 * CHANGES_MAX:
+            del self._ids[:CHANGES_MAX]
+            self._first += CHANGES_MAX
+
+    @property
+    def mark(self) -> Mark:
+        """Where it stands."""
+        return self, self._first + len(self._ids)
+
+    def since(self, mark: Mark | None) -> frozenset[int] | None:
+        """The jobs that may differ from what they were at `mark`; None: any may."""
+        if mark is None or mark[0] is not self or mark[1] < self._first:
+            return None
+        return frozenset(self._ids[mark[1] - self._first :])
+
+
+Mark: TypeAlias = tuple[Journal, int]
+"""A moment of a journal."""
+
+
+class Shapes:
+    """Numbers for what jobs ask for: equal jobs share one, and a number is never used for anything else.
+
+    Several queues may share the numbers, so that a job that moves from one to another keeps its own; `journal` tells what
+    changed in any of them, and `estimated` how many of the jobs are expected to take less than their limit.
+    """
+
+    __slots__ = ("_known", "_next", "estimated", "journal")
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.estimated = 0
+        # shape -> [number, how many jobs have it]; forgotten with its last job.
+        self._known: dict[_Shape, list[int]] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def take(self, job: Pending) -> int:
+        """The number of the job's shape, counted once more."""
+        known = self._known.setdefault(_shape_of(job), [self._next, 0])
+        if known[1] == 0:
+            self._next += 1
+        known[1] += 1
+        self.estimated += job.estimate_us > 0
+        return known[0]
+
+    def give_back(self, job: Pending) -> None:
+        """One job less has this shape."""
+        shape = _shape_of(job)
+        known = self._known[shape]
+        known[1] -= 1
+        self.estimated -= job.estimate_us > 0
+        if known[1] == 0:
+            del self._known[shape]
+
+
+class PendingQueue:
+    """An ordered set of `Pending`, indexed by job id. `fixed` are those with a fixed start."""
+
+    __slots__ = ("_by_id", "_entries", "fixed", "shapes")
+
+    def __init__(self, jobs: Iterable[Pending] = (), shapes: Shapes | None = None) -> None:
+        self._entries: list[QueueEntry] = []
+        self._by_id: dict[int, QueueEntry] = {}
+        self.fixed: dict[int, QueueEntry] = {}
+        self.shapes = shapes if shapes is not None else Shapes()
+        for job in jobs:
+            entry = self._admit(job)
+            self._entries.append(entry)
+        self._entries.sort()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._by_id
+
+    def add(self, job: Pending) -> None:
+        """Adds a job. Raises `ValueError` when its id is already waiting."""
+        insort(self._entries, self._admit(job))
+
+    def remove(self, job_id: int) -> Pending:
+        """Takes a job out and returns it. Raises `KeyError` when it does not wait."""
+        entry = self._by_id.pop(job_id)
+        del self._entries[bisect_left(self._entries, entry)]
+        job = entry.job
+        self.shapes.journal.note(job_id)
+        self.fixed.pop(job_id, None)
+        self.shapes.give_back(job)
+        return job
+
+    def replace(self, job: Pending) -> None:
+        """Puts a changed record in the place of the one with the same id."""
+        old = self._by_id[job.job_id]
+        if (old.rank, old.submitted_us) == (-job.priority, job.submitted_us) and _shape_of(
+            old.job
+        ) == _shape_of(job):
+            entry = QueueEntry(*old.turn, old.shape, job)
+            self._entries[bisect_left(self._entries, old)] = entry
+            self._by_id[job.job_id] = entry
+            self.shapes.journal.note(job.job_id)
+            if job.start_at_us:
+                self.fixed[job.job_id] = entry
+            return
+        # Asked for by nobody in between, its shape would get another number: what is planned for it would be lost.
+        self.shapes.take(old.job)
+        self.remove(job.job_id)
+        self.add(job)
+        self.shapes.give_back(old.job)
+
+    def find(self, job_id: int) -> Pending | None:
+        """The waiting job with this id."""
+        entry = self._by_id.get(job_id)
+        return entry.job if entry is not None else None
+
+    def entry(self, job_id: int) -> QueueEntry | None:
+        """The waiting job with this id, its place in the order, and its shape."""
+        return self._by_id.get(job_id)
+
+    def ids(self) -> list[int]:
+        """All job ids, in no order."""
+        return list(self._by_id)
+
+    def first(self, count: int) -> list[QueueEntry]:
+        """The first `count` entries in planning order, as a copy."""
+        return self._entries[:count]
+
+    def _admit(self, job: Pending) -> QueueEntry:
+        if job.job_id in self._by_id:
+            raise ValueError(f"job {job.job_id} waits already")
+        entry = QueueEntry(-job.priority, job.submitted_us, job.job_id, self.shapes.take(job), job)
+        self._by_id[job.job_id] = entry
+        self.shapes.journal.note(job.job_id)
+        if job.start_at_us:
+            self.fixed[job.job_id] = entry
+        return entry
+
+
+def differs_in_estimate(one: Pending, other: Pending) -> bool:
+    """Whether both ask for the same and are only expected to take differently long."""
+    return one.estimate_us != other.estimate_us and _shape_of(one)[:-1] == _shape_of(other)[:-1]
+
+
+def _shape_of(job: Pending) -> _Shape:
+    return (
+        job.partition,
+        job.request,
+        job.time_limit_us,
+        job.avoid,
+        job.user,
+        job.uid,
+        job.groups,
+        job.account,
+        job.qos,
+        job.reservation,
+        job.start_at_us,
+        job.deadline_us,
+        # What has no place for long may have one for shorter: what is known of a shape holds for this length only.
+        job.estimate_us,
+    )

@@ -1,0 +1,176 @@
+"""Why a job waits: a kind for programs, a sentence for people (C-49).
+
+Sentences are made once per shape of job and shared by all jobs of that shape.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from eslurm.core.model.plurals import are, counted
+from eslurm.core.plan.placement.capacity import capacities
+from eslurm.core.plan.placement.compiled_request import Need, Part
+from eslurm.core.plan.placement.mapping import choose
+from eslurm.core.plan.profile.search import Quest
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import describe
+
+
+class WhyKind(StrEnum):
+    """The reasons a plan can give."""
+
+    PRIORITY = "priority"
+    RESOURCES = "resources"
+    NODES_UNAVAILABLE = "nodes_unavailable"
+    PARTITION_DOWN = "partition_down"
+    NOT_EXAMINED = "not_examined"
+    LIMIT = "limit"
+    POOL = "pool"
+    LICENCE = "licence"
+    RESERVATION = "reservation"
+    DEADLINE = "deadline"
+    START_MISSED = "start_missed"
+    DEPENDENCY = "dependency"
+    BEGIN_TIME = "begin_time"
+
+
+_RULES = {kind.value: kind for kind in WhyKind}
+
+
+class Why(msgspec.Struct, frozen=True, gc=False):
+    """One waiting reason; `planned_start_us` is set when the plan promises a start."""
+
+    kind: WhyKind
+    text: str
+    planned_start_us: int | None = None
+
+
+NOT_EXAMINED = Why(WhyKind.NOT_EXAMINED, "the planner has not reached this job yet")
+WAITS = Why(WhyKind.DEPENDENCY, "waits for something whose end cannot be foreseen")
+NO_HOLE = Why(WhyKind.PRIORITY, "waits behind others: nothing is free that they leave to it")
+NOTHING_IN_SERVICE = Why(WhyKind.NODES_UNAVAILABLE, "no node of any partition that is up is in service")
+
+
+def behind(job_id: int) -> Why:
+    """Waits its turn in a strict queue."""
+    return Why(WhyKind.PRIORITY, f"waits behind job {job_id}, which is ahead in the queue")
+
+
+def would_delay(job_id: int) -> Why:
+    """Would fit now but run into what was promised to another job; 0: to several."""
+    whose = f"job {job_id}" if job_id else "jobs ahead of it"
+    return Why(WhyKind.PRIORITY, f"fits now but would delay the promised start of {whose}")
+
+
+def kind_of(rule: str) -> WhyKind:
+    """The reason that a rule of this kind gives."""
+    return _RULES.get(rule, WhyKind.LIMIT)
+
+
+def closed(quest: Quest, now_us: int) -> Why:
+    """Nodes that it could use are kept for others."""
+    stop_us = min(now_us + quest.duration_us, INFINITY_US)
+    for closure in quest.closed:
+        if closure.start_us < stop_us and closure.stop_us > now_us and closure.mask & quest.need.allowed:
+            count = (closure.mask & quest.need.allowed).bit_count()
+            return Why(
+                WhyKind.RESERVATION, f"{count} of the nodes it may use {are(count)} kept free: {closure.why}"
+            )
+    return Why(WhyKind.RESERVATION, "nodes it may use are kept free for others")
+
+
+def too_late(quest: Quest, now_us: int) -> Why:
+    """Its own interval (C-30) has not begun yet, or what is left of it is too short."""
+    if now_us < quest.from_us:
+        return Why(WhyKind.RESERVATION, "the time in which it may run has not begun yet", quest.from_us)
+    return Why(WhyKind.DEADLINE, "cannot end before its deadline any more: give it less time or a later one")
+
+
+def no_start(quest: Quest, ledger: Ledger, now_us: int) -> Why:
+    """The plan, as far as it reaches, has no place for it (C-04)."""
+    if quest.until_us < INFINITY_US:
+        return too_late(quest, max(now_us, quest.from_us))
+    if choose(ledger.emptied(), quest.need) is None:
+        return nodes_unavailable(quest.need, ledger)
+    if quest.closed:
+        return closed(quest, now_us)
+    return Why(
+        WhyKind.RESOURCES,
+        "what it needs is held by jobs without a time limit: no end of them can be foreseen",
+    )
+
+
+def missed() -> Why:
+    """A fixed start has passed."""
+    return Why(WhyKind.START_MISSED, "its fixed start has passed: give it another one")
+
+
+def not_then(start_us: int, why: Why) -> Why:
+    """A fixed start cannot be met."""
+    return Why(WhyKind.START_MISSED, f"cannot start exactly when asked: {why.text}", start_us)
+
+
+def after_job(job_id: int) -> Why:
+    """A job that it waits for has no planned end."""
+    return Why(WhyKind.DEPENDENCY, f"waits for job {job_id}, whose end cannot be foreseen")
+
+
+def partition_down(name: str, exists: bool) -> Why:
+    """Its partition starts no jobs."""
+    state = "is down" if exists else "does not exist"
+    return Why(WhyKind.PARTITION_DOWN, f"partition {name} {state}")
+
+
+def nodes_unavailable(need: Need, ledger: Ledger) -> Why:
+    """Even with everything that runs ended, too few usable nodes would be left."""
+    missing = (need.allowed & ~ledger.usable).bit_count()
+    return Why(
+        WhyKind.NODES_UNAVAILABLE,
+        f"needs nodes that are not in service; {missing} of the "
+        f"{counted(need.allowed.bit_count(), 'node')} it may use {are(missing)} out{_avoided(need)}",
+    )
+
+
+def _avoided(need: Need) -> str:
+    """That nodes are left out for a while, and why."""
+    count = need.avoided.bit_count()
+    return (
+        f"; {counted(count, 'node')} {are(count)} avoided for a while: a launch of it has failed there"
+        if count
+        else ""
+    )
+
+
+def short_of_resources(need: Need, ledger: Ledger, planned_start_us: int | None = None) -> Why:
+    """Too little is free now."""
+    candidates = need.allowed & ledger.usable
+    if need.exclusive:
+        candidates &= ledger.idle
+    texts = [_short_of(part, need, ledger, candidates) for part in need.parts]
+    short = next((text for text in texts if text), "")
+    if not short and need.include & ~candidates:
+        short = "a node it must run on is not free"
+    if not short:
+        tasks = "tasks" if len(need.parts) == 1 else "chunks"
+        short = f"needs room for all {need.tasks} {tasks} at once; what is free is too scattered"
+    return Why(WhyKind.RESOURCES, short + _avoided(need), planned_start_us)
+
+
+def _short_of(part: Part, need: Need, ledger: Ledger, candidates: int) -> str:
+    """What is missing for one kind of tasks, without the others; empty when there is enough."""
+    by_capacity = capacities(ledger, part, candidates & part.allowed)
+    nodes = sum(mask.bit_count() for mask in by_capacity.values())
+    room = sum(capacity * mask.bit_count() for capacity, mask in by_capacity.items())
+    one = describe(part.amounts(1), ledger.topology.resources)
+    state = "idle" if need.exclusive else "free"
+    if nodes < part.nodes_min and part.nodes_min > 1:
+        wanted = f"{part.nodes_min} {'idle ' if need.exclusive else ''}nodes with {one} each"
+        return f"needs {wanted}; {nodes} {are(nodes)} {state}"
+    if room < part.tasks:
+        task = "task" if len(need.parts) == 1 else "chunk"
+        room_for = f"{counted(part.tasks, task)} of {one}"
+        return f"needs room for {room_for}; {room} would fit on {counted(nodes, f'{state} node')}"
+    return ""

@@ -1,0 +1,115 @@
+"""Promises that outlive the planner that made them: from bookings to the log, and from there to a new schedule (ADR 17).
+
+Invariant: a booking that is made of what was kept of it has the same start, nodes, amounts and tasks, as long as its job
+asks for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Final
+
+from eslurm.core.model.job import Span
+from eslurm.core.model.promise import Promise, PromisedStart, Run
+from eslurm.core.plan.cycle.queue import QueueEntry
+from eslurm.core.plan.cycle.reasons import Why, WhyKind
+from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
+from eslurm.core.plan.cycle.snapshot import Snapshot
+from eslurm.core.resources.vector import Vector, scale
+
+STARTS_MAX: Final = 8
+"""So many starts are kept of an array, the next ones: each task that starts changes what is kept of it."""
+PROMISES_PER_SLICE: Final = 128
+
+
+def kept_of(job_id: int, bookings: Iterable[Booking]) -> Promise:
+    """What is to be kept of a job's bookings."""
+    first = sorted(bookings, key=_start_us)[:STARTS_MAX]
+    starts = [PromisedStart(one.start_us, _runs_of(one.spans), one.tasks) for one in first]
+    return Promise(job_id, tuple(starts))
+
+
+def take_over(
+    schedule: Schedule, snapshot: Snapshot
+) -> Generator[None, None, tuple[dict[int, tuple[Booking, ...]], dict[int, QueueEntry]]]:
+    """The bookings that an earlier planner's promises stand for, not booked yet, and the entries of their jobs."""
+    found: dict[int, tuple[Booking, ...]] = {}
+    entries: dict[int, QueueEntry] = {}
+    for number, promise in enumerate(snapshot.promises.values(), 1):
+        job_id = promise.job_id
+        # What becomes of it is to be told.
+        schedule.moved.add(job_id)
+        entry = snapshot.known.get(job_id)
+        bookings = _bookings_of(schedule, snapshot, entry, promise) if entry is not None else ()
+        if entry is not None and bookings:
+            found[job_id], entries[job_id] = bookings, entry
+            text = "waits for the start that it was promised"
+            schedule.whys[job_id] = Why(WhyKind.RESOURCES, text, promise.start_us)
+        else:
+            schedule.unkept[job_id] = "it may not start then any more"
+        if number % PROMISES_PER_SLICE == 0:
+            yield
+    return found, entries
+
+
+def _bookings_of(
+    schedule: Schedule, snapshot: Snapshot, entry: QueueEntry, promise: Promise
+) -> tuple[Booking, ...]:
+    job = entry.job
+    partition = snapshot.partitions.get(job.partition)
+    if partition is None:
+        return ()
+    wide = schedule.need(job, partition).wide
+    found: list[Booking] = []
+    left = job.startable
+    for one in promise.starts:
+        left -= one.tasks
+        if left < 0:
+            break
+        stop_us, until_us = ends_of(job, one.start_us)
+        found.append(
+            Booking(
+                job.job_id,
+                one.start_us,
+                stop_us,
+                _spans_of(one.runs),
+                scale(wide, one.tasks),
+                snapshot.now_us,
+                one.tasks,
+                until_us,
+            )
+        )
+    return tuple(found)
+
+
+def _runs_of(spans: Sequence[Span]) -> tuple[Run, ...]:
+    """Spans in as few pieces as they have in this order."""
+    found: list[Run] = []
+    amounts: Vector | None = None
+    first = count = tasks = 0
+    said: Vector = ()
+    for span in spans:
+        if count and span.node == first + count and span.tasks == tasks and span.amounts == amounts:
+            count += 1
+            continue
+        if count:
+            found.append(Run(first, count, tasks, said))
+        said = () if span.amounts == amounts else span.amounts
+        first, count, tasks, amounts = span.node, 1, span.tasks, span.amounts
+    if count:
+        found.append(Run(first, count, tasks, said))
+    return tuple(found)
+
+
+def _spans_of(runs: Sequence[Run]) -> tuple[Span, ...]:
+    """The spans that `_runs_of` was given."""
+    found: list[Span] = []
+    amounts: Vector = ()
+    for run in runs:
+        amounts = run.amounts or amounts
+        found += [Span(node, amounts, run.tasks) for node in range(run.node, run.node + run.count)]
+    return tuple(found)
+
+
+def _start_us(booking: Booking) -> int:
+    return booking.start_us

@@ -1,0 +1,92 @@
+"""Those who stand still to make room get their cores back: the time from which on nobody else may have them.
+
+They are booked from when what runs on them now has ended, as long as the work takes that is to go on there. So others may
+use them until then and no longer, and plans behind them hold. Invariant: these bookings are in the book from the moment
+who is made room for has had its turn in a cycle until the next cycle begins; they displace plans, never what runs or
+what is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TypeAlias
+
+from eslurm.core.model.job import Span
+from eslurm.core.plan.cycle.policy import TRY_STEPS, Cycle
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.cycle.snapshot import Running
+from eslurm.core.plan.profile.profile import BookError
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import CORES
+
+_Ends: TypeAlias = dict[int, list[tuple[int, int]]]
+"""Node number -> (expected end, cores)."""
+
+
+def forget(schedule: Schedule) -> Generator[None, None, None]:
+    """Takes all of them out of the book: the next cycle finds other times."""
+    while schedule.returns:
+        yield from schedule.giving(None, schedule.returns.pop())
+
+
+def foresee(cycle: Cycle) -> Generator[None, None, None]:
+    """Books them anew, beside what runs and has been started in this cycle."""
+    schedule = cycle.schedule
+    found: list[Booking] = []
+    ends: _Ends | None = None
+    for one in cycle.snapshot.lenders:
+        # Room that is being made is held for whom it is made: that one's own end is not known before it begins.
+        if one.room_for in schedule.claimants:
+            continue
+        ends = ends if ends is not None else _ends(schedule)
+        at_us = _free_us(cycle, one, ends)
+        if at_us >= INFINITY_US:
+            continue
+        spans = tuple([Span(node, amounts, 0) for node, amounts in one.lent])
+        stop_us = min(at_us + one.left_us, INFINITY_US)
+        booking = Booking(one.job_id, at_us, stop_us, spans, (), cycle.now_us)
+        try:
+            yield from schedule.claiming(None, booking)
+        except BookError:
+            # Another one lent the same: it comes after that one.
+            continue
+        found.append(booking)
+        cycle.spend(TRY_STEPS)
+        if cycle.slice_over():
+            yield
+    schedule.returns += found
+
+
+def _ends(schedule: Schedule) -> _Ends:
+    """When what runs and what has just been started is expected to end, by node, the first first."""
+    found: _Ends = {}
+    here = [held.booking for held in schedule.held.values()]
+    for booking in [*here, *(booking for _, booking in schedule.starting)]:
+        for span in booking.spans:
+            found.setdefault(span.node, []).append((booking.stop_us, span.amounts[CORES]))
+    for ends in found.values():
+        ends.sort()
+    return found
+
+
+def _free_us(cycle: Cycle, one: Running, ends: _Ends) -> int:
+    """When all that was lent is expected to be free on all its nodes."""
+    ledger = cycle.ledger
+    positions = ledger.topology.positions
+    at_us = cycle.now_us + 1
+    for node, amounts in one.lent:
+        if node in positions:
+            free = ledger.free_on(positions[node])[CORES]
+            at_us = max(at_us, _free_on_us(free, ends.get(node, ()), amounts[CORES]))
+    return at_us
+
+
+def _free_on_us(free: int, ends: Sequence[tuple[int, int]], cores: int) -> int:
+    """When so many cores are free where so many are now."""
+    at_us = 0
+    for stop_us, given in ends:
+        if free >= cores:
+            break
+        free += given
+        at_us = stop_us
+    return at_us if free >= cores else INFINITY_US

@@ -1,0 +1,513 @@
+"""The kept plan: what is booked for whom, from cycle to cycle, on one book of the future.
+
+A cycle first brings the schedule in step with its snapshot (`reconcile`) and then plans; both only touch what differs.
+What may take long comes in two forms: at once, and ("-ing") in slices, between which it is half done. Invariants: the
+book holds exactly what runs (until its end, or a grace beyond it when that has passed unconfirmed), what was placed and is
+not seen running yet, and `bookings`; a booking changes only when its own job changes, when something it rests on is gone,
+or for the better.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Generator, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from eslurm.core.model.job import Span
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.plan.cycle.queue import Mark, Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.snapshot import Running, RunningKey
+from eslurm.core.plan.cycle.start_slack import PATIENCE_US, SLIP_HEAD_US, Slips, slack_us
+from eslurm.core.plan.placement.avoided import need_without
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.feasible import empty_ledger
+from eslurm.core.plan.placement.mapping import end_of
+from eslurm.core.plan.profile.profile import SLOTS_MAX, Book, BookError
+from eslurm.core.plan.profile.search import Move
+from eslurm.core.plan.rules.constraints import Rules
+from eslurm.core.plan.slices import exhaust
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import Vector
+
+NEEDS_MAX: Final = 4_096
+KEYS_PER_SLICE: Final = 4_096
+CHANGES_PER_SLICE: Final = 16
+
+
+class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A start held free for a waiting job (C-36): over [start_us, stop_us) these spans are its own.
+
+    `made_us` is when it was found; one that is kept over cycles keeps it. For an array `tasks` of its tasks share it.
+    It ends as is expected; `until_us` is when it ends at the latest.
+    """
+
+    job_id: int
+    start_us: int
+    stop_us: int
+    spans: tuple[Span, ...]
+    wide: Vector = ()
+    made_us: int = 0
+    tasks: int = 1
+    until_us: int = 0
+
+    @property
+    def pairs(self) -> tuple[tuple[int, Vector], ...]:
+        """What the book knows of it: (node number, amounts)."""
+        return tuple([(span.node, span.amounts) for span in self.spans])
+
+
+def ends_of(job: Pending, start_us: int) -> tuple[int, int]:
+    """When a job that starts then is expected to end, and when it ends at the latest."""
+    return min(start_us + job.stay_us, INFINITY_US), end_of(start_us, job.time_limit_us)
+
+
+class Charge(msgspec.Struct, frozen=True, gc=False):
+    """A booking as the rules count it."""
+
+    start_us: int
+    stop_us: int
+    until_us: int
+    spans: tuple[tuple[int, Vector], ...]
+    wide: Vector
+    tasks: int = 1
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What the book holds for one attempt; `booking` is what the rules count."""
+
+    running: Running
+    booking: Booking
+
+
+class Schedule:
+    """The book, the bookings and the usage of rules. Belongs to one planner."""
+
+    __slots__ = (
+        "_empty",
+        "_starts",
+        "_starts_max",
+        "awaited",
+        "book",
+        "bookings",
+        "changed",
+        "changed_ends",
+        "claimants",
+        "displaced",
+        "entries",
+        "freed",
+        "generation",
+        "held",
+        "improving",
+        "is_new",
+        "mark",
+        "moved",
+        "moves",
+        "needs",
+        "policies_changed",
+        "pushes",
+        "renews",
+        "returns",
+        "rules",
+        "slips",
+        "slots_max",
+        "starting",
+        "stuck",
+        "to_improve",
+        "told_us",
+        "unkept",
+        "whys",
+    )
+
+    def __init__(self, *, slots_max: int = SLOTS_MAX) -> None:
+        self.slots_max = slots_max
+        self.book = Book(Topology(()), now_us=0, slots_max=slots_max)
+        self.rules: Rules | None = None
+        self.generation = 0
+        self.bookings: dict[int, tuple[Booking, ...]] = {}
+        self.entries: dict[int, QueueEntry] = {}
+        self.moves: dict[int, tuple[Move, ...]] = {}
+        self.whys: dict[int, Why] = {}
+        # The waiting room (C-04): jobs without a start, until something changes that could give them one.
+        self.stuck: dict[int, int] = {}
+        # Jobs that have lost their place: the start they had, and after which one they lose by it.
+        self.displaced: dict[int, tuple[int, int]] = {}
+        # Jobs that ask for something else since the last cycle, and still fit where they were planned.
+        self.changed: set[int] = set()
+        # Jobs that others are making room for, and what is booked for that, if anything can be.
+        self.claimants: dict[int, Booking | None] = {}
+        # How often others have been told to go for a job that waits, and from when on more of them may be.
+        self.pushes: dict[int, tuple[int, int]] = {}
+        # The cores that were lent, from when they are to be given back (`returning`).
+        self.returns: list[Booking] = []
+        self.slips = Slips()
+        # Whether the policy makes its promises anew in each cycle: they are in nobody's way.
+        self.renews = False
+        # Jobs whose planned end is not what it was.
+        self.changed_ends: set[int] = set()
+        # Positions on which something was given back before it was expected: others may now start earlier.
+        self.freed = 0
+        # The pass under way over those who might (C-37): where, and who is still to be looked at, the last one first.
+        self.improving = 0
+        self.to_improve: list[int] = []
+        self.needs: dict[tuple[object, ...], Need] = {}
+        # All nodes of the book's topology with nothing held; made when a job first avoids nodes.
+        self._empty: Ledger | None = None
+        self.held: dict[RunningKey, Held] = {}
+        self.starting: list[tuple[Pending, Booking]] = []
+        # The starts of all bookings, and of some that are gone: a heap, tidied when it has grown to so many.
+        self._starts: list[tuple[int, int]] = []
+        self._starts_max = KEYS_PER_SLICE
+        self.policies_changed = -1
+        # Before its first cycle, which begins with the promises of whoever planned before.
+        self.is_new = True
+        # Nodes of theirs that are not known to be back yet.
+        self.awaited: set[int] | None = None
+        # Why a promise of theirs could not be kept as it was, by job.
+        self.unkept: dict[int, str] = {}
+        # Waiting jobs whose promises may not be what the log says any more, and when it was told for the last time.
+        self.moved: set[int] = set()
+        self.told_us = 0
+        # What of the queues' changes has been followed.
+        self.mark: Mark | None = None
+
+    # Reading
+
+    def known_jobs(self, changes: Collection[int] | None = None) -> list[int]:
+        """The waiting jobs that something is known about: a snapshot should tell what became of them.
+
+        With `changes` only those of them that may have changed, and those that others are making room for.
+        """
+        if changes is None:
+            return [
+                *self.bookings,
+                *self.stuck,
+                *self.whys,
+                *self.slips.jobs(),
+                *self.claimants,
+                *self.pushes,
+            ]
+        known = (self.bookings, self.stuck, self.whys)
+        return [
+            *(id for id in changes if any(id in one for one in known) or self.slips.is_known(id)),
+            *self.claimants,
+            *self.pushes,
+        ]
+
+    def next_push_us(self, now_us: int) -> int:
+        """When the next job that others were told to go for may have more of them told so; `INFINITY_US` without one."""
+        return min((at_us for _, at_us in self.pushes.values() if at_us > now_us), default=INFINITY_US)
+
+    def next_start_us(self) -> int:
+        """When the next booking begins; `INFINITY_US` when none is planned."""
+        starts = self._starts
+        while starts and not self._begins(*starts[0]):
+            heapq.heappop(starts)
+        return starts[0][0] if starts else INFINITY_US
+
+    def due(self, now_us: int) -> list[int]:
+        """The jobs with a booking that has begun, in the order of their starts."""
+        found: dict[int, None] = {}
+        starts = self._starts
+        taken: list[tuple[int, int]] = []
+        while starts and starts[0][0] <= now_us:
+            start = heapq.heappop(starts)
+            if self._begins(*start) and start[1] not in found:
+                found[start[1]] = None
+                taken.append(start)
+        for start in taken:
+            heapq.heappush(starts, start)
+        return list(found)
+
+    def ends(self) -> dict[int, int]:
+        """When each job that runs is expected to have ended; an array's tasks count for the array too."""
+        found: dict[int, int] = {}
+        for (job_id, _), held in self.held.items():
+            stop_us = held.booking.stop_us
+            for key in (job_id, held.running.array_job_id):
+                if key and found.get(key, 0) < stop_us:
+                    found[key] = stop_us
+        for job, booking in self.starting:
+            if found.get(job.job_id, 0) < booking.stop_us:
+                found[job.job_id] = booking.stop_us
+        return found
+
+    def end_us(self, key: RunningKey) -> int:
+        """When an attempt is expected to have given back what it holds; 0 when nothing is known of it."""
+        held = self.held.get(key)
+        return held.booking.stop_us if held is not None else 0
+
+    def rules_without(self, gone: Iterable[RunningKey], waiting: int) -> Rules:
+        """The rules as they would be without these attempts and the plans of that job. Nothing is changed here."""
+        assert self.rules is not None
+        book = self.book.copy()
+        rules = self.rules.copy(book)
+        left = [(held.running.job, held.booking) for key in gone if (held := self.held.get(key)) is not None]
+        left += [(self.entries[waiting].job, booking) for booking in self.bookings.get(waiting, ())]
+        for job, booking in left:
+            book.revoke(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
+            if job is not None:
+                rules.revoke(job, charge_of(booking))
+        return rules
+
+    def planned_end_us(self, job_id: int) -> int:
+        """When the last booking of a waiting job ends; 0 when it has none."""
+        return max((booking.stop_us for booking in self.bookings.get(job_id, ())), default=0)
+
+    def tasks_booked(self, job_id: int) -> int:
+        """How many tasks of a waiting job have a place."""
+        return sum(booking.tasks for booking in self.bookings.get(job_id, ()))
+
+    def need(self, job: Pending, partition: PartitionView) -> Need:
+        """What the job asks for, read against the nodes."""
+        topology = self.book.topology
+        # How long it runs matters to nodes that only short jobs may use.
+        limit_us = job.time_limit_us if topology.rules else 0
+        key = (job.partition, job.request, job.avoid, limit_us)
+        found = self.needs.get(key)
+        if found is None:
+            if len(self.needs) >= NEEDS_MAX:
+                self.needs.clear()
+            found = need_without(
+                job.request, partition, topology, job.avoid, job.time_limit_us, self._empty_ledger
+            )
+            self.needs[key] = found
+        return found
+
+    def _empty_ledger(self) -> Ledger:
+        if self._empty is None or self._empty.topology is not self.book.topology:
+            self._empty = empty_ledger(self.book.topology)
+        return self._empty
+
+    # Booking
+
+    def add(
+        self, entry: QueueEntry, booking: Booking, moves: tuple[Move, ...] = (), *, must: bool = False
+    ) -> None:
+        """Books a planned start. Raises `BookError` when it is not free; with `must` other plans give way."""
+        if must:
+            exhaust(self.claiming(entry.job, booking))
+            self.note(entry, (booking,), moves)
+        else:
+            exhaust(self.adding(entry, (booking,), moves))
+
+    def adding(
+        self, entry: QueueEntry, bookings: Sequence[Booking], moves: tuple[Move, ...] = ()
+    ) -> Generator[None, None, None]:
+        """Books planned starts of one job in slices. Raises `BookError` with none of them booked when one is not free."""
+        job = entry.job
+        taken = 0
+        # An end that is rounded up never reaches into what comes behind it.
+        marked = [booking.start_us for booking in bookings] if len(bookings) > 1 else []
+        self.book.mark(marked)
+        try:
+            for booking in bookings:
+                yield from self.taking(job, booking)
+                taken += 1
+                if taken % CHANGES_PER_SLICE == 0:
+                    yield
+        except BookError:
+            for booking in bookings[:taken]:
+                exhaust(self.giving(job, booking))
+            raise
+        finally:
+            self.book.unmark(marked)
+        self.note(entry, bookings, moves)
+
+    def note(self, entry: QueueEntry, bookings: Sequence[Booking], moves: tuple[Move, ...]) -> None:
+        """What has been taken is from now on planned for a waiting job."""
+        job_id = entry.job_id
+        self.bookings[job_id] = (*self.bookings.get(job_id, ()), *bookings)
+        self.entries[job_id] = entry
+        self.moves[job_id] = moves
+        self.stuck.pop(job_id, None)
+        start_us = min([booking.start_us for booking in bookings])
+        may_slip_us = SLIP_HEAD_US if self.renews else slack_us(start_us - self.book.now_us)
+        is_patient = self.renews and self.book.now_us - entry.job.since_us >= PATIENCE_US
+        self.slips.note(entry, start_us, may_slip_us, is_shut=is_patient)
+        self.changed_ends.add(job_id)
+        self.moved.add(job_id)
+        for start_us in {booking.start_us for booking in bookings}:
+            heapq.heappush(self._starts, (start_us, job_id))
+        if len(self._starts) > self._starts_max:
+            starts = {(one.start_us, one.job_id) for some in self.bookings.values() for one in some}
+            self._starts = sorted(starts)
+            self._starts_max = 4 * len(self._starts) + KEYS_PER_SLICE
+
+    def remove(self, job_id: int) -> tuple[Booking, ...]:
+        """Gives back everything that is booked for a waiting job; what it was."""
+        return exhaust(self.removing(job_id))
+
+    def removing(self, job_id: int) -> Generator[None, None, tuple[Booking, ...]]:
+        """`remove` in slices."""
+        bookings = self.bookings.pop(job_id, ())
+        entry = self.entries.pop(job_id, None)
+        self.moves.pop(job_id, None)
+        self.whys.pop(job_id, None)
+        if entry is not None:
+            yield from self._giving_all(entry.job, bookings)
+        if bookings:
+            self.changed_ends.add(job_id)
+            self.moved.add(job_id)
+        return bookings
+
+    def drop(self, job_id: int, *gone: Booking) -> None:
+        """Gives back some of the bookings of an array."""
+        known = {id(booking) for booking in gone}
+        left = tuple([one for one in self.bookings[job_id] if id(one) not in known])
+        if not left:
+            self.remove(job_id)
+            return
+        exhaust(self._giving_all(self.entries[job_id].job, gone))
+        self.bookings[job_id] = left
+        self.changed_ends.add(job_id)
+        self.moved.add(job_id)
+
+    def displace(self, job_id: int) -> None:
+        """Takes a job's place away; it is to be planned anew."""
+        exhaust(self.displacing(job_id))
+
+    def displacing(self, job_id: int, until_us: int = INFINITY_US) -> Generator[None, None, None]:
+        """`displace` in slices. By `until_us` what is to blame is over: to start later than that, too, is a loss."""
+        bookings = yield from self.removing(job_id)
+        self.lose(job_id, bookings, until_us)
+
+    def lose(self, job_id: int, bookings: Sequence[Booking], until_us: int = INFINITY_US) -> None:
+        """These places, given back already, are lost: the job is to be planned anew."""
+        self.free_early(span for booking in bookings for span in booking.spans)
+        self.displaced[job_id] = _first_and_last(bookings, until_us)
+
+    def start(self, job: Pending, booking: Booking, *, must: bool = False) -> None:
+        """Books something that starts now; the next cycle sees it running, or finds that it was not placed after all.
+
+        With `must` plans that are in its way are displaced: it was promised this time, and is late.
+        """
+        exhaust(self.claiming(job, booking) if must else self.taking(job, booking))
+        self.starting.append((job, booking))
+        self.slips.forget(job.job_id)
+
+    def begin(self, job: Pending, booking: Booking, placed: Sequence[Booking]) -> None:
+        """A planned booking begins exactly as planned: as `placed`, which take the very same together."""
+        bookings = self.bookings[job.job_id]
+        index = next(index for index, one in enumerate(bookings) if one is booking)
+        left = bookings[:index] + bookings[index + 1 :]
+        if left:
+            self.bookings[job.job_id] = left
+        else:
+            del self.bookings[job.job_id]
+            del self.entries[job.job_id]
+            self.moves.pop(job.job_id, None)
+            self.whys.pop(job.job_id, None)
+            self.slips.forget(job.job_id)
+        if len(placed) > 1:
+            exhaust(self.giving(job, booking))
+            for part in placed:
+                exhaust(self.taking(job, part))
+        self.starting += [(job, part) for part in placed]
+        self.changed_ends.add(job.job_id)
+        self.moved.add(job.job_id)
+
+    def free_early(self, spans: Iterable[Span]) -> None:
+        """Notes that something was given back: whoever could use these nodes may start earlier now."""
+        self.freed |= self.book.topology.mask_of_numbers(span.node for span in spans)
+
+    def claiming(
+        self, job: Pending | None, booking: Booking, *, is_held: bool = False
+    ) -> Generator[None, None, None]:
+        """Books what certainly is so. Plans that are in its way are displaced."""
+        try:
+            yield from self.taking(job, booking)
+        except BookError:
+            yield from self._clear_way(booking)
+            yield from self.taking(job, booking, is_held=is_held)
+
+    def taking(
+        self, job: Pending | None, booking: Booking, *, is_held: bool = False
+    ) -> Generator[None, None, None]:
+        """The book and the rules know of it. Raises `BookError` when it is not free."""
+        charge = charge_of(booking)
+        stay = booking.start_us, booking.stop_us
+        yield from self.book.booking(charge.spans, *stay, booking.wide, is_held=is_held)
+        if job is not None and self.rules is not None:
+            self.rules.book(job, charge)
+
+    def giving(self, job: Pending | None, booking: Booking) -> Generator[None, None, None]:
+        """The book and the rules know of it no more."""
+        charge = charge_of(booking)
+        yield from self.book.revoking(charge.spans, booking.start_us, booking.stop_us, booking.wide)
+        if job is not None and self.rules is not None:
+            self.rules.revoke(job, charge)
+
+    def charge(self, job: Pending | None, booking: Booking) -> None:
+        """The rules count it."""
+        if job is not None and self.rules is not None:
+            self.rules.book(job, charge_of(booking))
+
+    def discharge(self, job: Pending | None, booking: Booking) -> None:
+        """The rules count it no more."""
+        if job is not None and self.rules is not None:
+            self.rules.revoke(job, charge_of(booking))
+
+    # Inside
+
+    def _clear_way(self, wanted: Booking) -> Generator[None, None, None]:
+        """Displaces the plans that leave too little for what is there already; what was lent may come back later."""
+        start_us, stop_us = wanted.start_us, wanted.stop_us
+        short = {
+            span.node
+            for span in wanted.spans
+            if any(
+                free < asked
+                for free, asked in zip(
+                    self.book.free_on(span.node, start_us, stop_us), span.amounts, strict=False
+                )
+            )
+        }
+        returns, self.returns = self.returns, []
+        for booking in returns:
+            if self._meets(booking, start_us, stop_us) and any(span.node in short for span in booking.spans):
+                yield from self.giving(None, booking)
+            else:
+                self.returns.append(booking)
+        for job_id, bookings in list(self.bookings.items()):
+            for booking in bookings:
+                if not self._meets(booking, start_us, stop_us):
+                    continue
+                shares = any(span.node in short for span in booking.spans)
+                if shares or (any(booking.wide) and any(wanted.wide)):
+                    yield from self.displacing(job_id, stop_us)
+                    break
+
+    def _meets(self, booking: Booking, start_us: int, stop_us: int) -> bool:
+        """Whether the book holds something for it during that stay, which may be what was rounded up or down for it."""
+        if booking.start_us < stop_us and booking.stop_us > start_us:
+            return True
+        if not self.book.is_rounded(booking.stop_us):
+            return False
+        from_us, until_us = self.book.stay(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
+        return from_us < stop_us and until_us > start_us
+
+    def _giving_all(self, job: Pending, bookings: Sequence[Booking]) -> Generator[None, None, None]:
+        for number, booking in enumerate(bookings, 1):
+            yield from self.giving(job, booking)
+            if number % CHANGES_PER_SLICE == 0:
+                yield
+
+    def _begins(self, start_us: int, job_id: int) -> bool:
+        return any(booking.start_us == start_us for booking in self.bookings.get(job_id, ()))
+
+
+def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, int]:
+    """The first start of these, and the last of them or that instant."""
+    starts = [booking.start_us for booking in bookings]
+    return min(starts, default=INFINITY_US), max([until_us, *starts])
+
+
+def charge_of(booking: Booking) -> Charge:
+    """What the rules count of a booking."""
+    until_us = max(booking.stop_us, booking.until_us)
+    return Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)

@@ -1,0 +1,75 @@
+"""The places of late jobs, shut to the jobs behind them, so that these do not add to the delay.
+
+A late job's planned place is shut to others for as long as they may run (ADR 14); under a policy that makes few promises,
+the place of a job that has waited for long is shut from the beginning.
+"""
+
+from __future__ import annotations
+
+from heapq import nsmallest
+from typing import Final
+
+from msgspec.structs import replace
+
+from eslurm.core.plan.cycle.queue import QueueEntry
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.placement.protocols import Closure
+from eslurm.core.plan.profile.search import Quest
+
+SHIELDED_MAX: Final = 16
+"""Late jobs whose places are shut to others at a time: those that come first."""
+
+_Place = tuple[QueueEntry, Booking, int]
+
+
+class Shield:
+    """The places of the late, as closures for those behind them; one for each cycle.
+
+    A node is shut as a whole, whatever the late job takes of it: it is one of the few places where it still can begin.
+    """
+
+    __slots__ = ("_masks", "_places", "_quests", "_schedule", "_version")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._version = -1
+        self._places: list[_Place] = []
+        # By identity of the booking, which is kept with it.
+        self._masks: dict[int, _Place] = {}
+        # What was made stays: whoever learns something of a quest knows it by identity.
+        self._quests: dict[tuple[int, int, int], Quest] = {}
+
+    def around(self, entry: QueueEntry, quest: Quest) -> Quest:
+        """What is to be found for the job without running, by its limit, into the places of the late before it."""
+        slips = self._schedule.slips
+        if not slips.late or not quest.beyond_us:
+            return quest
+        if self._version != slips.version:
+            self._version, self._places = slips.version, self._found()
+        before = [place for place in self._places if place[0].turn < entry.turn]
+        if not before:
+            return quest
+        # The places are in the order of the entries: how many of them come before says which.
+        key = (entry.shape, self._version, len(before))
+        known = self._quests.get(key)
+        if known is None:
+            shut = [
+                Closure(one.start_us - quest.beyond_us, one.stop_us, mask, f"job {one.job_id}")
+                for _, one, mask in before
+            ]
+            closed = sorted((*quest.closed, *shut), key=lambda closure: (closure.start_us, closure.stop_us))
+            known = self._quests[key] = replace(quest, closed=tuple(closed))
+        return known
+
+    def _found(self) -> list[_Place]:
+        schedule = self._schedule
+        topology = schedule.book.topology
+        found: list[_Place] = []
+        for entry in nsmallest(SHIELDED_MAX, schedule.slips.late.values()):
+            for booking in schedule.bookings.get(entry.job_id, ()):
+                known = self._masks.get(id(booking))
+                if known is None:
+                    mask = topology.mask_of_numbers(span.node for span in booking.spans)
+                    known = self._masks[id(booking)] = entry, booking, mask
+                found.append((entry, *known[1:]))
+        return found

@@ -1,0 +1,87 @@
+"""Why a job of this cycle does not start now, in the words of `explain`: what is short, who is in the way, who is late.
+
+Invariant: asking changes neither the schedule nor the ledger. What is short of resources is found out once per cycle for
+all that ask for the same, since less and less is free.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eslurm.core.plan.cycle import reasons
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.mapping import choose
+from eslurm.core.plan.profile.search import RESOURCES, Move, Quest
+from eslurm.core.resources.ledger import Ledger
+
+NAMED_MAX: Final = 64
+"""Among how many planned jobs the one in somebody's way is looked for."""
+
+
+class Reasons:
+    """Belongs to one cycle; `ledger` and `schedule` are the cycle's own, and change with it."""
+
+    __slots__ = ("_emptied", "_ledger", "_now_us", "_schedule", "_short")
+
+    def __init__(self, ledger: Ledger, schedule: Schedule, now_us: int) -> None:
+        self._ledger = ledger
+        self._schedule = schedule
+        self._now_us = now_us
+        self._short: dict[tuple[int, int, int], Why] = {}
+        self._emptied: Ledger | None = None
+
+    def with_late(self, job_id: int, text: str) -> str:
+        """A reason, and who took longer than expected if the job's planned start moved for that."""
+        late_id = self._schedule.slips.by.get(job_id)
+        return text if late_id is None else f"{text}; job {late_id} runs longer than expected"
+
+    def why_waiting(self, quest: Quest, moves: tuple[Move, ...], start_us: int | None) -> Why:
+        """Why a job that is planned ahead does not start now: the rule that moved it last, or what is short."""
+        last = moves[-1] if moves else None
+        if last is not None and last.kind != RESOURCES:
+            return Why(reasons.kind_of(last.kind), last.text, start_us)
+        key = (id(quest.need), id(quest.closed), quest.duration_us if quest.closed else 0)
+        known = self._short.get(key)
+        if known is None:
+            known = self._short[key] = self.short_now(quest)
+        return Why(known.kind, known.text, start_us)
+
+    def why_not_now(self, quest: Quest, moves: tuple[Move, ...]) -> Why:
+        """Why a start at this very moment was not found: the first rule that moved it, or what is short."""
+        for move in moves:
+            if move.kind != RESOURCES:
+                return Why(reasons.kind_of(move.kind), move.text)
+        if not moves:
+            return reasons.too_late(quest, self._now_us)
+        return self.short_now(quest)
+
+    def short_now(self, quest: Quest) -> Why:
+        """Nodes are closed to it, somebody else was promised them, they are out of service, or too little is free."""
+        need = quest.need
+        book = self._schedule.book
+        if quest.closed and book.fits_at(need, self._now_us, quest.duration_us) is not None:
+            return reasons.closed(quest, self._now_us)
+        if choose(self._ledger, need) is not None:
+            return reasons.would_delay(self._in_the_way(need))
+        if choose(self.emptied(), need) is None:
+            return reasons.nodes_unavailable(need, self._ledger)
+        return reasons.short_of_resources(need, self._ledger)
+
+    def emptied(self) -> Ledger:
+        """The usable nodes with nothing held: what could be free at the very best."""
+        if self._emptied is None:
+            self._emptied = self._ledger.emptied()
+        return self._emptied
+
+    def _in_the_way(self, need: Need) -> int:
+        """The job with the next planned start that shares nodes with these; 0: too many to tell."""
+        if len(self._schedule.bookings) > NAMED_MAX:
+            return 0
+        positions = self._ledger.topology.positions
+        planned = [booking for bookings in self._schedule.bookings.values() for booking in bookings]
+        for booking in sorted(planned, key=lambda one: (one.start_us, one.job_id)):
+            if any(need.allowed >> positions[span.node] & 1 for span in booking.spans):
+                return booking.job_id
+        return 0

@@ -1,0 +1,83 @@
+"""Jobs whose start has slipped far behind the one that was foretold first.
+
+Forecasts that are too short make starts slip: jobs that were let in front of another stay longer than was thought, and
+others after them. From some point on the planned place of a late job is shut to those behind it (`shield`).
+Invariant: only waiting jobs are remembered, and only as long as they wait.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eslurm.core.plan.cycle.queue import QueueEntry
+
+SLIP_HEAD_US: Final = 600_000_000
+"""By how much the one promise of a policy that makes no others may slip: all that is let in front is let in front of it."""
+PATIENCE_US: Final = 12 * 3_600_000_000
+"""Who has waited for so long when such a policy promises him a start is not to slip at all."""
+SLIP_MIN_US: Final = 3_600_000_000
+SLIP_MAX_US: Final = 4 * SLIP_MIN_US
+"""Where everybody has a planned start, it may slip by as much as it was foretold ahead, within these bounds."""
+
+
+def slack_us(ahead_us: int) -> int:
+    """How far a start may slip that is foretold so long ahead."""
+    return min(max(ahead_us, SLIP_MIN_US), SLIP_MAX_US)
+
+
+class Slips:
+    """Belongs to a schedule. `late` are the entries of jobs whose start has slipped, `by` who stayed longer than thought.
+
+    `version` tells when a place of one of the late has changed.
+    """
+
+    __slots__ = ("_latest_us", "by", "late", "version")
+
+    def __init__(self) -> None:
+        # When each job's start was foretold for first, and after which instant that is late.
+        self._latest_us: dict[int, tuple[int, int]] = {}
+        self.late: dict[int, QueueEntry] = {}
+        self.by: dict[int, int] = {}
+        self.version = 0
+
+    def copy(self) -> Slips:
+        """An independent one that knows the same."""
+        other = Slips()
+        other._latest_us = self._latest_us.copy()
+        other.late, other.by = self.late.copy(), self.by.copy()
+        return other
+
+    def is_known(self, job_id: int) -> bool:
+        """Whether anything is remembered of the job."""
+        return job_id in self._latest_us
+
+    def jobs(self) -> list[int]:
+        """All jobs of which something is remembered."""
+        return list(self._latest_us)
+
+    def note(self, entry: QueueEntry, start_us: int, slack_us: int, *, is_shut: bool = False) -> None:
+        """A start is planned for the job; the first one may slip by so much. `is_shut`: its place is shut in any case.
+
+        Tasks of an array begin one after the other: their next start says nothing.
+        """
+        if entry.job.startable > 1:
+            return
+        job_id = entry.job_id
+        known = self._latest_us.get(job_id)
+        if known is None:
+            known = self._latest_us[job_id] = start_us, start_us + slack_us
+        first_us, latest_us = known
+        if start_us <= first_us:
+            self.by.pop(job_id, None)
+        if is_shut or start_us > latest_us:
+            self.late[job_id] = entry
+            self.version += 1
+        elif self.late.pop(job_id, None) is not None:
+            self.version += 1
+
+    def forget(self, job_id: int) -> None:
+        """It does not wait any more."""
+        self._latest_us.pop(job_id, None)
+        self.by.pop(job_id, None)
+        if self.late.pop(job_id, None) is not None:
+            self.version += 1

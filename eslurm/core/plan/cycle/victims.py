@@ -1,0 +1,226 @@
+"""Whom to push out so that a waiting job can start now: who may, and the choice of victims; nothing else.
+
+Pure: running work and a room in, victims out. Invariants: only work that the job may push out is chosen, with every
+victim gone the job fits, and it would not fit if any one of them stayed; whoever is pushed out is of a lower rank.
+
+A job that nobody may push out has the highest rank; any other's is the level of its QOS and then the tier of its
+partition. A QOS that lists no other is at level 0, any other one level above the highest that it lists. (QOS that list each
+other in a circle are refused when they are set, and would push out nobody.) Whoever is pushed out never pushes back, neither
+itself nor through others: so no circle of preemptions closes, whatever QOS and partitions a site combines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from eslurm.core.model.accounts import Policy, Qos
+from eslurm.core.model.partition import OFF, SUSPEND
+from eslurm.core.model.references import heights_of
+from eslurm.core.plan.placement.protocols import Room
+from eslurm.core.resources import bits
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.vector import Vector, add, fits
+
+ABOVE_ALL: Final = 1 << 62
+"""The level of those that nobody may push out."""
+
+Share = tuple[int, Vector]
+"""(node number, amounts) that come free there."""
+
+
+class Preemptable(msgspec.Struct, frozen=True, gc=False):
+    """A started job as preemption looks at it.
+
+    `level` is that of its QOS. `by_qos` and `by_tier` are what happens to it (`MODES`) when a QOS that may push out its own
+    asks, or a partition of a higher tier. Before `exempt_until_us` nobody may. `is_going`: it has been told to end, so its
+    nodes come free without anybody's doing; it is nobody's victim.
+    """
+
+    job_id: int
+    attempt: int
+    priority: int
+    started_us: int
+    shares: tuple[Share, ...]
+    wide: Vector = ()
+    qos: str = ""
+    tier: int = 0
+    by_qos: str = OFF
+    by_tier: str = OFF
+    exempt_until_us: int = 0
+    is_going: bool = False
+    level: int = 0
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """What a waiting job may push out: work of these QOS, and of partitions of a tier below its own, if of a lower rank."""
+
+    job_id: int
+    preempts: tuple[str, ...] = ()
+    tier: int = 0
+    level: int = 0
+
+    def mode(self, victim: Preemptable) -> str:
+        """What happens to that victim; `OFF` when the job may not push it out. A QOS says more than a partition."""
+        if victim.level > self.level:
+            return OFF
+        if victim.level < self.level and victim.qos in self.preempts and victim.by_qos != OFF:
+            return victim.by_qos
+        return victim.by_tier if victim.tier < self.tier else OFF
+
+
+class Ranks:
+    """Who stands above whom, by a site's QOS and the tiers of its partitions."""
+
+    __slots__ = ("_highest", "_levels", "_listed")
+
+    def __init__(self, qos: Mapping[str, Policy], tiers: Iterable[int]) -> None:
+        self._levels = heights_of(qos)
+        known = [one for one in qos.values() if isinstance(one, Qos)]
+        listed = {name for one in known for name in one.preempts}
+        self._listed = {one.name for one in known if one.name in listed and one.preempt_mode != OFF}
+        self._highest = max(tiers, default=0)
+
+    def level(self, qos: str) -> int:
+        """That of a QOS; 0 without one."""
+        return self._levels.get(qos, 0)
+
+    def claim(self, job_id: int, qos: Qos | None, tier: int, by_tier: str) -> Claim:
+        """What a waiting job of that QOS, in a partition of that tier and `preempt_mode`, may push out."""
+        name = qos.name if qos is not None else ""
+        is_safe = name not in self._listed and (by_tier == OFF or tier >= self._highest)
+        level = ABOVE_ALL if is_safe else self.level(name)
+        return Claim(job_id, qos.preempts if qos is not None else (), tier, level)
+
+
+class Victim(msgspec.Struct, frozen=True, gc=False):
+    """One chosen victim, and how it is to make room."""
+
+    work: Preemptable
+    mode: str
+
+
+def victims(
+    claim: Claim,
+    room: Room,
+    fitting: Callable[[Room], bool],
+    running: Iterable[Preemptable],
+    now_us: int,
+) -> Generator[None, None, tuple[Victim, ...] | None]:
+    """The cheapest victims with which the job fits now; none when it need only wait for those who go anyway.
+
+    In slices: each asks `fitting` once.
+
+    `fitting` asks whether the whole job fits into a room, by mapping and whatever else holds. Cheapest: the one that
+    matters most (highest priority, then longest running) matters as little as possible, then the next, and so on; nobody
+    is pushed out in vain. None when the job would not fit even without any of them.
+    """
+    everybody = list(running)
+    going = [one for one in everybody if one.is_going]
+    base = Freed(room, going) if going else room
+    if going and fitting(base):
+        return ()
+    eligible = [Victim(one, claim.mode(one)) for one in everybody if not one.is_going]
+    candidates = [one for one in eligible if one.mode != OFF and one.work.exempt_until_us <= now_us]
+    candidates.sort(key=_rank)
+    yield
+    if not candidates or not _fits_without(base, fitting, candidates):
+        return None
+    chosen = candidates[: (yield from _fewest(base, fitting, candidates))]
+    for victim in reversed(chosen[:-1]):
+        yield
+        others = [one for one in chosen if one is not victim]
+        if _fits_without(base, fitting, others):
+            chosen = others
+    return tuple(chosen)
+
+
+def _rank(victim: Victim) -> tuple[int, int, int]:
+    """Who goes first: the lowest priority, of equals the one that has run least."""
+    return victim.work.priority, -victim.work.started_us, -victim.work.job_id
+
+
+def _fewest(
+    room: Room, fitting: Callable[[Room], bool], candidates: Sequence[Victim]
+) -> Generator[None, None, int]:
+    """How many of the first candidates have to go; the more go, the more fits, so the search may halve."""
+    low, high = 1, len(candidates)
+    while low < high:
+        middle = (low + high) // 2
+        yield
+        if _fits_without(room, fitting, candidates[:middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _fits_without(room: Room, fitting: Callable[[Room], bool], gone: Sequence[Victim]) -> bool:
+    return fitting(Freed(room, [one.work for one in gone], {one.work.job_id: one.mode for one in gone}))
+
+
+class Freed:
+    """A `Room` in which some running work is gone. A view: the room below is only looked at.
+
+    Of work that is suspended only the cores come free: its processes still have their memory and devices.
+    """
+
+    def __init__(self, room: Room, gone: Iterable[Preemptable], modes: dict[int, str] | None = None) -> None:
+        modes = modes or {}
+        self._room = room
+        self._free: dict[int, Vector] = {}
+        wide = room.wide_free
+        positions = room.topology.positions
+        for one in gone:
+            is_stopped = modes.get(one.job_id) == SUSPEND
+            if not is_stopped:
+                wide = add(wide, one.wide)
+            for node, amounts in one.shares:
+                position = positions.get(node)
+                if position is None:
+                    continue
+                free = self._free.get(position)
+                free = room.free_on(position) if free is None else free
+                self._free[position] = add(free, amounts[:1] if is_stopped else amounts)
+        self._wide = wide
+        totals = room.topology.totals
+        emptied = [position for position, free in self._free.items() if free == totals[position]]
+        size = room.topology.size
+        self._idle = room.idle | bits.mask_of(emptied, size)
+
+    @property
+    def topology(self) -> Topology:
+        """That of the room below."""
+        return self._room.topology
+
+    @property
+    def usable(self) -> int:
+        """That of the room below: nobody's end makes a node usable."""
+        return self._room.usable
+
+    @property
+    def idle(self) -> int:
+        """Positions on which nothing is held any more."""
+        return self._idle
+
+    @property
+    def wide_free(self) -> Vector:
+        """What is free of the resources that belong to no node."""
+        return self._wide
+
+    def fitting(self, amounts: Vector) -> int:
+        """The positions with `amounts` free."""
+        found = self._room.fitting(amounts)
+        more = [
+            position
+            for position, free in self._free.items()
+            if not found >> position & 1 and fits(amounts, free)
+        ]
+        return found | bits.mask_of(more, self.topology.size) if more else found
+
+    def free_on(self, position: int) -> Vector:
+        """The amounts free at a position."""
+        free = self._free.get(position)
+        return self._room.free_on(position) if free is None else free

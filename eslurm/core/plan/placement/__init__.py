@@ -1,0 +1,1 @@
+"""A request read against the cluster and mapped to nodes; whether it could ever run."""

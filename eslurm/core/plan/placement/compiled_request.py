@@ -1,0 +1,335 @@
+"""A request read against one cluster: unit amounts and sets of nodes instead of words.
+
+`Need` is what mapping and the book of the future work on. It is compiled once per shape of job, not per job:
+`compile_need(request, partition, topology, avoid, time_limit_us)`. A job of tasks has one part; a job of chunks (C-16)
+has one for each kind of chunk, the most expensive first (C-34). Invariant: `floor` and `filters` are necessary, never
+sufficient: whatever `mapping.choose` finds satisfies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from eslurm.core.model.config import NodeRule
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Chunk, Request
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.vector import (
+    CORES,
+    MEMORY_MIB,
+    WIDTH,
+    Vector,
+    add,
+    is_negative,
+    padded,
+    scale,
+    subtract,
+    times,
+)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """`tasks` times `unit`, each on one node, and `per_node` once on each node used on top.
+
+    `nodes_min == 0` means as few nodes as fit; `nodes_max == 0` then means no bound. `tasks_cap == 0`: none. `most` is how
+    many tasks one node could take at its very best. `allowed` are the positions the part may use; of `kept` (cores,
+    positions) it sees so many cores less (C-44).
+    """
+
+    unit: Vector
+    per_node: Vector
+    tasks: int
+    nodes_min: int
+    nodes_max: int
+    tasks_cap: int
+    most: int
+    allowed: int
+    kept: tuple[tuple[int, int], ...] = ()
+
+    def amounts(self, tasks: int) -> Vector:
+        """What `tasks` tasks on one node take; a node without a task takes the room of one."""
+        return add(scale(self.unit, tasks), self.per_node) if tasks > 1 else add(self.unit, self.per_node)
+
+    @property
+    def nodes_floor(self) -> int:
+        """The least number of nodes it takes."""
+        return max(self.nodes_min, -(-self.tasks // self.most) if self.most else self.tasks, 1)
+
+
+class Need(msgspec.Struct, frozen=True):
+    """`include` are positions the job must use; `exclusive`: no other job beside it; `pack`: everything on one node, which
+    then takes `packed`; `scatter`: one chunk a node. `wide` is what it takes of the resources that belong to no node.
+
+    `allowed` is the union over the parts. `floor` is the least the whole job takes on all its nodes together (jRS);
+    `expected` what limits count before there is a mapping: the same, with nodes used exclusively as the average one
+    (C-42). `filters`: within `allowed` at least so many positions must have these amounts free. `avoided` are positions
+    left out because a launch of the job has just failed there.
+    """
+
+    parts: tuple[Part, ...]
+    exclusive: bool
+    allowed: int
+    include: int
+    pack: bool
+    scatter: bool
+    wide: Vector
+    packed: Vector
+    floor: Vector
+    expected: Vector
+    filters: tuple[tuple[Vector, int], ...]
+    avoided: int = 0
+
+    @property
+    def tasks(self) -> int:
+        """Tasks, or chunks, of the whole job."""
+        return sum(part.tasks for part in self.parts)
+
+
+def compile_need(
+    request: Request,
+    partition: PartitionView,
+    topology: Topology,
+    avoid: Iterable[int] = (),
+    time_limit_us: int = 0,
+) -> Need:
+    """Reads a request: memory by node or by core, defaults of the partition, names and features to positions.
+
+    `time_limit_us` (0: none) is asked by nodes that only short jobs may use (C-45). What the cluster does not have - a
+    node, a resource, a feature - leaves no node allowed. Nodes to `avoid` are never allowed (see `avoided`).
+    """
+    avoided = topology.mask_of_numbers(avoid) & topology.partitions.get(partition.name, 0)
+    members = _members(request, partition, topology) & ~avoided
+    include = topology.mask_of_names(request.include)
+    if request.chunks:
+        drafts = [_of_chunk(chunk, request, partition, topology) for chunk in request.chunks]
+    else:
+        drafts = [_of_tasks(request, partition, topology)]
+    wide = amounts_of(request.wide, topology.wide)
+    if wide is None:
+        members = 0
+    pack = request.place == "pack" and len(drafts) > 1
+    parts = [
+        _restricted(part, constraint, members, request.exclusive, topology, time_limit_us)
+        for part, constraint in drafts
+    ]
+    if pack:
+        together = 0 if not parts else parts[0].allowed
+        for part in parts:
+            together &= part.allowed
+        parts = [msgspec.structs.replace(part, allowed=together) for part in parts]
+    elif len(parts) > 1:
+        parts.sort(key=lambda part: -worth(part.unit, topology))
+    return _completed(tuple(parts), request, include, pack, wide or (), avoided, topology)
+
+
+def amounts_of(named: Iterable[tuple[str, int]], names: tuple[str, ...]) -> Vector | None:
+    """Named amounts as a vector aligned to `names`; None when a name is not among them."""
+    found = [0] * len(names)
+    for name, items in named:
+        if name not in names:
+            return None
+        found[names.index(name)] += items
+    return tuple(found)
+
+
+def worth(amounts: Vector, topology: Topology) -> float:
+    """How much of the whole machine these amounts are: the largest share of any resource (C-35)."""
+    most = 0.0
+    for index, amount in enumerate(amounts):
+        if amount:
+            system = sum(total[index] * mask.bit_count() for total, mask in topology.classes)
+            most = max(most, amount / system if system else 1.0)
+    return most
+
+
+def _members(request: Request, partition: PartitionView, topology: Topology) -> int:
+    members = topology.partitions.get(partition.name, 0) & ~topology.mask_of_names(request.exclude)
+    if request.constraint:
+        members &= topology.mask_of_constraint(request.constraint)
+    if any(name not in topology.positions_by_name for name in request.include):
+        # A node it must have does not exist: then no other will do either.
+        return 0
+    return members
+
+
+def _of_tasks(request: Request, partition: PartitionView, topology: Topology) -> tuple[Part, str]:
+    cores = max(1, request.cpus_per_task)
+    unit_mib = node_mib = 0
+    if request.memory_per_node_mib > 0:
+        node_mib = request.memory_per_node_mib
+    elif request.memory_per_cpu_mib > 0:
+        unit_mib = request.memory_per_cpu_mib * cores
+    else:
+        unit_mib, node_mib = _memory_default(partition, cores)
+    nodes_min = max(0, request.nodes_min)
+    nodes_max = max(nodes_min, request.nodes_max)
+    tasks_cap = max(0, request.tasks_per_node)
+    if request.place == "pack":
+        nodes_max = 1
+    elif request.place == "scatter":
+        tasks_cap = 1
+    unit = amounts_of(request.per_task, topology.resources)
+    per_node = amounts_of(request.per_node, topology.resources)
+    known = unit is not None and per_node is not None
+    width = len(topology.totals[0]) if topology.totals else WIDTH
+    part = Part(
+        unit=add(padded((cores, unit_mib), width), padded(unit or (), width)),
+        per_node=add(padded((0, node_mib), width), padded(per_node or (), width)),
+        tasks=max(1, request.tasks),
+        nodes_min=nodes_min,
+        nodes_max=nodes_max,
+        tasks_cap=tasks_cap,
+        most=0,
+        allowed=topology.everything if known else 0,
+    )
+    return part, ""
+
+
+def _of_chunk(
+    chunk: Chunk, request: Request, partition: PartitionView, topology: Topology
+) -> tuple[Part, str]:
+    cores = max(1, chunk.cores)
+    memory_mib = chunk.memory_mib or sum(_memory_default(partition, cores))
+    more = amounts_of(chunk.resources, topology.resources)
+    width = len(topology.totals[0]) if topology.totals else WIDTH
+    part = Part(
+        unit=add(padded((cores, memory_mib), width), padded(more or (), width)),
+        per_node=padded((), width),
+        tasks=max(1, chunk.count),
+        nodes_min=0,
+        nodes_max=1 if request.place == "pack" else 0,
+        tasks_cap=1 if request.place == "scatter" else 0,
+        most=0,
+        allowed=topology.everything if more is not None else 0,
+    )
+    return part, chunk.constraint
+
+
+def _memory_default(partition: PartitionView, cores: int) -> tuple[int, int]:
+    """(with each task, once on each node), MiB."""
+    if partition.memory_per_cpu_mib > 0:
+        return partition.memory_per_cpu_mib * cores, 0
+    return 0, partition.memory_per_node_mib
+
+
+def _restricted(
+    part: Part, constraint: str, members: int, exclusive: bool, topology: Topology, time_limit_us: int
+) -> Part:
+    """The part with what single nodes say to it: features, node rules (C-45), cores kept for devices (C-44)."""
+    allowed = part.allowed & members
+    if constraint:
+        allowed &= topology.mask_of_constraint(constraint)
+    # What one node has to give at least, with the tasks spread as widely as they may be.
+    asked = part.amounts(-(-part.tasks // (part.nodes_max or part.tasks)))
+    for mask, rule in topology.rules:
+        if mask & allowed and not lets_in(rule, asked, time_limit_us, topology):
+            allowed &= ~mask
+    kept: tuple[tuple[int, int], ...] = ()
+    if topology.kept and not any(asked[index] for index in topology.devices):
+        kept = tuple((cores, mask & allowed) for cores, mask in topology.kept if mask & allowed)
+        if exclusive:
+            for _, mask in kept:
+                allowed &= ~mask
+            kept = ()
+    most = _most(part, allowed, topology)
+    return msgspec.structs.replace(part, allowed=allowed, kept=kept, most=most)
+
+
+def lets_in(rule: NodeRule, asked: Vector, time_limit_us: int, topology: Topology) -> bool:
+    """Whether a job that asks for these amounts of one node meets one of the rule's conditions (C-45)."""
+    if rule.cores_min and asked[CORES] >= rule.cores_min:
+        return True
+    if rule.memory_min_mib and asked[MEMORY_MIB] >= rule.memory_min_mib:
+        return True
+    if rule.time_max_s and 0 < time_limit_us <= rule.time_max_s * SECOND_US:
+        return True
+    names = topology.resources
+    return any(name in names and asked[names.index(name)] >= items for name, items in rule.resources_min)
+
+
+def _most(part: Part, allowed: int, topology: Topology) -> int:
+    most = 0
+    for total, mask in topology.classes:
+        if mask & allowed:
+            free = subtract(total, part.per_node)
+            if not is_negative(free):
+                most = max(most, times(free, part.unit))
+    most = min(most, part.tasks)
+    return min(most, part.tasks_cap) if part.tasks_cap else most
+
+
+def _completed(
+    parts: tuple[Part, ...],
+    request: Request,
+    include: int,
+    pack: bool,
+    wide: Vector,
+    avoided: int,
+    topology: Topology,
+) -> Need:
+    scatter = request.place == "scatter"
+    allowed = 0
+    floor: Vector = padded((), len(parts[0].unit))
+    packed = floor
+    nodes = 0
+    for part in parts:
+        allowed |= part.allowed
+        if len(parts) == 1:
+            nodes = max(part.nodes_min, include.bit_count(), 1)
+            floor = add(scale(part.unit, max(part.tasks, nodes)), scale(part.per_node, nodes))
+            nodes = max(nodes, part.nodes_floor)
+        else:
+            nodes = nodes + part.tasks if scatter else max(nodes, part.nodes_floor)
+            floor = add(floor, scale(part.unit, part.tasks))
+        packed = add(packed, part.amounts(part.tasks))
+    if pack:
+        nodes = 1
+    expected = scale(_average(allowed, topology), nodes) if request.exclusive else floor
+    filters = ((packed, 1),) if pack else _filters(parts, nodes)
+    return Need(
+        parts=parts,
+        exclusive=request.exclusive,
+        allowed=allowed,
+        include=include,
+        pack=pack,
+        scatter=scatter,
+        wide=wide,
+        packed=packed if pack else (),
+        floor=floor,
+        expected=expected,
+        filters=filters,
+        avoided=avoided,
+    )
+
+
+def _average(allowed: int, topology: Topology) -> Vector:
+    """What a node of these has on average, rounded up (C-42)."""
+    count = 0
+    sums = padded((), len(topology.totals[0]) if topology.totals else WIDTH)
+    for total, mask in topology.classes:
+        inside = (mask & allowed).bit_count()
+        count += inside
+        sums = add(sums, scale(total, inside))
+    return tuple(-(-amount // count) for amount in sums) if count else sums
+
+
+def _filters(parts: tuple[Part, ...], nodes: int) -> tuple[tuple[Vector, int], ...]:
+    if len(parts) > 1:
+        return tuple((part.unit, part.tasks if part.tasks_cap == 1 else part.nodes_floor) for part in parts)
+    part = parts[0]
+    found = [(part.amounts(1), nodes)]
+    if part.nodes_max:
+        # Of the most nodes it may use so many carry at least their even share, or the tasks would not all be placed.
+        even = -(-part.tasks // part.nodes_max)
+        if 1 < even <= part.most:
+            above = part.most - even + 1
+            short = part.tasks - part.nodes_max * (even - 1)
+            carrying = max(1, -(-short // above))
+            if carrying >= nodes:
+                # Whoever finds these has found those with room for one task as well.
+                found.clear()
+            found.append((part.amounts(even), carrying))
+    return tuple(found)

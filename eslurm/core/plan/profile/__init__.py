@@ -1,0 +1,1 @@
+"""What is free when, and the search for a start in it."""

@@ -1,0 +1,525 @@
+"""The book of the future: what is free on every node from now to infinity (sRS and nRS, C-26), and the search in it.
+
+Running and planned work is booked alike; all policies plan on one `Book`. Views of the same bookings are kept in step: a
+profile per node (`book_nodes`), sets of nodes per slot and exact sums per resource (`book_slots`). A search
+(`book_search`) costs slots, not jobs (C-32). Invariants: used + free = total on every node at every instant and neither
+is below zero; a change that would break this raises `BookError` and leaves the book as it was; `book` and then `revoke`
+changes nothing (C-36). Beyond `slots_max` slots ends are rounded up, and starts down, to instants that a stay reaches
+anyway or to a grid of a thirty-second of their distance: a later search may find less, what is booked stays true.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.mapping import choose
+from eslurm.core.plan.placement.protocols import Chosen, Closure, shut
+from eslurm.core.plan.profile.availability import BookRoom
+from eslurm.core.plan.profile.check import check_views
+from eslurm.core.plan.profile.node_profile import (
+    BookError,
+    Part,
+    Profile,
+    Spans,
+    least_free,
+    shifted_all,
+    taken_us,
+)
+from eslurm.core.plan.profile.slot_search import Lookup, Search
+from eslurm.core.plan.profile.slots import Slots
+from eslurm.core.plan.slices import exhaust
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.timeline import INFINITY_US, Timeline
+from eslurm.core.resources.usage import Steps
+from eslurm.core.resources.vector import Vector
+
+__all__ = ["INFINITY_US", "Book", "BookError"]
+
+SLOTS_MAX: Final = 1024
+NODES_PER_SLICE: Final = 1_024
+SLOTS_PER_US: Final = 4
+WORK_PER_PROFILE: Final = 4
+
+Pairs: TypeAlias = Iterable[tuple[int, Vector]]
+"""(node number, amounts) of one booking."""
+
+Own: TypeAlias = tuple[Iterable[int], int]
+"""(node numbers, start) of what is booked for a job."""
+
+_Key: TypeAlias = tuple[int, Spans, Vector]
+_Stay: TypeAlias = tuple[int, int]
+
+
+class Book:
+    """All bookings on the nodes of a topology and on the resources that belong to no node, from `now_us` on."""
+
+    __slots__ = (
+        "_lookup",
+        "_profiles",
+        "_rounded",
+        "_slots",
+        "_totals",
+        "_usable",
+        "_wide",
+        "slots_max",
+        "topology",
+        "work",
+    )
+
+    def __init__(
+        self, topology: Topology, wide_totals: Vector = (), *, now_us: int, slots_max: int = SLOTS_MAX
+    ) -> None:
+        self.topology = topology
+        self.slots_max = slots_max
+        shared = {total: ((now_us,), (total,), total) for total in topology.totals}
+        self._profiles: list[Profile] = [shared[total] for total in topology.totals]
+        width = len(topology.totals[0]) if topology.totals else 0
+        self._totals = tuple(sum(total[index] for total in topology.totals) for index in range(width))
+        self._slots = Slots(width, now_us)
+        self._usable = topology.usable
+        self._wide = [Timeline(total) for total in wide_totals]
+        self._lookup = Lookup()
+        # What has been done so far, in about microseconds: counted, for nothing here reads a clock.
+        self.work = 0
+        # Asked stop -> booking -> the stays that were booked in its place.
+        self._rounded: dict[int, dict[_Key, list[_Stay]]] = {}
+
+    def copy(self) -> Book:
+        """An independent book for what-if questions; costs copying lists of pointers."""
+        other = Book.__new__(Book)
+        other.topology = self.topology
+        other.slots_max = self.slots_max
+        other._profiles = self._profiles.copy()
+        other._totals = self._totals
+        other._slots = self._slots.copy()
+        other._usable = self._usable
+        other._wide = [wide.copy() for wide in self._wide]
+        other._lookup = Lookup()
+        other.work = self.work
+        other._rounded = {
+            stop_us: {key: stays.copy() for key, stays in by_key.items()}
+            for stop_us, by_key in self._rounded.items()
+        }
+        return other
+
+    def book(
+        self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = (), *, is_held: bool = False
+    ) -> None:
+        """Takes the amounts over [start_us, stop_us), of it what lies from now on (C-36).
+
+        With `is_held` they are in use already: there may be less by now of what belongs to no node.
+        Raises `BookError` naming node and amounts when one of them is not free all the time.
+        """
+        exhaust(self.booking(spans, start_us, stop_us, wide, is_held=is_held))
+
+    def booking(
+        self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = (), *, is_held: bool = False
+    ) -> Generator[None, None, None]:
+        """`book` in slices of so many nodes; nothing else may be asked of the book before it is through."""
+        spans = tuple(spans)
+        slots = self._slots
+        begin_us, end_us = max(start_us, slots.at[0]), stop_us
+        if stop_us <= begin_us:
+            return
+        if len(slots.at) >= self.slots_max:
+            begin_us, end_us = slots.coarse(begin_us, stop_us)
+        if len(spans) <= NODES_PER_SLICE:
+            self._take(spans, begin_us, end_us, wide, is_held=is_held)
+        else:
+            yield from self._taking(spans, begin_us, end_us, wide, is_held=is_held)
+        if begin_us != start_us or end_us != stop_us:
+            stays = self._rounded.setdefault(stop_us, {}).setdefault((start_us, spans, wide), [])
+            stays.append((begin_us, end_us))
+
+    def revoke(self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()) -> None:
+        """Ends a booking made with the very same arguments; what of it lies in the past stays there.
+
+        Raises `BookError` when that was not booked (as far as it shows).
+        """
+        exhaust(self.revoking(spans, start_us, stop_us, wide))
+
+    def revoking(
+        self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()
+    ) -> Generator[None, None, None]:
+        """`revoke` in slices of so many nodes; nothing else may be asked of the book before it is through."""
+        spans = tuple(spans)
+        key = (start_us, spans, wide)
+        begin_us, end_us = start_us, stop_us
+        stays = self._rounded[stop_us].get(key) if stop_us in self._rounded else None
+        if stays:
+            begin_us, end_us = stays[-1]
+        if len(spans) <= NODES_PER_SLICE:
+            self._give(spans, begin_us, end_us, wide)
+        else:
+            yield from self._giving(spans, begin_us, end_us, wide)
+        if stays:
+            stays.pop()
+            self._drop_rounded(stop_us, key, stays)
+
+    def mark(self, instants: Iterable[int]) -> None:
+        """Lets slots begin at these instants, if they are to come, until `unmark`: no end is rounded beyond the next one."""
+        for at_us in instants:
+            if at_us > self.now_us:
+                self._slots.starts[self._slots.begin(at_us)] += 1
+
+    def unmark(self, instants: Iterable[int]) -> None:
+        """Ends what `mark` began."""
+        for at_us in instants:
+            index = self._slots.find(at_us)
+            if index:
+                self._slots.starts[index] -= 1
+                self._slots.release(index)
+
+    def preparing(self, need: Need) -> Generator[None, None, None]:
+        """Makes in slices what a search for this need looks at; without, the first search does it in one go."""
+        asked: list[tuple[int, int]] = []
+        if not need.exclusive and not self._lookup.knows(need, self._slots):
+            asked = [
+                (resource, amount)
+                for amounts, _ in need.filters
+                for resource, amount in enumerate(amounts)
+                if amount > 0
+            ]
+        yield from self._slots.preparing(asked, self._profiles, with_idle=need.exclusive)
+
+    def set_usable(self, node: int, usable: bool) -> None:
+        """Whether anything may be planned on the node; what is booked there stays booked."""
+        bit = 1 << self._position(node)
+        self._usable = self._usable | bit if usable else self._usable & ~bit
+
+    def advance(self, now_us: int) -> None:
+        """Lets time pass: what lies before `now_us` is forgotten. Never goes back."""
+        slots = self._slots
+        if now_us <= slots.at[0]:
+            return
+        slots.advance(now_us)
+        for wide in self._wide:
+            wide.forget(now_us)
+        for stop_us in [stop_us for stop_us in self._rounded if stop_us <= now_us]:
+            by_key = self._rounded[stop_us]
+            for key, stays in list(by_key.items()):
+                stays[:] = [stay for stay in stays if stay[1] > now_us]
+                self._drop_rounded(stop_us, key, stays)
+
+    # Reading
+
+    @property
+    def now_us(self) -> int:
+        """Where the book begins."""
+        return self._slots.at[0]
+
+    @property
+    def usable(self) -> int:
+        """The positions on which anything may be planned."""
+        return self._usable
+
+    @property
+    def slots(self) -> int:
+        """The number of slots."""
+        return len(self._slots.at)
+
+    def used(self, resource: int) -> Timeline:
+        """The use of one resource of the nodes over the whole system (sRS): exact, usable nodes or not."""
+        return Timeline.from_changes(self._totals[resource], self._slots.at, self._slots.rises[resource])
+
+    def steps(self, resource: int) -> Steps:
+        """The same as instants and what is used from each on; to be read only, until the book changes."""
+        return self._slots.at, self._slots.used(resource)
+
+    def wide_used(self, index: int) -> Timeline:
+        """The use of one resource that belongs to no node; a copy."""
+        return self._wide[index].copy()
+
+    def free_on(self, node: int, start_us: int, stop_us: int) -> Vector:
+        """The amounts free on node number `node` all through a stay."""
+        start_us = max(start_us, self.now_us)
+        return least_free(self._profiles[self._position(node)], start_us, max(stop_us, start_us + 1))
+
+    def is_rounded(self, stop_us: int) -> bool:
+        """Whether a booking asked for until then may be in the book for another stay."""
+        return stop_us in self._rounded
+
+    def stay(self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()) -> _Stay:
+        """From when until when a booking made with these arguments is in the book, as far as it may reach."""
+        stays = self._rounded.get(stop_us, {}).get((start_us, tuple(spans), wide), ())
+        return min([start_us, *(stay[0] for stay in stays)]), max([stop_us, *(stay[1] for stay in stays)])
+
+    def free_until_us(self, spans: Pairs, from_us: int, until_us: int) -> int:
+        """Up to when, until then at the most, the amounts are all free from an instant on; that instant: not at all."""
+        # Nodes of one past share their future, and are looked at once.
+        asked = {
+            (id(profile := self._profiles[self._position(node)]), amounts): profile for node, amounts in spans
+        }
+        for (_, amounts), profile in asked.items():
+            until_us = taken_us(profile, amounts, from_us, until_us)
+        return until_us
+
+    def room(self, start_us: int, stop_us: int, closed: Sequence[Closure] = ()) -> BookRoom:
+        """What is free all through a stay that begins now or later; a view until the book changes."""
+        start_us = max(start_us, self.now_us)
+        stop_us = max(stop_us, start_us + 1)
+        within = self._usable & ~shut(closed, start_us, stop_us)
+        return self._room((start_us, stop_us), self._slots.window(start_us, stop_us), within, {})
+
+    def fits_at(
+        self, need: Need, start_us: int, duration_us: int, closed: Sequence[Closure] = ()
+    ) -> Chosen | None:
+        """Nodes for the whole job from exactly `start_us` (or now) on, or None. A duration of `INFINITY_US`: for ever."""
+        start_us = max(start_us, self.now_us)
+        found = self._search(need, duration_us, (start_us, start_us), INFINITY_US, closed)
+        return found[1] if found is not None else None
+
+    def earliest(
+        self,
+        need: Need,
+        duration_us: int,
+        from_us: int,
+        until_us: int = INFINITY_US,
+        closed: Sequence[Closure] = (),
+    ) -> tuple[int, Chosen] | None:
+        """The first start from `from_us` on at which the whole job fits for `duration_us`, and its nodes (C-31, C-33).
+
+        The stay lies before `until_us`, and nodes in a closure of `closed` that it meets are left out. None when there
+        is no such start.
+        """
+        latest_us = until_us - duration_us if until_us < INFINITY_US else INFINITY_US - 1
+        return self._search(need, duration_us, (max(from_us, self.now_us), latest_us), until_us, closed)
+
+    def sooner_us(
+        self, need: Need, duration_us: int, from_us: int, own: Own, closed: Sequence[Closure] = ()
+    ) -> int | None:
+        """A bound for a job that has a place: without that it would have no start from `from_us` on before this instant.
+
+        None: it would have no earlier one at all. Nothing is changed for it, and resources that belong to no node are
+        not looked at.
+        """
+        starts_us = (max(from_us, self.now_us), own[1] - 1)
+        found = self._search(need, duration_us, starts_us, INFINITY_US, closed, own)
+        return found[0] if found is not None else None
+
+    def check(self) -> None:
+        """Raises `BookError` unless all views agree and every node keeps within its total. Costs everything."""
+        check_views(self.topology, self._profiles, self._slots)
+
+    # Inside
+
+    def _position(self, node: int) -> int:
+        position = self.topology.positions.get(node)
+        if position is None:
+            raise BookError(f"there is no node number {node}")
+        return position
+
+    def _room(self, stay: _Stay, window: _Stay, within: int, fitting: dict[Vector, int]) -> BookRoom:
+        wide_free = tuple([wide.least_free(*stay) for wide in self._wide])
+        return BookRoom(self.topology, self._slots, self._profiles, stay, window, within, wide_free, fitting)
+
+    def _search(
+        self,
+        need: Need,
+        duration_us: int,
+        starts_us: _Stay,
+        until_us: int,
+        closed: Sequence[Closure],
+        own: Own | None = None,
+    ) -> tuple[int, Chosen] | None:
+        """The first start in the range; with `own` the first that may be one without that, nodes left open."""
+        within = need.allowed & self._usable
+        conditions = self._lookup.conditions(need, self.topology, self._slots, self._profiles)
+        search = Search(conditions, within, self._slots)
+        found = self._walk(search, need, within, duration_us, starts_us, until_us, closed, own)
+        self.work += search.looked // SLOTS_PER_US
+        return found
+
+    def _walk(
+        self,
+        search: Search,
+        need: Need,
+        within: int,
+        duration_us: int,
+        starts_us: _Stay,
+        until_us: int,
+        closed: Sequence[Closure],
+        own: Own | None,
+    ) -> tuple[int, Chosen] | None:
+        slots = self._slots
+        at, stops = slots.at, slots.stops
+        size = len(at)
+        start_us, latest_us = starts_us
+        first = bisect_right(at, start_us) - 1
+        # The first slot from `first` on in which enough nodes are left, the rest of the stay aside.
+        passed = search.passing(first)
+        if own is not None:
+            if passed >= size or at[passed] >= own[1]:
+                return None
+            mask = self.topology.mask_of_numbers(own[0])
+            search.leave_out(mask, bisect_right(at, own[1]) - 1, bisect_left(at, own[1] + duration_us))
+        while start_us <= latest_us:
+            if need.wide and own is None:
+                moved_us = self._wide_start(need.wide, duration_us, start_us, until_us)
+                if moved_us is None or moved_us > latest_us:
+                    return None
+                if moved_us > start_us:
+                    start_us = moved_us
+                    first = bisect_right(at, start_us) - 1
+            if passed < first:
+                passed = search.passing(first)
+            if passed > first:
+                failed = passed - 1
+            else:
+                stop_us = start_us + duration_us
+                last = bisect_left(at, stop_us, first + 1)
+                inside = within & ~shut(closed, start_us, stop_us) if closed else within
+                failed = search.failed(inside, first, last)
+                if failed < 0:
+                    if own is not None:
+                        return start_us, []
+                    stay = (start_us, min(stop_us, INFINITY_US))
+                    chosen = choose(self._room(stay, (first, last), inside, search.fitting), need)
+                    if chosen is not None:
+                        return start_us, chosen
+                    failed = first
+            # More becomes free only where something ends; stays that still hold the failing slots need no look.
+            first = failed + 1
+            while first < size and not stops[first]:
+                first += 1
+            next_us = at[first] if first < size else INFINITY_US
+            for closure in closed:
+                if start_us < closure.stop_us < next_us:
+                    next_us = closure.stop_us
+                    first = bisect_right(at, next_us) - 1
+            start_us = next_us
+        return None
+
+    def _wide_start(self, asked: Vector, duration_us: int, from_us: int, until_us: int) -> int | None:
+        """The first instant at which all resources that belong to no node suffice."""
+        start_us, moved = from_us, True
+        while moved:
+            moved = False
+            for wide, amount in zip(self._wide, asked, strict=False):
+                if amount > 0:
+                    found_us = wide.earliest_fit(amount, duration_us, start_us, until_us)
+                    if found_us is None:
+                        return None
+                    if found_us > start_us:
+                        start_us, moved = found_us, True
+        return start_us
+
+    def _taking(
+        self, spans: Spans, start_us: int, stop_us: int, wide: Vector, *, is_held: bool
+    ) -> Generator[None, None, None]:
+        taken: list[Spans] = []
+        for piece in _pieces(spans):
+            try:
+                self._take(piece, start_us, stop_us, () if taken else wide, is_held=is_held)
+            except BookError:
+                for number, done in enumerate(taken):
+                    self._give(done, start_us, stop_us, () if number else wide)
+                raise
+            taken.append(piece)
+            yield
+
+    def _giving(self, spans: Spans, start_us: int, stop_us: int, wide: Vector) -> Generator[None, None, None]:
+        given: list[Spans] = []
+        for piece in _pieces(spans):
+            try:
+                self._give(piece, start_us, stop_us, () if given else wide)
+            except BookError:
+                for number, done in enumerate(given):
+                    held_us = max(start_us, self.now_us)
+                    self._take(done, held_us, stop_us, () if number else wide, is_held=True)
+                raise
+            given.append(piece)
+            yield
+
+    def _take(
+        self,
+        spans: Spans,
+        start_us: int,
+        stop_us: int,
+        wide: Vector,
+        *,
+        is_held: bool,
+    ) -> None:
+        slots = self._slots
+        parts, after, total = self._shifted(spans, (start_us, stop_us), -1)
+        if any(wide):
+            self._take_wide(wide, start_us, stop_us, is_held=is_held)
+        first, last = slots.begin(start_us), 0
+        if first:
+            slots.starts[first] += 1
+        if stop_us < INFINITY_US:
+            last = slots.begin(stop_us)
+            slots.stops[last] += 1
+        self._follow(parts, after)
+        slots.use(first, last, total)
+
+    def _give(self, spans: Spans, start_us: int, stop_us: int, wide: Vector) -> None:
+        slots = self._slots
+        begin_us = max(start_us, slots.at[0])
+        if stop_us <= begin_us:
+            return
+        first = slots.find(begin_us)
+        last = slots.find(stop_us) if stop_us < INFINITY_US else 0
+        if (
+            first is None
+            or last is None
+            or (first and not slots.starts[first])
+            or (last and not slots.stops[last])
+        ):
+            raise BookError(f"no booking lasts from {start_us} to {stop_us}")
+        parts, after, total = self._shifted(spans, (begin_us, stop_us), 1)
+        if any(wide):
+            self._give_wide(wide, begin_us, stop_us)
+        self._follow(parts, after)
+        slots.use(first, last, [-amount for amount in total])
+        if last:
+            slots.stops[last] -= 1
+            slots.release(last)
+        if first:
+            slots.starts[first] -= 1
+            slots.release(first)
+
+    def _take_wide(self, wide: Vector, start_us: int, stop_us: int, *, is_held: bool) -> None:
+        for timeline, amount in zip(self._wide, wide, strict=False):
+            if amount > timeline.least_free(start_us, stop_us) and not is_held:
+                raise BookError(f"{amount} of {timeline.available} items that belong to no node are not free")
+        for timeline, amount in zip(self._wide, wide, strict=False):
+            if amount > 0:
+                timeline.hold(start_us, stop_us, amount)
+
+    def _give_wide(self, wide: Vector, start_us: int, stop_us: int) -> None:
+        for timeline, amount in zip(self._wide, wide, strict=False):
+            if amount > timeline.least_used(start_us, stop_us):
+                raise BookError(f"{amount} items that belong to no node are not booked")
+        for timeline, amount in zip(self._wide, wide, strict=False):
+            if amount > 0:
+                timeline.decrement(start_us, stop_us, amount)
+
+    def _shifted(
+        self, spans: Spans, stay: _Stay, sign: int
+    ) -> tuple[list[Part], list[tuple[list[int], Profile]], Vector]:
+        return shifted_all(self.topology, self._profiles, spans, stay, sign, self._slots.at[0])
+
+    def _follow(self, parts: list[Part], after: list[tuple[list[int], Profile]]) -> None:
+        profiles = self._profiles
+        self.work += WORK_PER_PROFILE * len(after)
+        for positions, profile in after:
+            for position in positions:
+                profiles[position] = profile
+        self._slots.flip(parts, self.topology.size)
+
+    def _drop_rounded(self, stop_us: int, key: _Key, stays: list[_Stay]) -> None:
+        if not stays:
+            by_key = self._rounded[stop_us]
+            del by_key[key]
+            if not by_key:
+                del self._rounded[stop_us]
+
+
+def _pieces(spans: Spans) -> Iterator[Spans]:
+    """The same for the booking and for its end: each begins and ends by itself."""
+    for first in range(0, len(spans), NODES_PER_SLICE):
+        yield spans[first : first + NODES_PER_SLICE]

@@ -1,0 +1,267 @@
+"""When one job could start: every rule and the book of the future are asked in turn until none moves it any more.
+
+This is the intersection of C-31 without building it, and it tells which rule moved the job and to when. Invariant: what
+is found is allowed by all constraints and fits the book, and no earlier start from the same instant on does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.protocols import Chosen, Closure, Constraint
+from eslurm.core.plan.profile.profile import Book
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import Vector, add
+
+RESOURCES = "resources"
+"""The kind of a move that the book made: too little was free."""
+
+
+class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One rule that would not let a job start earlier than `to_us`; `INFINITY_US`: it never lets it start."""
+
+    kind: str
+    to_us: int
+    text: str = ""
+
+
+class Quest(msgspec.Struct, frozen=True, gc=False):
+    """What is looked for: a stay of `duration_us` for `need` inside [from_us, until_us).
+
+    The stay may turn out longer by `beyond_us`, up to the job's limit: `until_us` and the beginnings in `closed` are
+    earlier by that, and the constraints know it.
+
+    Constraints count what a job is expected to take. `recount` gives those for what a mapping gives it, if that is more.
+    """
+
+    need: Need
+    duration_us: int
+    from_us: int
+    until_us: int = INFINITY_US
+    constraints: tuple[Constraint, ...] = ()
+    closed: tuple[Closure, ...] = ()
+    recount: Callable[[Need, Chosen], tuple[Constraint, ...]] | None = None
+    beyond_us: int = 0
+
+
+class Start(msgspec.Struct, frozen=True, gc=False):
+    """The first start found, the nodes, and the last move of each rule that moved the job there."""
+
+    at_us: int
+    chosen: Chosen
+    moves: tuple[Move, ...] = ()
+
+
+class Never(msgspec.Struct, frozen=True, gc=False):
+    """There is no start in the interval; the last of `moves` is the rule that said so."""
+
+    moves: tuple[Move, ...]
+
+
+def first_start(book: Book, quest: Quest, from_us: int, until_us: int = INFINITY_US) -> Start | Never:
+    """The first start from `from_us` on, as far as the quest's own interval lets it; the stay ends before `until_us`."""
+    at_us = max(from_us, quest.from_us)
+    until_us = min(until_us, quest.until_us)
+    constraints, duration_us, need = quest.constraints, quest.duration_us, quest.need
+    if not constraints:
+        found = book.earliest(need, duration_us, at_us, until_us, quest.closed)
+        if found is None:
+            return Never((Move(RESOURCES, INFINITY_US),))
+        moves = (Move(RESOURCES, found[0]),) if found[0] > at_us else ()
+        return Start(found[0], found[1], moves)
+    moved: dict[int, int] = {}
+    other: Start | Never | None = None
+    while True:
+        agreed_us = _agreed(constraints, duration_us, at_us, until_us, moved)
+        if agreed_us is None:
+            return other or Never(_moves(constraints, moved))
+        found = book.earliest(need, duration_us, agreed_us, until_us, quest.closed)
+        if found is None:
+            _note(moved, _BOOK, INFINITY_US)
+            return other or Never(_moves(constraints, moved))
+        at_us, chosen = found
+        if at_us > agreed_us:
+            _note(moved, _BOOK, at_us)
+            continue
+        stricter = quest.recount(need, chosen) if quest.recount is not None else ()
+        known: dict[int, int] = {}
+        counted_us = _agreed(stricter, duration_us, at_us, until_us, known)
+        if counted_us == at_us:
+            return Start(at_us, chosen, _moves(constraints, moved))
+        if other is None:
+            against = (*_moves(constraints, moved), *_moves(stricter, known))
+            other = _with_less(book, quest, chosen, at_us, until_us, against)
+        # With as much as this it may start later, with less perhaps before.
+        if counted_us is None or (isinstance(other, Start) and other.at_us <= counted_us):
+            return other
+        at_us = counted_us
+
+
+def _with_less(
+    book: Book, quest: Quest, chosen: Chosen, at_us: int, until_us: int, moves: tuple[Move, ...]
+) -> Start | Never:
+    """The first start of a job that is not let take as much as was chosen; `moves` say who is against that."""
+    frugal = _frugal(book.topology, quest.need, chosen)
+    if frugal is None:
+        return Never(moves)
+    found = first_start(book, msgspec.structs.replace(quest, need=frugal), at_us, until_us)
+    return msgspec.structs.replace(found, moves=(*moves, *found.moves))
+
+
+def start_exactly(book: Book, quest: Quest, at_us: int) -> Start | Never:
+    """The start at one instant, or who is against it."""
+    until_us = quest.until_us
+    if at_us < quest.from_us or (until_us < INFINITY_US and at_us + quest.duration_us > until_us):
+        return Never(())
+    stop_us = min(at_us + quest.duration_us, INFINITY_US)
+    against = _against(quest.constraints, quest.duration_us, at_us, stop_us)
+    if against:
+        return Never(against)
+    chosen = book.fits_at(quest.need, at_us, quest.duration_us, quest.closed)
+    if chosen is None:
+        return Never((Move(RESOURCES, INFINITY_US),))
+    stricter = quest.recount(quest.need, chosen) if quest.recount is not None else ()
+    against = _against(stricter, quest.duration_us, at_us, stop_us)
+    if not against:
+        return Start(at_us, chosen)
+    frugal = _frugal(book.topology, quest.need, chosen)
+    if frugal is None:
+        return Never(against)
+    other = start_exactly(book, msgspec.structs.replace(quest, need=frugal), at_us)
+    return other if isinstance(other, Start) else Never(against)
+
+
+def _frugal(topology: Topology, need: Need, chosen: Chosen) -> Need | None:
+    """The same need on the fewest nodes, or without the largest of those chosen; None when it cannot do with less."""
+    replace = msgspec.structs.replace
+    if need.exclusive:
+        largest = max(topology.totals[position] for position, _, _ in chosen)
+        kept = need.allowed
+        for group in topology.groups.values():
+            kept &= ~group.get(largest, 0)
+        return narrowed(need, kept) if kept and not need.include & ~kept else None
+    if len(need.parts) == 1:
+        part = need.parts[0]
+        fewest = max(part.nodes_floor, need.include.bit_count())
+        return replace(need, parts=(replace(part, nodes_max=fewest),)) if fewest < len(chosen) else None
+    if need.pack or need.scatter or len(chosen) == 1:
+        return None
+    packed: Vector = ()
+    for part in need.parts:
+        amounts = part.amounts(part.tasks)
+        packed = add(packed, amounts) if packed else amounts
+    return replace(need, pack=True, packed=packed, filters=((packed, 1),))
+
+
+def _against(
+    constraints: Sequence[Constraint], duration_us: int, at_us: int, stop_us: int
+) -> tuple[Move, ...]:
+    """Those that do not let a stay begin at that instant."""
+    return tuple(
+        [
+            Move(constraint.kind, INFINITY_US, constraint.why())
+            for constraint in constraints
+            if constraint.earliest(duration_us, at_us, stop_us) != at_us
+        ]
+    )
+
+
+def narrowed(need: Need, within: int) -> Need:
+    """The same need on no other positions than these: a job inside a reservation (C-41)."""
+    replace = msgspec.structs.replace
+    parts = tuple(replace(part, allowed=part.allowed & within) for part in need.parts)
+    return replace(need, parts=parts, allowed=need.allowed & within)
+
+
+_BOOK = -1
+
+
+def _agreed(
+    constraints: Sequence[Constraint], duration_us: int, at_us: int, until_us: int, moved: dict[int, int]
+) -> int | None:
+    """The first instant from `at_us` on that no constraint is against."""
+    content = 0
+    index = 0
+    while content < len(constraints):
+        found_us = constraints[index].earliest(duration_us, at_us, until_us)
+        if found_us is None:
+            _note(moved, index, INFINITY_US)
+            return None
+        if found_us > at_us:
+            _note(moved, index, found_us)
+            at_us, content = found_us, 0
+        content += 1
+        index = (index + 1) % len(constraints)
+    return at_us
+
+
+def _note(moved: dict[int, int], index: int, to_us: int) -> None:
+    """The latest mover comes last."""
+    moved.pop(index, None)
+    moved[index] = to_us
+
+
+def _moves(constraints: Sequence[Constraint], moved: dict[int, int]) -> tuple[Move, ...]:
+    return tuple(
+        Move(RESOURCES, to_us)
+        if index == _BOOK
+        else Move(constraints[index].kind, to_us, constraints[index].why())
+        for index, to_us in moved.items()
+    )
+
+
+class Hints:
+    """Before which instant it is useless to look for a start, by quest, while planning goes on.
+
+    What is booked only makes starts later, so a start found for one job bounds those of all that ask for the same. What
+    is given back from some instant on lowers the bounds of those that could reach it.
+    """
+
+    __slots__ = ("_bounds", "_freed_us", "_serial", "_serials")
+
+    def __init__(self) -> None:
+        self._bounds: dict[int, tuple[int, int]] = {}
+        # Instants from which something was given back, and when that was: both ascend, so the earliest instant of all
+        # those given back since some moment is the first behind it.
+        self._freed_us: list[int] = []
+        self._serials: list[int] = []
+        self._serial = 0
+
+    def bound_us(self, quest: int, duration_us: int) -> int:
+        """No start before this instant is possible; 0: nothing is known."""
+        known = self._bounds.get(quest)
+        if known is None:
+            return 0
+        bound_us, serial = known
+        freed_us = self._freed_since(serial)
+        return bound_us if freed_us is None else max(0, min(bound_us, freed_us - duration_us + 1))
+
+    def learn(self, quest: int, bound_us: int) -> None:
+        """Everything before `bound_us` has been looked at, in vain."""
+        self._bounds[quest] = (bound_us, self._serial)
+
+    def freed(self, from_us: int) -> None:
+        """Something has been given back from this instant on."""
+        self._serial += 1
+        while self._freed_us and self._freed_us[-1] >= from_us:
+            self._freed_us.pop()
+            self._serials.pop()
+        self._freed_us.append(from_us)
+        self._serials.append(self._serial)
+
+    def _freed_since(self, serial: int) -> int | None:
+        serials = self._serials
+        if not serials or serials[-1] <= serial:
+            return None
+        low, high = 0, len(serials) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if serials[middle] > serial:
+                high = middle
+            else:
+                low = middle + 1
+        return self._freed_us[low]

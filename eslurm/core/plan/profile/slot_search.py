@@ -1,0 +1,204 @@
+"""What one need asks of the slots of the book before mapping is tried: necessary conditions, cheapest first (C-31).
+
+Per slot so many nodes must have so much free (`Need.filters`), and all nodes together at least what the whole job takes
+(`Need.floor`). Invariant: a stay that is refused here holds no mapping; one that is let through may still have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import and_
+from typing import Final, TypeAlias
+
+from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.profile.node_profile import Profile
+from eslurm.core.plan.profile.rows import Row
+from eslurm.core.plan.profile.slots import Slots
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.vector import Vector, fits
+
+Test: TypeAlias = tuple[list[Row], int, int, Vector]
+"""(rows of which a node must be in all, how many nodes, the positions that have so much at all, the amounts).
+
+No amounts where the rows say more or less than that these are free."""
+
+Floor: TypeAlias = tuple[int, int]
+"""(resource, the most of it that may be in use on all nodes together)."""
+
+SLOTS_AT_FIRST: Final = 2
+KNOWN_MAX: Final = 1_024
+
+
+class Conditions:
+    """What one need asks, looked up in the slots: good for all searches until they have other rows (`Slots.edition`).
+
+    `asked` are the (resource, amount) pairs with a row of their own. Not `is_exact`: for some there was no room.
+    """
+
+    __slots__ = ("asked", "floors", "is_exact", "need", "tests")
+
+    def __init__(self, need: Need, topology: Topology, slots: Slots, profiles: Sequence[Profile]) -> None:
+        self.need = need
+        self.tests: list[Test] = []
+        self.asked: list[tuple[int, int]] = []
+        self.is_exact = True
+        for amounts, nodes in sorted(need.filters, key=lambda item: -item[1]):
+            if need.exclusive:
+                idle = slots.idle if slots.idle is not None else slots.build_idle(profiles)
+                self.tests.append(([idle], nodes, _large_enough(topology, amounts), ()))
+                continue
+            asked = [(resource, amount) for resource, amount in enumerate(amounts) if amount > 0]
+            found = [slots.searched(resource, amount, profiles) for resource, amount in asked]
+            rows = [row for row, _ in found if row is not None]
+            exact = all(is_exact for _, is_exact in found)
+            self.tests.append((rows, nodes, -1, amounts if exact else ()))
+            self.asked += asked
+            self.is_exact = self.is_exact and exact
+        self.floors: list[Floor] = []
+        for resource, least in enumerate(need.floor):
+            if least > max((nodes * amounts[resource] for amounts, nodes in need.filters), default=0):
+                total = sum(total[resource] * mask.bit_count() for total, mask in _totals(topology))
+                self.floors.append((resource, total - least))
+
+
+class Lookup:
+    """The conditions of the needs that were searched for lately, by identity of the need."""
+
+    __slots__ = ("_edition", "_known")
+
+    def __init__(self) -> None:
+        self._edition = -1
+        self._known: dict[int, Conditions] = {}
+
+    def knows(self, need: Need, slots: Slots) -> bool:
+        """Whether all rows that the need asks for are there."""
+        known = self._known.get(id(need)) if self._edition == slots.edition else None
+        return known is not None and known.need is need
+
+    def conditions(
+        self, need: Need, topology: Topology, slots: Slots, profiles: Sequence[Profile]
+    ) -> Conditions:
+        """What the need asks of the slots; looked up anew only where there are other rows by now."""
+        known = self._known.get(id(need)) if self._edition == slots.edition else None
+        if known is not None and known.need is need:
+            slots.ask_again(known.asked)
+            return known
+        made = Conditions(need, topology, slots, profiles)
+        if self._edition != slots.edition or len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+            self._edition = slots.edition
+        # Where a row had no room there may be some the next time.
+        if made.is_exact:
+            self._known[id(need)] = made
+        return made
+
+
+class Search:
+    """The conditions of one need, read against the slots as they are; of no use once the book has changed.
+
+    `fitting` holds, for the stay that was let through last, the positions with the amounts that were looked for; `looked`
+    counts the slots that were looked at.
+    """
+
+    __slots__ = ("_ahead", "_enough", "_floors", "_seen", "_slots", "_tests", "_within", "fitting", "looked")
+
+    def __init__(self, conditions: Conditions, within: int, slots: Slots) -> None:
+        self.fitting: dict[Vector, int] = {}
+        self.looked = 0
+        # Per slot from `_seen` on whether `passing` has found it good enough.
+        self._seen = 0
+        self._enough = b""
+        self._ahead = SLOTS_AT_FIRST
+        self._slots = slots
+        self._within = within
+        self._tests = conditions.tests
+        self._floors = [(slots.used(resource), most) for resource, most in conditions.floors]
+
+    def leave_out(self, own: int, first: int, last: int) -> None:
+        """From now on stays end before slot `last`, and what is booked from slot `first` on at `own` does not count.
+
+        There it looks as if that were all that is booked on these nodes.
+        """
+        self._tests = [
+            ([_with(row, own, first, last) for row in rows], nodes, large, ())
+            for rows, nodes, large, _ in self._tests
+        ]
+        self._floors = [
+            ([*used[:first], *[most] * (last - first), *used[last:]], most) for used, most in self._floors
+        ]
+
+    def passing(self, first: int) -> int:
+        """The first slot from `first` on in which by itself enough nodes are left for the most demanding test.
+
+        The number of slots when there is none. From one question to the next `first` never falls.
+        """
+        size = len(self._slots.at)
+        while first < size:
+            seen = self._seen + len(self._enough)
+            if first < seen:
+                found = self._enough.find(1, first - self._seen)
+                if found >= 0:
+                    return self._seen + found
+                first = seen
+            else:
+                self._seen, self._enough = first, self._tested(first, min(first + self._ahead, size))
+                self._ahead *= 2
+        return size
+
+    def _tested(self, first: int, last: int) -> bytes:
+        """For each slot whether enough nodes are left in it."""
+        self.looked += last - first
+        if not self._tests or not self._tests[0][0]:
+            return b"\x01" * (last - first)
+        rows, nodes, large, _ = self._tests[0]
+        left: Iterator[int] = map((self._within & large).__and__, rows[0][first:last])
+        for row in rows[1:]:
+            left = map(and_, left, row[first:last])
+        return bytes(map(nodes.__le__, map(int.bit_count, left)))
+
+    def failed(self, within: int, first: int, last: int) -> int:
+        """A slot such that no stay which begins up to it, and not earlier than `first`, can hold; -1: may fit.
+
+        Seen from the end of the stay [first, last): the later the slot at which too little is left, the farther the
+        search may go on.
+        """
+        self.looked += last - first
+        for used, most in self._floors:
+            if max(used[first:last]) > most:
+                return max(index for index in range(first, last) if used[index] > most)
+        starts = self._slots.starts
+        fitting: dict[Vector, int] = {}
+        for rows, nodes, large, amounts in self._tests:
+            left = within & large
+            for index in range(last - 1, first, -1):
+                if starts[index]:
+                    for row in rows:
+                        left &= row[index]
+                    if left.bit_count() < nodes:
+                        return index
+            for row in rows:
+                left &= row[first]
+            if left.bit_count() < nodes:
+                return first
+            if amounts:
+                fitting[amounts] = left
+        self.fitting = fitting
+        return -1
+
+
+def _with(row: Row, own: int, first: int, last: int) -> Row:
+    """A row that has these positions, too, in slots [first, last)."""
+    return [*row[:first], *[members | own for members in row[first:last]], *row[last:]]
+
+
+def _totals(topology: Topology) -> Iterator[tuple[Vector, int]]:
+    for group in topology.groups.values():
+        yield from group.items()
+
+
+def _large_enough(topology: Topology, amounts: Vector) -> int:
+    found = 0
+    for total, mask in _totals(topology):
+        if fits(amounts, total):
+            found |= mask
+    return found

@@ -1,0 +1,1 @@
+"""Limits, pools and reservations as constraints on a start."""

@@ -1,0 +1,1 @@
+"""Predictors of node failures, and how good they are."""

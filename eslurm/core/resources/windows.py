@@ -1,0 +1,257 @@
+"""When policies are in force (C-09): the calendar they are read by, and windows of time as the planner asks for them.
+
+A window is half open, [start_us, stop_us), `INFINITY_US` as its stop means for ever. Invariant: the windows of one
+`Windows` ascend and neither overlap nor touch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeAlias
+
+from eslurm.core.model.accounts import Validity
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.resources.timeline import INFINITY_US
+
+Window: TypeAlias = tuple[int, int]
+Fetch: TypeAlias = Callable[[int, int], list[Window]]
+
+DAY_US: Final = 86_400 * SECOND_US
+HORIZON_US: Final = 400 * DAY_US
+"""How far ahead windows that recur are looked at: what is planned further ahead is planned again before it comes."""
+STRETCH_US: Final = 28 * DAY_US
+LENGTH_MAX_S: Final = 366 * 86_400
+"""Of the intervals that a cron string begins: whoever looks for those in force looks back so far."""
+WINDOWS_MAX: Final = 20_000
+"""Bound of the windows kept of one validity; beyond, the horizon is nearer."""
+
+
+class Calendar(Protocol):
+    """Knows when cron strings match, which needs a time zone."""
+
+    def windows(self, validity: Validity, from_us: int, until_us: int) -> list[Window]:
+        """The parts of [from_us, until_us) in which `validity` is in force: ascending, apart from each other.
+
+        Without a cron string `until_us` may be `INFINITY_US`.
+        """
+        ...
+
+    def offset_s(self, utc_s: int) -> int:
+        """The zone's offset from UTC at a UTC time, both in seconds: for texts."""
+        ...
+
+
+class DatesOnly:
+    """A calendar without a time zone: it keeps to the dates and takes each cron string for all the time between them."""
+
+    def windows(self, validity: Validity, from_us: int, until_us: int) -> list[Window]:
+        """See `Calendar`."""
+        return dates_within(validity, from_us, until_us)
+
+    def offset_s(self, utc_s: int) -> int:
+        """See `Calendar`."""
+        return 0
+
+
+def dates_within(validity: Validity, from_us: int, until_us: int) -> list[Window]:
+    """The part of [from_us, until_us) between the dates of `validity`, its cron string left aside."""
+    start_us = max(from_us, validity.from_us)
+    stop_us = min(until_us, validity.until_us or INFINITY_US)
+    return [(start_us, stop_us)] if start_us < stop_us else []
+
+
+def merged(windows: Iterable[Window]) -> list[Window]:
+    """The same instants as windows that ascend and do not touch."""
+    found: list[Window] = []
+    for start_us, stop_us in sorted(windows):
+        if found and start_us <= found[-1][1]:
+            if stop_us > found[-1][1]:
+                found[-1] = (found[-1][0], stop_us)
+        else:
+            found.append((start_us, stop_us))
+    return found
+
+
+def clipped(windows: Iterable[Window], from_us: int, until_us: int) -> list[Window]:
+    """The parts of the windows within [from_us, until_us)."""
+    return [
+        (max(start_us, from_us), min(stop_us, until_us))
+        for start_us, stop_us in windows
+        if start_us < until_us and stop_us > from_us
+    ]
+
+
+def without(windows: list[Window], others: list[Window]) -> list[Window]:
+    """The instants of `windows` that are in none of `others`; both ascend and do not touch."""
+    found: list[Window] = []
+    index = 0
+    for start_us, stop_us in windows:
+        while index < len(others) and others[index][1] <= start_us:
+            index += 1
+        at = index
+        while at < len(others) and others[at][0] < stop_us:
+            if others[at][0] > start_us:
+                found.append((start_us, others[at][0]))
+            start_us = others[at][1]
+            at += 1
+        if start_us < stop_us:
+            found.append((start_us, stop_us))
+    return found
+
+
+class Windows:
+    """The windows of something from `from_us` on, worked out stretch by stretch as far as they are asked for.
+
+    Nothing that recurs is looked at beyond `from_us + HORIZON_US`, or when `WINDOWS_MAX` are known.
+    """
+
+    __slots__ = ("_fetch", "_from_us", "_known_us", "_limit_us", "_starts", "_stops", "recurs")
+
+    def __init__(self, fetch: Fetch, from_us: int, *, recurs: bool) -> None:
+        self._fetch = fetch
+        self._from_us = from_us
+        self._known_us = from_us
+        self.recurs = recurs
+        self._limit_us = from_us + HORIZON_US if recurs else INFINITY_US
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+
+    @classmethod
+    def of(cls, calendar: Calendar, validity: Validity, from_us: int) -> Windows:
+        """When `validity` is in force."""
+        return cls(
+            lambda start_us, stop_us: calendar.windows(validity, start_us, stop_us),
+            from_us,
+            recurs=bool(validity.cron),
+        )
+
+    def less(self, others: Iterable[Windows]) -> Windows:
+        """These windows without the instants of the others."""
+        hiding = [other for other in others if not other.is_never]
+        if not hiding:
+            return self
+
+        def fetch(start_us: int, stop_us: int) -> list[Window]:
+            hidden = merged(window for other in hiding for window in other.within(start_us, stop_us))
+            return without(self.within(start_us, stop_us), hidden)
+
+        recurs = self.recurs or any(other.recurs for other in hiding)
+        return Windows(fetch, self._from_us, recurs=recurs)
+
+    @property
+    def is_always(self) -> bool:
+        """Whether it is one window without end from the beginning."""
+        return not self.recurs and self.within(self._from_us, INFINITY_US) == [(self._from_us, INFINITY_US)]
+
+    @property
+    def is_never(self) -> bool:
+        """Whether there is no window at all."""
+        return not self.recurs and not self.within(self._from_us, INFINITY_US)
+
+    def advance(self, now_us: int) -> None:
+        """Forgets what has passed and looks ahead from now on; nothing before `now_us` is asked for any more."""
+        if not self.recurs:
+            return
+        passed = bisect_right(self._stops, now_us)
+        del self._starts[:passed], self._stops[:passed]
+        self._known_us = max(self._known_us, now_us)
+        self._from_us = now_us
+        self._limit_us = now_us + HORIZON_US
+
+    def is_over(self, at_us: int) -> bool:
+        """Whether only the horizon is the reason that no window is known from `at_us` on: then nothing is known."""
+        return self.recurs and self.find(at_us, INFINITY_US) is None
+
+    def find(self, from_us: int, until_us: int) -> Window | None:
+        """The first window that has an instant in [from_us, until_us)."""
+        if self._known_us < until_us and self._known_us < self._limit_us:
+            found = self._find_known(from_us, until_us)
+            if found is not None and found[1] < self._known_us:
+                return found
+            return self._find_further(from_us, until_us)
+        return self._find_known(from_us, until_us)
+
+    def within(self, from_us: int, until_us: int) -> list[Window]:
+        """The parts of all windows within [from_us, until_us)."""
+        found: list[Window] = []
+        at_us = from_us
+        while at_us < until_us:
+            window = self.find(at_us, until_us)
+            if window is None:
+                break
+            found.append((max(window[0], from_us), min(window[1], until_us)))
+            at_us = window[1]
+        return found
+
+    def _find_known(self, from_us: int, until_us: int) -> Window | None:
+        index = bisect_right(self._stops, from_us)
+        if index < len(self._starts) and self._starts[index] < until_us:
+            return self._starts[index], self._stops[index]
+        return None
+
+    def _find_further(self, from_us: int, until_us: int) -> Window | None:
+        """Stretch by stretch until the end of the window that is looked for is known."""
+        while self._known_us < self._limit_us:
+            found = self._find_known(from_us, until_us)
+            if found is None and self._known_us >= until_us:
+                return None
+            if found is not None and found[1] < self._known_us:
+                return found
+            self._grow()
+        return self._find_known(from_us, until_us)
+
+    def _grow(self) -> None:
+        start_us = self._known_us
+        stop_us = min(start_us + STRETCH_US, self._limit_us) if self.recurs else INFINITY_US
+        for first_us, last_us in self._fetch(start_us, stop_us):
+            if self._stops and first_us <= self._stops[-1]:
+                self._stops[-1] = last_us
+            else:
+                self._starts.append(first_us)
+                self._stops.append(last_us)
+        self._known_us = stop_us
+        if len(self._starts) >= WINDOWS_MAX:
+            self._limit_us = min(self._limit_us, stop_us)
+
+
+def covers_all(several: Iterable[Windows], from_us: int) -> bool:
+    """Whether each instant from `from_us` on is in a window of one of them, as far as is known for ever."""
+    lasting = (one for one in several if not one.recurs)
+    windows = merged(window for one in lasting for window in one.within(from_us, INFINITY_US))
+    return windows == [(from_us, INFINITY_US)]
+
+
+def find_stay(windows: Windows, duration_us: int, from_us: int, until_us: int) -> int | None:
+    """The first instant from `from_us` on from which a stay lies within ONE window and ends before `until_us`."""
+    at_us = from_us
+    while at_us < until_us:
+        window = windows.find(at_us, until_us)
+        if window is None:
+            return None
+        start_us = max(window[0], at_us)
+        stop_us = min(window[1], until_us)
+        if stop_us == INFINITY_US or stop_us - start_us >= duration_us:
+            return start_us
+        at_us = window[1]
+    return None
+
+
+def find_gap(windows: Windows, duration_us: int, from_us: int, until_us: int) -> int | None:
+    """The first instant from `from_us` on from which a stay touches no window and ends before `until_us`."""
+    at_us = from_us
+    while at_us < until_us:
+        end_us = stop_of(at_us, duration_us)
+        if end_us > until_us:
+            return None
+        window = windows.find(at_us, end_us)
+        if window is None:
+            return at_us if at_us == from_us or not windows.is_over(at_us) else None
+        at_us = window[1]
+    return None
+
+
+def stop_of(start_us: int, duration_us: int) -> int:
+    """When a stay ends: `INFINITY_US` as its duration means never."""
+    end_us = start_us + duration_us
+    return end_us if end_us < INFINITY_US else INFINITY_US

@@ -1,0 +1,86 @@
+"""The only write door: `apply(state, fact)` changes the state as one fact says, and nothing else does.
+
+Recovery, standby and replay call only this. A fact that does not fit the state is a bug and raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eslurm.core.model import facts
+from eslurm.core.state import apply_accounts as account
+from eslurm.core.state import apply_jobs as job
+from eslurm.core.state import apply_members as member
+from eslurm.core.state import apply_nodes as node
+from eslurm.core.state import apply_satellites as satellite
+from eslurm.core.state import apply_steps as step
+from eslurm.core.state import apply_tokens as token
+from eslurm.core.state.cluster import State
+
+
+def _lease(state: State, fact: facts.IdsLeased) -> None:
+    state.lease_end = fact.end
+    state.touched.settings = True
+
+
+def _nothing(state: State, fact: facts.Fact) -> None:
+    """The fact only has an effect."""
+
+
+_APPLY: dict[type[Any], Callable[[State, Any], None]] = {
+    facts.ConfigAccepted: node.apply_config,
+    facts.EpochBegan: node.apply_epoch,
+    facts.IdsLeased: _lease,
+    facts.NodeRegistered: node.apply_registered,
+    facts.NodeStateChanged: node.apply_state,
+    facts.NodeDrainChanged: node.apply_drain,
+    facts.NodeSetAside: node.apply_set_aside,
+    facts.NodeTriedAgain: node.apply_tried_again,
+    facts.OrphanFound: _nothing,
+    facts.SatelliteChanged: satellite.apply_changed,
+    facts.JobSubmitted: job.apply_submitted,
+    facts.JobChanged: job.apply_changed,
+    facts.JobsForecast: job.apply_forecasts,
+    facts.JobsPromised: job.apply_promised,
+    facts.JobHeld: job.apply_held,
+    facts.JobDue: job.apply_due,
+    facts.DependenciesChanged: job.apply_dependencies,
+    facts.TasksReleased: job.apply_tasks_released,
+    facts.TasksDropped: job.apply_tasks_dropped,
+    facts.JobPlaced: job.apply_placed,
+    facts.NodesPrepared: job.apply_prepared,
+    facts.AttemptStarted: job.apply_started,
+    facts.StopRequested: job.apply_stop,
+    facts.JobSignalled: _nothing,
+    facts.AttemptSuspended: job.apply_suspended,
+    facts.TimeChanged: job.apply_time,
+    facts.AttemptInformed: job.apply_informed,
+    facts.AttemptEnded: job.apply_attempt_ended,
+    facts.AttemptReturned: job.apply_returned,
+    facts.AvoidanceEnded: job.apply_avoidance_ended,
+    facts.NodesReleased: job.apply_released,
+    facts.JobFinished: job.apply_finished,
+    facts.JobsForgotten: job.apply_forgotten,
+    facts.StepCreated: step.apply_created,
+    facts.StepAnswered: step.apply_answered,
+    facts.StepFinished: step.apply_finished,
+    facts.PolicySet: account.apply_policy_set,
+    facts.PolicyRemoved: account.apply_policy_removed,
+    facts.TokenIssued: token.apply_issued,
+    facts.TokensRevoked: token.apply_gone,
+    facts.TokensExpired: token.apply_gone,
+    facts.JoinTokenMade: member.apply_token_made,
+    facts.JoinTokensEnded: member.apply_tokens_ended,
+    facts.HostJoined: member.apply_joined,
+    facts.MembersRevoked: member.apply_revoked,
+}
+
+
+def apply(state: State, fact: facts.Fact, revision: int, now_us: int) -> None:
+    """Write one fact into the state under its revision. Revisions are contiguous; `now_us` never goes back."""
+    assert revision == state.revision + 1, f"revision {revision} after {state.revision}"
+    assert now_us >= state.now_us, "time went backwards"
+    state.revision = revision
+    state.now_us = now_us
+    _APPLY[type(fact)](state, fact)

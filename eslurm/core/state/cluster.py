@@ -1,0 +1,530 @@
+"""The state of the whole cluster and the indexes derived from it.
+
+`State` holds immutable records. Only `core.state.apply` calls the `put_*`/`drop_*` methods here, which keep every
+index in step with the records: an index is always a pure function of them (`core.state.invariants` checks it, and a
+restart rebuilds all of them from the stored rows). `touched` collects the keys changed since the last commit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from eslurm.core.model import ranges
+from eslurm.core.model.accounts import KINDS, Policy, Usage
+from eslurm.core.model.config import ClusterConfig, Partition
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
+from eslurm.core.model.job_weight import weight
+from eslurm.core.model.node import Node, is_usable, names_of
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.promise import PROMISE, Promise
+from eslurm.core.model.request import Request
+from eslurm.core.model.satellite import SatelliteDown
+from eslurm.core.model.step import Step, StepState
+from eslurm.core.model.timekeeping import lost_after_s
+from eslurm.core.model.token import TOKEN, IssuedToken
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.queue import Pending, PendingQueue
+from eslurm.core.plan.cycle.snapshot import Running, RunningKey
+from eslurm.core.resources.devices import Devices
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.windows import Calendar, DatesOnly
+from eslurm.core.state.allocation_amounts import attempts_of, lends
+from eslurm.core.state.job_counts import JobCounts
+from eslurm.core.state.job_indexes import began, name_key, owed_revisions, startable, task_slots, waits
+from eslurm.core.state.ledger_index import follow_holdings, fresh_ledger
+from eslurm.core.state.members import Members
+from eslurm.core.state.queue_entries import foreseeable, pending_of, running_of
+from eslurm.core.state.references import Mentions
+
+__all__ = [
+    "SECOND_US",
+    "State",
+    "Timer",
+    "Touched",
+    "attempts_of",
+    "is_usable",
+    "name_key",
+    "owed_revisions",
+    "task_slots",
+    "waits",
+]
+
+
+Timer = tuple[int, str, int]
+
+
+class Touched:
+    """Keys of the records that changed since the last commit; the store writes exactly these."""
+
+    def __init__(self) -> None:
+        self.jobs: set[int] = set()
+        self.nodes: set[int] = set()
+        self.steps: set[tuple[int, int]] = set()
+        self.steps_ended: list[Step] = []
+        self.ended: list[tuple[Job, Attempt | None]] = []
+        # Attempts that were given up and whose end is known now, each with its job as accounting is to show it.
+        self.returned: list[tuple[Job, Attempt]] = []
+        # Jobs that changed and were forgotten since: their last records are still to be written.
+        self.forgotten: list[Job] = []
+        self.settings = False
+        # (kind, name) of policies, of usage, of promises, of tokens and of members.
+        self.records: set[tuple[str, str]] = set()
+
+
+class State:
+    """Everything the controller knows. Construct it empty, then apply facts or `restore` rows."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.config = ClusterConfig(cluster="")
+        self.config_revision = 0
+        self.epoch = 0
+        self.revision = 0
+        self.now_us = 0
+        self.next_id = 1
+        self.lease_end = 1
+        self.next_number = 0
+        self.jobs: dict[int, Job] = {}
+        self.nodes: dict[int, Node] = {}
+        self.steps: dict[tuple[int, int], Step] = {}
+        self.satellites_down: dict[str, SatelliteDown] = {}
+        self.policies: dict[str, dict[str, Policy]] = {kind: {} for kind in KINDS}
+        self.usage: dict[tuple[str, str], Usage] = {}
+        # Of waiting jobs only (ADR 17).
+        self.promises: dict[int, Promise] = {}
+        # By id; those that were revoked or have expired are gone.
+        self.tokens: dict[bytes, IssuedToken] = {}
+        self.members = Members()
+        # Of the sealed list of revoked memberships.
+        self.revoked_revision = 0
+        # Indexes.
+        self.coordinators: dict[str, set[str]] = {}
+        """By user the accounts that name the user as a coordinator."""
+        self.numbers: dict[str, int] = {}
+        self.partitions: dict[str, Partition] = {}
+        self.partition_nodes: dict[str, tuple[int, ...]] = {}
+        self.partition_views: dict[str, PartitionView] = {}
+        self.removed: set[int] = set()
+        self.login: frozenset[int] = frozenset()
+        self.ledger = Ledger(Topology(()))
+        self.queue = PendingQueue()
+        self.later = PendingQueue(shapes=self.queue.shapes)
+        self.live: dict[RunningKey, Running] = {}
+        self.dependents: dict[int, set[int]] = {}
+        # Jobs whose dependencies have to be looked at again, the next one last: the reactor's, which makes it anew from
+        # `dependents` when it begins.
+        self.unsettled: dict[int, None] = {}
+        self.same_name: dict[tuple[int, str], set[int]] = {}
+        self.tasks_of: dict[int, set[int]] = {}
+        self.tasks_pending: dict[int, set[int]] = {}
+        self.jobs_on: dict[int, frozenset[int]] = {}
+        self.devices = Devices()
+        # Jobs that were suspended to make room for others.
+        self.lending: set[int] = set()
+        self.owed: dict[int, int] = {}
+        self.step_owed: dict[int, tuple[int, int]] = {}
+        self.steps_of: dict[int, set[int]] = {}
+        self.pending_count = 0
+        # What waits of each user, by uid: the sum of its jobs' weights.
+        self.pending_of: dict[int, int] = {}
+        self.active_count = 0
+        self.timers: list[Timer] = []
+        self.finished: OrderedDict[int, None] = OrderedDict()
+        self.generation = 0
+        self.plan_wanted = False
+        self.touched = Touched()
+        # What a plan that is being made does not know yet: the generation of each change.
+        self.changed: dict[int, int] = {}
+        self.configured = 0
+        # The generation since which the policies are as they are, and when the next of them begins or ends.
+        self.policies_changed = 0
+        self.policy_due_us = 0
+        self.calendar: Calendar = DatesOnly()
+        self.mentions = Mentions()
+        self.job_counts = JobCounts()
+        # What deciding has read out of the state and keeps to read it faster, by its class. It can be made anew at any time.
+        self.memos: dict[type, object] = {}
+        # Memories of the current configuration.
+        self.feasible: dict[tuple[str, Request, int], str] = {}
+        self.empty: Ledger | None = None
+
+    # ---- reading ----
+
+    def find_job(self, job_id: int) -> Job | None:
+        return self.jobs.get(job_id)
+
+    def get_job(self, job_id: int) -> Job:
+        return self.jobs[job_id]
+
+    def find_attempt(self, job_id: int, number: int) -> tuple[Job, Attempt] | None:
+        """The live (or residual) attempt, if the cluster still knows it."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        for attempt in attempts_of(job):
+            if attempt.number == number:
+                return job, attempt
+        return None
+
+    def node_names(self, numbers: Iterable[int]) -> list[str]:
+        """Names for people; a node that has left the configuration is named by its number."""
+        return names_of(self.nodes, numbers)
+
+    def named_nodes(self) -> set[int]:
+        """Nodes that some attempt still names, whether or not it holds anything there."""
+        return {
+            span.node for job in self.jobs.values() for attempt in attempts_of(job) for span in attempt.spans
+        }
+
+    def startable(self, job: Job) -> int:
+        """See `job.standing.startable`."""
+        return startable(self.jobs, job)
+
+    def take_touched(self) -> Touched:
+        """The keys changed since the last call."""
+        touched, self.touched = self.touched, Touched()
+        return touched
+
+    # ---- writing: core.apply only ----
+
+    def put_job(self, new: Job) -> None:
+        """Insert or replace a job's record and bring every index in step."""
+        old = self.jobs.get(new.job_id)
+        self.jobs[new.job_id] = new
+        self.touched.jobs.add(new.job_id)
+        self._index_tasks(new)
+        self._index_queue(old, new)
+        self._index_later(new)
+        self._index_live(old, new)
+        follow_holdings(self, old, new)
+        self._index_owed(old, new)
+        self.mentions.follow(old, new)
+        self.job_counts.follow(old, new)
+        if new.state is not JobState.PENDING and new.job_id in self.promises:
+            self.put_promise(Promise(new.job_id))
+        if old is not None and old.spec.name != new.spec.name:
+            self._unindex_name(old)
+            self._index_identity(new)
+        if old is None:
+            self._index_identity(new)
+        elif new.state in FINAL and old.state not in FINAL:
+            self._unindex_name(new)
+        if old is None or old.open != new.open:
+            self._index_dependencies(old, new)
+        if new.not_before_us and (old is None or old.not_before_us != new.not_before_us):
+            heapq.heappush(self.timers, (new.not_before_us, "due", new.job_id))
+        if new.avoid and (old is None or not old.avoid or old.avoid_until_us != new.avoid_until_us):
+            heapq.heappush(self.timers, (new.avoid_until_us, "avoid", new.job_id))
+        if new.state in FINAL and (
+            old is None or old.state not in FINAL or (old.residues and not new.residues)
+        ):
+            self.push_forget(new)
+
+    def put_promise(self, new: Promise) -> None:
+        """Insert or replace what a waiting job has been promised, or drop it."""
+        if new.starts:
+            self.promises[new.job_id] = new
+        else:
+            self.promises.pop(new.job_id, None)
+        self.touched.records.add((PROMISE, str(new.job_id)))
+
+    def put_token(self, new: IssuedToken) -> None:
+        """Insert a token and see to it that its end is noticed."""
+        self.tokens[new.id] = new
+        self.touched.records.add((TOKEN, new.id.hex()))
+        heapq.heappush(self.timers, (new.expires_us, TOKEN, int.from_bytes(new.id)))
+
+    def drop_token(self, identifier: bytes) -> None:
+        """Remove a token: it was revoked, or has expired."""
+        del self.tokens[identifier]
+        self.touched.records.add((TOKEN, identifier.hex()))
+
+    def drop_job(self, job_id: int) -> None:
+        """Forget a finished job."""
+        job = self.jobs.pop(job_id)
+        if job_id in self.touched.jobs:
+            self.touched.forgotten.append(job)
+        self.touched.jobs.add(job_id)
+        self.finished.pop(job_id, None)
+        self.changed.pop(job_id, None)
+        if job.array_job_id:
+            siblings = self.tasks_of.get(job.array_job_id)
+            if siblings is not None:
+                siblings.discard(job_id)
+                if not siblings:
+                    del self.tasks_of[job.array_job_id]
+
+    def put_node(self, new: Node) -> None:
+        """Insert or replace a node's record."""
+        old = self.nodes.get(new.number)
+        self.nodes[new.number] = new
+        self.numbers[new.name] = new.number
+        self.touched.nodes.add(new.number)
+        if (
+            new.number in self.ledger.topology.positions
+            and new.number not in self.removed
+            and (old is None or is_usable(old) != is_usable(new))
+        ):
+            self.ledger.set_usable(new.number, is_usable(new))
+            self.want_plan()
+        self.next_number = max(self.next_number, new.number + 1)
+        if old is None or old.state is not new.state or old.since_us != new.since_us:
+            self._arm_loss(new)
+        if new.aside_until_us and (old is None or old.aside_until_us != new.aside_until_us):
+            heapq.heappush(self.timers, (new.aside_until_us, "aside", new.number))
+
+    def _arm_loss(self, node: Node) -> None:
+        if node.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
+            heapq.heappush(self.timers, (self.lost_at_us(node), "lost", node.number))
+
+    def lost_at_us(self, node: Node) -> int:
+        """When a silent node is given up."""
+        return node.since_us + int(lost_after_s(self.config, node.orphans_dead_s) * SECOND_US)
+
+    def drop_node(self, number: int) -> None:
+        """Remove a node that is no longer configured and holds nothing."""
+        node = self.nodes.pop(number)
+        self.numbers.pop(node.name, None)
+        self.touched.nodes.add(number)
+
+    def put_step(self, new: Step) -> None:
+        """Insert or replace a step's record."""
+        key = (new.job_id, new.step)
+        old = self.steps.get(key)
+        if old is not None and old.state is StepState.LAUNCHING:
+            self.step_owed.pop(old.revision, None)
+        self.steps[key] = new
+        self.steps_of.setdefault(new.job_id, set()).add(new.step)
+        self.touched.steps.add(key)
+        if new.state is StepState.LAUNCHING:
+            self.step_owed[new.revision] = key
+
+    def drop_steps(self, job_id: int) -> None:
+        """The attempt is over: its steps leave memory."""
+        for step in self.steps_of.pop(job_id, ()):
+            old = self.steps.pop((job_id, step))
+            self.step_owed.pop(old.revision, None)
+            self.touched.steps.add((job_id, step))
+            if old.state in (StepState.LAUNCHING, StepState.RUNNING):
+                old = replace(old, state=StepState.ENDED, waiting=frozenset(), ended_us=self.now_us)
+            self.touched.steps_ended.append(old)
+
+    def set_config(self, config: ClusterConfig, revision: int) -> None:
+        """Take a configuration into force; its nodes must be put already."""
+        counts_otherwise = config.use_forecasts != self.config.use_forecasts
+        self.config = config
+        self.config_revision = revision
+        self.partitions = {partition.name: partition for partition in config.partitions}
+        self.partition_nodes = {
+            partition.name: tuple(self.numbers[name] for name in partition.nodes if name in self.numbers)
+            for partition in config.partitions
+        }
+        self.partition_views = {
+            partition.name: PartitionView(
+                partition.name,
+                partition.up,
+                memory_per_cpu_mib=partition.memory_per_cpu_default_mib,
+                tier=partition.tier,
+                preempt_mode=partition.preempt_mode,
+            )
+            for partition in config.partitions
+        }
+        if counts_otherwise:
+            for job_id in self.queue_ids():
+                job = self.jobs[job_id]
+                if job.forecast is not None:
+                    self.queue.replace(self._pending(job, self.startable(job)))
+            for job_id, number in self.live:
+                found = self.find_attempt(job_id, number)
+                if found is not None and found[0].forecast is not None:
+                    self.live[job_id, number] = self._running(*found)
+        for job_id in self.later.ids():
+            self._index_later(self.jobs[job_id])
+        self.login = frozenset(self.numbers[name] for name in config.login_nodes)
+        configured = {node_config.name for node_config in config.nodes}.union(config.login_nodes)
+        self.removed = {number for number, node in self.nodes.items() if node.name not in configured}
+        self.ledger = fresh_ledger(self)
+        for node in self.nodes.values():
+            self._arm_loss(node)
+        self.feasible.clear()
+        self.empty = None
+        self.touched.settings = True
+        self.want_plan()
+        self.configured = self.generation
+
+    def queue_ids(self) -> list[int]:
+        """The jobs that only the planner keeps waiting, in planning order."""
+        return [entry.job_id for entry in self.queue.first(len(self.queue))]
+
+    def note_change(self, job_id: int) -> None:
+        """What is being planned for this job is planned for another one."""
+        self.want_plan()
+        self.changed[job_id] = self.generation
+
+    def want_plan(self) -> None:
+        """Something changed that may let a job start."""
+        self.generation += 1
+        self.plan_wanted = True
+
+    def push_forget(self, job: Job) -> None:
+        at_us = job.ended_us + int(self.config.finished_retention_s * SECOND_US)
+        heapq.heappush(self.timers, (at_us, "forget", job.job_id))
+        self.finished[job.job_id] = None
+
+    # ---- indexes ----
+
+    def _index_queue(self, old: Job | None, new: Job) -> None:
+        startable = self.startable(new) if waits(new) else 0
+        if startable:
+            pending = self._pending(new, startable)
+            if new.job_id not in self.queue:
+                self.queue.add(pending)
+                self.want_plan()
+            elif self.queue.find(new.job_id) != pending:
+                self.queue.replace(pending)
+                self.want_plan()
+        elif new.job_id in self.queue:
+            self.queue.remove(new.job_id)
+            self._give_up_plans(new)
+        if new.is_array and old is not None and bool(task_slots(old)) != bool(task_slots(new)):
+            self._refresh_waiting_tasks(new.job_id)
+        was_pending = old is not None and old.state is JobState.PENDING
+        is_pending = new.state is JobState.PENDING
+        self.pending_count += is_pending - was_pending
+        if is_pending != was_pending or (old is not None and is_pending and old.spec is not new.spec):
+            before = weight(old.spec) if old is not None and was_pending else 0
+            self._count_pending(new.spec.user.uid, (weight(new.spec) if is_pending else 0) - before)
+        self.active_count += (new.state in ACTIVE) - (old is not None and old.state in ACTIVE)
+
+    def _count_pending(self, uid: int, change: int) -> None:
+        count = self.pending_of.get(uid, 0) + change
+        if count:
+            self.pending_of[uid] = count
+        else:
+            self.pending_of.pop(uid, None)
+
+    def _pending(self, job: Job, startable: int) -> Pending:
+        return pending_of(job, startable, use_forecasts=self.config.use_forecasts)
+
+    def _running(self, job: Job, attempt: Attempt) -> Running:
+        return running_of(job, attempt, use_forecasts=self.config.use_forecasts)
+
+    def _index_later(self, new: Job) -> None:
+        """What cannot start yet, but is expected to be able to: policies that plan ahead plan it too."""
+        startable = 0
+        if new.job_id not in self.queue and foreseeable(new):
+            count = ranges.count(new.tasks_left) if new.tasks_left is not None else 1
+            startable = min(count, task_slots(new))
+        if startable:
+            counts = self.config.use_forecasts
+            pending = pending_of(new, startable, is_ready=False, use_forecasts=counts)
+            if new.job_id not in self.later:
+                self.later.add(pending)
+                self.want_plan()
+            elif self.later.find(new.job_id) != pending:
+                self.later.replace(pending)
+                self.want_plan()
+        elif new.job_id in self.later:
+            self.later.remove(new.job_id)
+            self._give_up_plans(new)
+
+    def _give_up_plans(self, new: Job) -> None:
+        """What was planned for a job that waits no longer without being placed is for others."""
+        if new.hold or new.state in FINAL:
+            self.want_plan()
+
+    def _index_live(self, old: Job | None, new: Job) -> None:
+        """What runs, as the planner sees it; the same object as long as nothing about it changes."""
+        before = {attempt.number: attempt for attempt in attempts_of(old)} if old is not None else {}
+        for attempt in attempts_of(new):
+            previous = before.pop(attempt.number, None)
+            if (
+                previous is None
+                or old is None
+                or previous.held is not attempt.held
+                or previous.until_us != attempt.until_us
+                or lends(previous) != lends(attempt)
+                or previous.time_limit_s != attempt.time_limit_s
+                or old.spec is not new.spec
+                or old.forecast != new.forecast
+                or (new.forecast is not None and began(previous) != began(attempt))
+            ):
+                self.live[new.job_id, attempt.number] = self._running(new, attempt)
+        for number in before:
+            self.live.pop((new.job_id, number), None)
+
+    def _refresh_waiting_tasks(self, array_id: int) -> None:
+        """The array's limit has more or less room: tasks that wait for another attempt feel it too."""
+        for task_id in sorted(self.tasks_pending.get(array_id, ())):
+            task = self.jobs[task_id]
+            if not waits(task):
+                continue
+            room = self.startable(task)
+            if room and task_id not in self.queue:
+                self.queue.add(self._pending(task, room))
+                self.want_plan()
+            elif not room and task_id in self.queue:
+                self.queue.remove(task_id)
+
+    def _index_tasks(self, new: Job) -> None:
+        """Tasks that wait for another attempt: few, where an array's tasks may be many."""
+        if not new.array_job_id:
+            return
+        if new.state is JobState.PENDING:
+            self.tasks_pending.setdefault(new.array_job_id, set()).add(new.job_id)
+        elif (waiting := self.tasks_pending.get(new.array_job_id)) is not None:
+            waiting.discard(new.job_id)
+            if not waiting:
+                del self.tasks_pending[new.array_job_id]
+
+    def _index_owed(self, old: Job | None, new: Job) -> None:
+        if old is not None and old.attempt is new.attempt and old.residues is new.residues:
+            return
+        if old is not None:
+            for attempt in attempts_of(old):
+                for revision in owed_revisions(attempt):
+                    self.owed.pop(revision, None)
+        for attempt in attempts_of(new):
+            for revision in owed_revisions(attempt):
+                self.owed[revision] = new.job_id
+
+    def _index_identity(self, new: Job) -> None:
+        if new.array_job_id:
+            self.tasks_of.setdefault(new.array_job_id, set()).add(new.job_id)
+        if new.state not in FINAL and not new.array_job_id:
+            self.same_name.setdefault(name_key(new.spec), set()).add(new.job_id)
+
+    def _unindex_name(self, job: Job) -> None:
+        key = name_key(job.spec)
+        names = self.same_name.get(key)
+        if names is not None:
+            names.discard(job.job_id)
+            if not names:
+                del self.same_name[key]
+
+    def _index_dependencies(self, old: Job | None, new: Job) -> None:
+        for dependency in old.open if old is not None else ():
+            waiting = self.dependents.get(dependency.job_id)
+            if waiting is not None:
+                waiting.discard(new.job_id)
+                if not waiting:
+                    del self.dependents[dependency.job_id]
+                    self._touch_ended(dependency.job_id)
+        for dependency in new.open:
+            if dependency.job_id not in self.dependents:
+                self.dependents[dependency.job_id] = set()
+                self._touch_ended(dependency.job_id)
+            self.dependents[dependency.job_id].add(new.job_id)
+
+    def _touch_ended(self, job_id: int) -> None:
+        """A job that has ended is a restart's to load only as long as somebody waits for it: its row says so."""
+        job = self.jobs.get(job_id)
+        if job is not None and job.state in FINAL:
+            self.touched.jobs.add(job_id)

@@ -1,0 +1,20 @@
+"""What holds of all ways to end an attempt: who waits for its nodes, its grace, and what becomes of its job."""
+
+from __future__ import annotations
+
+from eslurm.core.model.job import Job, Stop
+from eslurm.core.model.job_states import JobState, StopCause
+from eslurm.core.state.cluster import State
+
+MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
+"""Causes for which somebody else waits for the nodes."""
+
+
+def requeue_or_fail(job: Job) -> JobState:
+    """What a job becomes that lost its attempt through no fault of its own."""
+    return JobState.PENDING if job.spec.requeue else JobState.NODE_FAIL
+
+
+def grace_s(state: State, stop: Stop) -> float:
+    """Seconds between the signal that asks an attempt to end and the kill: the one contract of all ways to end it."""
+    return stop.grace_s if stop.grace_s >= 0 else state.config.kill_grace_s

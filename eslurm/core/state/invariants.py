@@ -1,0 +1,310 @@
+"""What must hold after every fact. Raises `InvariantViolation`; changes nothing.
+
+`check_job` looks at one record; `check` walks everything, indexes included (tests, simulation and replay). A live
+controller is looked at piece by piece instead: see `core.doctor`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from eslurm.core.model import ranges
+from eslurm.core.model.accounts import kind_of
+from eslurm.core.model.job import Job, Span
+from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
+from eslurm.core.model.job_weight import weight
+from eslurm.core.model.member import JOIN_TOKEN
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.step import StepState
+from eslurm.core.model.token import TOKEN
+from eslurm.core.resources.devices import Devices
+from eslurm.core.resources.vector import aligned, subtract
+from eslurm.core.state.allocation_amounts import held_amounts
+from eslurm.core.state.boundaries import TIMER
+from eslurm.core.state.cluster import (
+    State,
+    attempts_of,
+    is_usable,
+    name_key,
+    owed_revisions,
+    task_slots,
+    waits,
+)
+from eslurm.core.state.job_counts import JobCounts
+from eslurm.core.state.members import Members
+from eslurm.core.state.queue_entries import foreseeable, running_of
+from eslurm.core.state.references import Mentions
+
+
+class InvariantViolation(AssertionError):
+    """The state contradicts itself: a bug. The text names the record and the rule."""
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise InvariantViolation(what)
+
+
+def check_job(state: State, job: Job) -> None:
+    """One job's record against the rules."""
+    name = f"job {job.job_id} ({job.state.value})"
+    attempt = job.attempt
+    live = job.state in ACTIVE
+    _require((attempt is not None) == live, f"{name} has {'no' if attempt is None else 'an'} attempt")
+    _require(job.state not in FINAL or job.outcome is job.state, f"{name} has the outcome {job.outcome}")
+    for held in attempts_of(job):
+        nodes = {span.node for span in held.spans}
+        _require(held.held <= nodes, f"{name} holds nodes outside its spans")
+        _require(bool(held.held), f"{name} keeps an attempt that holds nothing")
+    if attempt is not None:
+        _require(
+            attempt.number == job.attempts, f"{name} lives in attempt {attempt.number} of {job.attempts}"
+        )
+        running = attempt.phase is AttemptPhase.RUNNING
+        _require(running == (job.state in STARTED), f"{name} is in phase {attempt.phase.value}")
+        still = job.state is JobState.SUSPENDED
+        _require(not running or still == bool(attempt.suspended_us), f"{name} stands still: {not still}")
+        _require(attempt.informing <= attempt.held, f"{name} is to tell nodes that it does not hold")
+    for residue in job.residues:
+        _require(residue.end is None and not residue.started_us, f"{name} left a residue that ran its script")
+    if job.state is JobState.PENDING:
+        in_queue = job.job_id in state.queue
+        _require(in_queue == bool(waits(job) and state.startable(job)), f"{name} in queue: {in_queue}")
+        _require(in_queue or bool(pending_reason(state, job)), f"{name} waits without a reason")
+    if job.is_array:
+        _check_array(state, job, name)
+    said = job.forecast
+    is_sane = said is None or (1 <= said.p10_s <= said.p50_s <= said.p90_s and said.estimate_s >= 1)
+    _require(is_sane, f"{name} is foretold {said}")
+    _require(said is not None or not job.first_estimate_s, f"{name} was estimated, and has no forecast")
+
+
+def _check_array(state: State, job: Job, name: str) -> None:
+    assert job.tasks_left is not None and job.spec.array is not None
+    live = sum(
+        state.jobs[task].attempt is not None
+        for task in state.tasks_of.get(job.job_id, ())
+        if task in state.jobs
+    )
+    _require(live == job.tasks_running, f"{name} counts {job.tasks_running} running tasks, there are {live}")
+    overlap = ranges.intersection(job.tasks_left, job.tasks_ok) + ranges.intersection(
+        job.tasks_left, job.tasks_failed
+    )
+    _require(not overlap, f"{name} has tasks that wait and have ended: {overlap}")
+
+
+class Startable(Protocol):
+    """The state, or the committed view."""
+
+    def startable(self, job: Job) -> int:
+        """See `job.standing.startable`."""
+
+
+def pending_reason(jobs: Startable, job: Job) -> str:
+    """Why a pending job is not the planner's to place; "" when it is."""
+    if job.hold:
+        held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
+        return held.get(job.hold, "JobHeldSystem")
+    if any(dependency.kind != "aftercorr" or not job.is_array for dependency in job.open):
+        return "Dependency"
+    if job.not_before_us:
+        return "BeginTime"
+    if job.is_array and not ranges.count(job.tasks_left or ()):
+        return "TasksRunning"
+    if (
+        job.is_array
+        and job.tasks_ready is not None
+        and not ranges.intersection(job.tasks_left or (), job.tasks_ready)
+    ):
+        return "Dependency"
+    if (job.is_array or job.array_job_id) and not jobs.startable(job):
+        return "JobArrayTaskLimit"
+    return ""
+
+
+def _hold(devices: Devices, job_id: int, span: Span) -> None:
+    try:
+        devices.hold(span.node, span.devices)
+    except ValueError as error:
+        raise InvariantViolation(f"job {job_id}: {error}") from None
+
+
+def check(state: State) -> None:
+    """Everything, indexes included. Costs time in proportion to the whole state."""
+    state.ledger.check()
+    held: dict[int, list[tuple[tuple[int, ...], int]]] = {}
+    owed: dict[int, int] = {}
+    devices = Devices()
+    wide = state.ledger.topology.wide_totals
+    jobs_on: dict[int, set[int]] = {}
+    for job_id, job in state.jobs.items():
+        _require(job.job_id == job_id < state.next_id, f"job {job_id} is filed wrongly")
+        check_job(state, job)
+        for attempt in attempts_of(job):
+            if attempt.held:
+                wide = subtract(wide, aligned(attempt.wide, len(wide)))
+            for span in attempt.spans:
+                if span.node in attempt.held:
+                    amounts = aligned(held_amounts(attempt, span), len(state.ledger.free(span.node)))
+                    held.setdefault(span.node, []).append((amounts, attempt.until_us))
+                    _hold(devices, job_id, span)
+                    jobs_on.setdefault(span.node, set()).add(job_id)
+            for revision in owed_revisions(attempt):
+                _require(0 < revision <= state.revision, f"job {job_id} owes revision {revision}")
+                owed[revision] = job_id
+    _require(owed == state.owed, "the index of owed effects disagrees with the jobs")
+    _require(jobs_on == state.jobs_on, "the index of jobs per node disagrees with the jobs")
+    _require(devices == state.devices, "the devices in use are not those that jobs hold")
+    wide = tuple(max(0, free) for free in wide)
+    _require(wide == state.ledger.wide_free, f"licences free: {state.ledger.wide_free}, by the jobs {wide}")
+    lending = {job.job_id for job in state.jobs.values() if job.attempt is not None and job.attempt.room_for}
+    _require(lending == state.lending, "the index of jobs that make room disagrees with the jobs")
+    for position, number in enumerate(state.ledger.topology.numbers):
+        node = state.nodes[number]
+        booked = sorted((amounts, until) for until, amounts in state.ledger.holds_on(position))
+        _require(booked == sorted(held.get(number, [])), f"node {node.name}: the ledger holds {booked}")
+        usable = bool(state.ledger.usable >> position & 1)
+        _require(
+            usable == (is_usable(node) and number not in state.removed), f"node {node.name} usable: {usable}"
+        )
+    login = {state.numbers[name] for name in state.config.login_nodes}
+    _require(login == state.login, "the index of login hosts disagrees with the configuration")
+    for number in login:
+        is_free = number not in state.ledger.topology.positions and number not in state.jobs_on
+        _require(is_free, f"jobs run on login host {state.nodes[number].name}, or may")
+    queued = set(state.queue_ids())
+    _require(queued <= state.jobs.keys(), f"the queue holds unknown jobs {queued - state.jobs.keys()}")
+    _check_planning(state, queued)
+    pending = sum(job.state is JobState.PENDING for job in state.jobs.values())
+    _require(pending == state.pending_count, f"{pending} jobs wait, counted {state.pending_count}")
+    waiting: dict[int, int] = {}
+    for job in state.jobs.values():
+        if job.state is JobState.PENDING:
+            uid = job.spec.user.uid
+            waiting[uid] = waiting.get(uid, 0) + weight(job.spec)
+    _require(waiting == state.pending_of, f"of users wait {waiting}, counted {state.pending_of}")
+    active = sum(job.state in ACTIVE for job in state.jobs.values())
+    _require(active == state.active_count, f"{active} jobs are active, counted {state.active_count}")
+    _check_names(state)
+    _check_policies(state)
+    _check_members(state)
+    _check_steps(state)
+    _check_timers(state)
+
+
+def _check_planning(state: State, queued: set[int]) -> None:
+    """What runs and what is expected to come, as the planner sees it."""
+    live = {
+        (job_id, attempt.number): running_of(job, attempt, use_forecasts=state.config.use_forecasts)
+        for job_id, job in state.jobs.items()
+        for attempt in attempts_of(job)
+    }
+    _require(live == state.live, "the index of what runs disagrees with the jobs")
+    later = set(state.later.ids())
+    _require(not later & queued, f"jobs {later & queued} wait for resources and for something else")
+    for job_id, promise in state.promises.items():
+        job = state.jobs.get(job_id)
+        waiting = job is not None and job.state is JobState.PENDING
+        _require(
+            waiting and bool(promise.starts), f"job {job_id} waits no more and has the promise {promise}"
+        )
+    expected = {
+        job_id
+        for job_id, job in state.jobs.items()
+        if job_id not in queued and foreseeable(job) and task_slots(job)
+    }
+    _require(later == expected, f"jobs {later ^ expected} are planned ahead wrongly, or not at all")
+
+
+def _check_names(state: State) -> None:
+    """The indexes by which jobs find each other."""
+    dependents: dict[int, set[int]] = {}
+    same_name: dict[tuple[int, str], set[int]] = {}
+    tasks_of: dict[int, set[int]] = {}
+    tasks_pending: dict[int, set[int]] = {}
+    for job_id, job in state.jobs.items():
+        for dependency in job.open:
+            dependents.setdefault(dependency.job_id, set()).add(job_id)
+        if job.array_job_id:
+            tasks_of.setdefault(job.array_job_id, set()).add(job_id)
+            if job.state is JobState.PENDING:
+                tasks_pending.setdefault(job.array_job_id, set()).add(job_id)
+        elif job.state not in FINAL:
+            same_name.setdefault(name_key(job.spec), set()).add(job_id)
+    _require(dependents == state.dependents, "the index of dependents disagrees with the jobs")
+    _require(same_name == state.same_name, "the index of names disagrees with the jobs")
+    _require(tasks_of == state.tasks_of, "the index of array tasks disagrees with the jobs")
+    _require(tasks_pending == state.tasks_pending, "the index of waiting tasks disagrees with the jobs")
+
+
+def _check_policies(state: State) -> None:
+    """What jobs mention is counted, and the next beginning or end of a policy has a timer."""
+    mentions, counts = Mentions(), JobCounts()
+    for job in state.jobs.values():
+        mentions.follow(None, job)
+        counts.follow(None, job)
+    _require(mentions.counts == state.mentions.counts, "the index of mentions disagrees with the jobs")
+    _require(counts.counts == state.job_counts.counts, "the counts of jobs disagree with the jobs")
+    for kind, named in state.policies.items():
+        for name, policy in named.items():
+            _require((kind, name) == (kind_of(policy), policy.name), f"{kind} {name} is {policy}")
+    due_us = state.policy_due_us
+    _require(not due_us or (due_us, TIMER, 0) in state.timers, "no timer is set for a policy's boundary")
+
+
+def _check_members(state: State) -> None:
+    """A key has one membership, a token's uses are counted, and what is revoked is none any more."""
+    members, fresh = state.members, Members()
+    for member in members.issued.values():
+        fresh.enter(member)
+    _require(fresh.of_key == members.of_key, "the index of keys disagrees with the members")
+    _require(len(fresh.of_key) == len(members.issued), "two memberships have one key")
+    _require(fresh.taken == members.taken, "the index of names disagrees with the members")
+    _require(not members.issued.keys() & members.revoked.keys(), "a revoked membership is one still")
+    for token in members.tokens.values():
+        _require(token.uses_left >= 0, f"join token {token.id.hex()} was used too often")
+
+
+def _check_steps(state: State) -> None:
+    """Steps live only inside a live attempt."""
+    steps_of: dict[int, set[int]] = {}
+    step_owed: dict[int, tuple[int, int]] = {}
+    for (job_id, number), step in state.steps.items():
+        job = state.jobs.get(job_id)
+        live = job is not None and job.attempt is not None and job.attempt.number == step.attempt
+        _require(live, f"step {job_id}.{number} outlives its attempt {step.attempt}")
+        steps_of.setdefault(job_id, set()).add(number)
+        if step.state is StepState.LAUNCHING:
+            step_owed[step.revision] = (job_id, number)
+    _require(steps_of == state.steps_of, "the index of steps disagrees with the steps")
+    _require(step_owed == state.step_owed, "the index of owed step launches disagrees with the steps")
+
+
+def _check_timers(state: State) -> None:
+    """Whatever ends by itself has a timer set for it."""
+    timers = set(state.timers)
+    for node in state.nodes.values():
+        tried = not node.aside_until_us or (node.aside_until_us, "aside", node.number) in timers
+        _require(tried and (node.drain or not node.aside_until_us), f"node {node.name} is set aside for ever")
+    for job in state.jobs.values():
+        ends = not job.avoid or job.state in FINAL or (job.avoid_until_us, "avoid", job.job_id) in timers
+        _require(ends, f"job {job.job_id} avoids nodes for ever")
+    for node in state.nodes.values():
+        if node.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
+            silent = (state.lost_at_us(node), "lost", node.number) in timers
+            # One that held nothing when its timer fired is not lost, only unknown.
+            idle = node.state is NodeState.UNKNOWN and state.lost_at_us(node) <= state.now_us
+            _require(silent or idle, f"node {node.name} is {node.state.value} for ever")
+    for token in state.tokens.values():
+        end = (token.expires_us, TOKEN, int.from_bytes(token.id)) in timers
+        _require(end, f"token {token.id.hex()} is kept for ever")
+    for join_token in state.members.tokens.values():
+        end = (join_token.expires_us, JOIN_TOKEN, int.from_bytes(join_token.id)) in timers
+        _require(end, f"join token {join_token.id.hex()} is kept for ever")
+    kept = set(state.finished)
+    for job in state.jobs.values():
+        if job.not_before_us and job.state not in FINAL:
+            due = (job.not_before_us, "due", job.job_id) in timers
+            _require(due, f"job {job.job_id} waits for a time that no timer is set for")
+        if job.state in FINAL and not job.residues and not job.is_array:
+            _require(job.job_id in kept, f"job {job.job_id} has ended and stays in memory for ever")

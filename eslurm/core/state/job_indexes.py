@@ -1,0 +1,67 @@
+"""What the record of a job, or of its attempt, says by itself: whether it waits, what is counted of it, what it owes.
+
+Invariant: functions of the record alone; the indexes of `State` are made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eslurm.core.model import ranges
+from eslurm.core.model.job import Attempt, Job, JobSpec
+from eslurm.core.model.job_states import AttemptPhase, JobState
+
+
+def began(attempt: Attempt) -> tuple[int, ...]:
+    """From when on an attempt's run time counts, as far as its record says."""
+    return (attempt.started_us, attempt.paused_us, attempt.suspended_us)
+
+
+def waits(job: Job) -> bool:
+    """Whether only the planner stands between this record and its start."""
+    return (
+        job.state is JobState.PENDING
+        and job.attempt is None
+        and not job.hold
+        and not job.not_before_us
+        and (not job.open or (job.is_array and all(dep.kind == "aftercorr" for dep in job.open)))
+        and job.tasks_left != ()
+    )
+
+
+def name_key(spec: JobSpec) -> tuple[int, str]:
+    """What `singleton` compares."""
+    return (spec.user.uid, spec.name)
+
+
+def task_slots(array: Job) -> int:
+    """How many more tasks the array's own limit lets run."""
+    limit = array.spec.array.limit if array.spec.array is not None else 0
+    return max(0, limit - array.tasks_running) if limit else 1 << 30
+
+
+def startable(jobs: Mapping[int, Job], job: Job) -> int:
+    """How many attempts of this record could start now by its own rules: 1, or an array's tasks within its limit."""
+    if job.tasks_left is None:
+        if job.array_job_id and (parent := jobs.get(job.array_job_id)) is not None:
+            return 1 if task_slots(parent) > 0 else 0
+        return 1
+    ready = (
+        job.tasks_left if job.tasks_ready is None else ranges.intersection(job.tasks_left, job.tasks_ready)
+    )
+    return min(ranges.count(ready), task_slots(job))
+
+
+def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
+    """Revisions of the effects that this attempt still owes to some node."""
+    if attempt.phase is AttemptPhase.PREPARING:
+        revisions = [attempt.placed_revision]
+    elif attempt.phase in (AttemptPhase.STARTING, AttemptPhase.RELEASING):
+        revisions = [attempt.owed_revision]
+    else:
+        revisions = []
+    if attempt.stop_revision and attempt.phase not in (AttemptPhase.RELEASING, AttemptPhase.ENDED):
+        revisions.append(attempt.stop_revision)
+    if attempt.phase is AttemptPhase.RUNNING and attempt.stop is None:
+        revisions += filter(None, (attempt.suspend_revision, attempt.time_revision))
+    return tuple(revisions)

@@ -1,0 +1,144 @@
+"""What attempts hold, on the nodes as they are configured: the ledger, the devices, and which jobs are on a node.
+
+Only `State` calls what is here, as part of putting a job or a configuration. Invariant: afterwards each of the three is
+what the records of all attempts say.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.node import Node, is_usable
+from eslurm.core.resources.devices import Devices
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.node_order import arranged
+from eslurm.core.resources.nodes import NodeView, Topology
+from eslurm.core.state.allocation_amounts import attempts_of, held_amounts, lends
+
+_NOBODY: Final[frozenset[int]] = frozenset()
+
+
+class Holdings(Protocol):
+    """The part of `State` that these functions read and keep in step."""
+
+    config: ClusterConfig
+    nodes: dict[int, Node]
+    numbers: dict[str, int]
+    removed: set[int]
+    jobs: dict[int, Job]
+    ledger: Ledger
+    devices: Devices
+    jobs_on: dict[int, frozenset[int]]
+    lending: set[int]
+
+    def want_plan(self) -> None: ...
+
+
+def fresh_ledger(state: Holdings) -> Ledger:
+    """The configured nodes in their configured order, holding what every live attempt holds."""
+    inside: dict[str, list[str]] = {}
+    for partition in state.config.partitions:
+        for name in partition.nodes:
+            inside.setdefault(name, []).append(partition.name)
+    views = []
+    for node_config in state.config.nodes:
+        node = state.nodes[state.numbers[node_config.name]]
+        groups = tuple(inside.get(node.name, ()))
+        views.append(
+            NodeView(
+                node.number,
+                node.name,
+                node.total,
+                is_usable(node),
+                groups,
+                node_config.features,
+                node_config.weight,
+                node_config.cores_for_devices,
+                node_config.device_type,
+            )
+        )
+    views = arranged(views, state.config.switches)
+    # A node that left the configuration stays as long as something is held on it.
+    for number in sorted(state.removed):
+        node = state.nodes[number]
+        views.append(NodeView(number, node.name, node.total, False))
+    config = state.config
+    ledger = Ledger(
+        Topology(views, resources=config.resources, switches=config.switches, rules=config.node_rules)
+    )
+    for job in state.jobs.values():
+        for attempt in attempts_of(job):
+            if attempt.wide and attempt.held:
+                ledger.hold_wide(attempt.wide)
+            for span in attempt.spans:
+                if span.node in attempt.held:
+                    ledger.hold(span.node, held_amounts(attempt, span), attempt.until_us)
+    return ledger
+
+
+def follow_holdings(state: Holdings, old: Job | None, new: Job) -> None:
+    """Takes over what a job's attempts hold now and did not before, and the other way round."""
+    before = attempts_of(old) if old is not None else ()
+    after = attempts_of(new)
+    # Thousands of nodes share one set: a set for each would be most of what a large job costs in memory.
+    joined: dict[frozenset[int], frozenset[int]] = {}
+    for attempt in after:
+        previous = next((a for a in before if a.number == attempt.number), None)
+        if previous is None:
+            if attempt.wide and attempt.held:
+                state.ledger.hold_wide(attempt.wide)
+            for span in attempt.spans:
+                if span.node in attempt.held:
+                    state.devices.hold(span.node, span.devices)
+                    state.ledger.hold(span.node, held_amounts(attempt, span), attempt.until_us)
+                    here = state.jobs_on.get(span.node, _NOBODY)
+                    if here not in joined:
+                        joined[here] = here | {new.job_id}
+                    state.jobs_on[span.node] = joined[here]
+            continue
+        if previous.until_us != attempt.until_us or lends(previous) != lends(attempt):
+            _hold_otherwise(state, previous, attempt)
+        if previous.held is not attempt.held:
+            _give_back(state, new, attempt, previous.held - attempt.held)
+            if previous.held and not attempt.held:
+                state.ledger.give_back_wide(attempt.wide)
+    if new.attempt is not None and new.attempt.room_for:
+        state.lending.add(new.job_id)
+    else:
+        state.lending.discard(new.job_id)
+    for attempt in before:
+        if all(a.number != attempt.number for a in after):
+            _give_back(state, new, attempt, attempt.held)
+            if attempt.held:
+                state.ledger.give_back_wide(attempt.wide)
+
+
+def _hold_otherwise(state: Holdings, before: Attempt, after: Attempt) -> None:
+    """What `before` holds is held as `after` says: until another time, with or without its cores."""
+    changes = [
+        (span.node, held_amounts(before, span), held_amounts(after, span))
+        for span in before.spans
+        if span.node in before.held
+    ]
+    state.ledger.rehold(changes, before.until_us, after.until_us)
+    state.want_plan()
+
+
+def _give_back(state: Holdings, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
+    if not nodes:
+        return
+    for span in attempt.spans:
+        if span.node in nodes:
+            state.ledger.give_back(span.node, held_amounts(attempt, span), attempt.until_us)
+            state.devices.give_back(span.node, span.devices)
+    left: dict[frozenset[int], frozenset[int]] = {}
+    for number in nodes:
+        if not any(number in other.held for other in attempts_of(job)):
+            here = state.jobs_on.pop(number, _NOBODY)
+            if here not in left:
+                left[here] = here - {job.job_id}
+            if left[here]:
+                state.jobs_on[number] = left[here]
+    state.want_plan()

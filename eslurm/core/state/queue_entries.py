@@ -1,0 +1,111 @@
+"""Jobs and attempts as the planner sees them: the queue's entries, and what runs.
+
+Pure functions of a job's record and of the partition it is in.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.model.amounts import Vector
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.expected import running_us, waiting_us
+from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.cycle.snapshot import Running
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import CORES
+from eslurm.core.state.allocation_amounts import elapsed_us, held_amounts, lends, limit_s
+
+UNFORESEEN = frozenset({"singleton", "afternotok"})
+"""Dependencies that plans do not count on: on jobs not named, or on a failure."""
+
+
+def pending_of(
+    job: Job,
+    startable: int,
+    *,
+    is_ready: bool = True,
+    is_placed: bool = False,
+    use_forecasts: bool = True,
+) -> Pending:
+    """A waiting job's entry; with `is_ready` only resources stand between it and its start.
+
+    A job that `is_placed` avoids no node.
+    """
+    spec = job.spec
+    return Pending(
+        job_id=job.job_id,
+        request=spec.components[0],
+        partition=spec.partition,
+        time_limit_us=spec.time_limit_s * SECOND_US,
+        priority=job.priority,
+        submitted_us=job.submitted_us,
+        avoid=frozenset() if is_placed else job.avoid,
+        startable=startable,
+        user=spec.user.name,
+        uid=spec.user.uid,
+        groups=_groups(job),
+        account=spec.account,
+        qos=spec.qos,
+        reservation=spec.reservation,
+        start_at_us=spec.start_at_us,
+        deadline_us=spec.deadline_us,
+        nice=spec.nice,
+        after=() if is_ready else tuple([dependency.job_id for dependency in job.open]),
+        not_before_us=0 if is_ready else job.not_before_us,
+        estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US) if use_forecasts else 0,
+        eligible_us=spec.begin_us,
+    )
+
+
+def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Running:
+    """What an attempt holds now, until when at the latest, and until when by what is expected of it."""
+    expected_us = since_us = 0
+    estimate_us = running_us(job.forecast, limit_s(job, attempt) * SECOND_US) if use_forecasts else 0
+    # What stands still goes on when people say so: nothing is expected of it.
+    if estimate_us and not attempt.suspended_us:
+        since_us = (attempt.started_us or attempt.placed_us) + attempt.paused_us
+        expected_us = min(since_us + estimate_us, attempt.until_us)
+    spans = tuple(
+        [(span.node, held_amounts(attempt, span)) for span in attempt.spans if span.node in attempt.held]
+    )
+    return Running(
+        job.job_id,
+        spans,
+        attempt.until_us,
+        attempt.wide if attempt.held else (),
+        pending_of(job, 1, is_placed=True, use_forecasts=use_forecasts),
+        job.array_job_id,
+        *(_lent(job, attempt) if lends(attempt) else ((), 0, 0)),
+        expected_us,
+        since_us,
+        attempt.planned_us,
+    )
+
+
+def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], int, int]:
+    """What a suspended attempt has lent, to whom, and how long it is going to take when it goes on."""
+    spans = tuple(
+        [(span.node, span.amounts[: CORES + 1]) for span in attempt.spans if span.node in attempt.held]
+    )
+    limit_us = limit_s(job, attempt) * SECOND_US
+    left_us = max(1, limit_us - elapsed_us(attempt, attempt.suspended_us)) if limit_us else INFINITY_US
+    return spans, attempt.room_for, left_us
+
+
+def foreseeable(job: Job) -> bool:
+    """Whether a job waits only for what is expected to come: its begin time, or the ends of jobs that it names."""
+    return (
+        job.state is JobState.PENDING
+        and job.attempt is None
+        and not job.hold
+        and bool(job.open or job.not_before_us)
+        and not any(dependency.kind in UNFORESEEN for dependency in job.open)
+        and job.tasks_left != ()
+    )
+
+
+def _groups(job: Job) -> tuple[str, ...]:
+    """The primary group first."""
+    user = job.spec.user
+    return (str(user.gid), *[str(gid) for gid in user.groups if gid != user.gid])

@@ -1,0 +1,53 @@
+"""How many jobs that have not ended name an account, a QOS or a reservation.
+
+An index of the jobs' records: it only ever follows `State.put_job`. Invariant: a name that no such job mentions is not
+in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eslurm.core.model.job import Job, JobSpec
+from eslurm.core.model.job_states import FINAL
+
+Mention = tuple[str, str]
+"""(kind, name) of a policy."""
+
+
+class Mentions:
+    """Counts of jobs by what they mention; an array counts once, and so does each of its tasks with a record."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Mention, int] = {}
+
+    def follow(self, old: Job | None, new: Job) -> None:
+        """A job's record was replaced."""
+        was_open = old is not None and old.state not in FINAL
+        is_open = new.state not in FINAL
+        if old is not None and was_open == is_open and old.spec is new.spec:
+            return
+        if old is not None and was_open:
+            for mention in mentioned(old.spec):
+                left = self.counts[mention] - 1
+                if left:
+                    self.counts[mention] = left
+                else:
+                    del self.counts[mention]
+        if is_open:
+            for mention in mentioned(new.spec):
+                self.counts[mention] = self.counts.get(mention, 0) + 1
+
+    def count(self, kind: str, name: str) -> int:
+        """Jobs that have not ended and name it."""
+        return self.counts.get((kind, name), 0)
+
+
+def mentioned(spec: JobSpec) -> Iterator[Mention]:
+    """What a job names."""
+    if spec.account:
+        yield "account", spec.account
+    if spec.qos:
+        yield "qos", spec.qos
+    if spec.reservation:
+        yield "reservation", spec.reservation

@@ -1,0 +1,132 @@
+"""What users have used so far, in weighted resource seconds that fade with a half-life.
+
+A second of holding is worth the sum of the held amounts, each times its weight (`PriorityWeights.billing`), times the
+usage factor of the job's QOS. What was used at an instant counts half as much one half-life later, so a stay from s
+to e is worth, at e, the integral of rate * 2**(-(e - t) / half-life) over it. What stands still uses nothing: its stay
+is shorter by that. Invariant: a charge is never negative, stays can be cut anywhere, and neither the order of charges
+nor when one looks changes what is found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Final
+
+from eslurm.core.model.accounts import Qos, Usage
+from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.fair_tree import Association
+from eslurm.core.plan.slices import parts
+from eslurm.core.state.allocation_amounts import paused_us
+from eslurm.core.state.apply_accounts import put_usage
+
+if TYPE_CHECKING:
+    from eslurm.core.model.amounts import Vector
+    from eslurm.core.model.config import ClusterConfig
+    from eslurm.core.model.job import Attempt, Job
+    from eslurm.core.state.cluster import State
+
+LN_2: Final = math.log(2.0)
+RECORDS_PER_SLICE: Final = 2_000
+
+
+def decay(elapsed_us: int, half_life_s: int) -> float:
+    """What is left of 1 after so long; with a half-life of 0 nothing is ever lost."""
+    return 2.0 ** (-(elapsed_us / SECOND_US) / half_life_s) if half_life_s else 1.0
+
+
+def stay(rate: float, from_us: int, until_us: int, half_life_s: int) -> float:
+    """What holding `rate` (weighted items) during [from_us, until_us) is worth at its end."""
+    seconds = max(0, until_us - from_us) / SECOND_US
+    if not half_life_s:
+        return rate * seconds
+    # The integral of the decay; expm1 keeps short stays exact.
+    return rate * half_life_s / LN_2 * -math.expm1(-seconds / half_life_s * LN_2)
+
+
+def as_of(usage: Usage, at_us: int, half_life_s: int) -> float:
+    """What the recorded usage is worth at `at_us`, which is not before it was recorded."""
+    return usage.raw * decay(max(0, at_us - usage.at_us), half_life_s)
+
+
+def charged(usage: Usage, amount: float, at_us: int, half_life_s: int) -> Usage:
+    """The usage with `amount`, worth that much at `at_us`, on top. Charges may come in any order."""
+    if at_us >= usage.at_us:
+        return Usage(usage.account, usage.user, as_of(usage, at_us, half_life_s) + amount, at_us)
+    raw = usage.raw + amount * decay(usage.at_us - at_us, half_life_s)
+    return Usage(usage.account, usage.user, raw, usage.at_us)
+
+
+def rate_of(config: ClusterConfig, amounts: Iterable[Vector], wide: Vector = ()) -> float:
+    """What holding these amounts (one vector a span, besides the wide ones) is worth a second."""
+    weights = dict(config.priority.billing)
+    names = ["cores", "memory_mib", *(one.name for one in config.resources if not one.wide_total)]
+    indices = [(at, weight) for at, name in enumerate(names) if (weight := weights.get(name, 0.0))]
+    rate = 0.0
+    for vector in amounts:
+        for at, weight in indices:
+            if at < len(vector):
+                rate += weight * vector[at]
+    wide_names = [one.name for one in config.resources if one.wide_total]
+    for name, items in zip(wide_names, wide, strict=False):
+        rate += weights.get(name, 0.0) * items
+    return rate
+
+
+def usage_factor(state: State, qos: str) -> float:
+    """By how much a QOS makes what its jobs use dearer or cheaper; 1 for one that does not exist any more."""
+    policy = state.policies["qos"].get(qos)
+    return policy.usage_factor if isinstance(policy, Qos) else 1.0
+
+
+def association_of(job: Job) -> Association:
+    """Whose usage the job's is."""
+    return job.spec.account, job.spec.user.name
+
+
+def charge(state: State, job: Job, attempt: Attempt) -> None:
+    """Charge an attempt that ran; part of applying `AttemptEnded`, so that replay finds the very same numbers."""
+    if not attempt.started_us:
+        return
+    # Nodes say when it ran, by their own clocks: not longer than it was placed, and not later than now.
+    until_us = min(attempt.ended_us, state.now_us)
+    length_us = min(attempt.ended_us - attempt.started_us, state.now_us - attempt.placed_us)
+    # While it stood still it used nothing.
+    length_us -= paused_us(attempt, until_us)
+    amount = _worth(state, job, attempt, until_us - length_us, until_us)
+    if amount > 0.0:
+        account, user = key = association_of(job)
+        before = state.usage.get(key) or Usage(account, user, 0.0, until_us)
+        half_life_s = state.config.priority.half_life_s
+        put_usage(state, charged(before, amount, until_us, half_life_s))
+
+
+def _worth(state: State, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
+    rate = rate_of(state.config, (span.amounts for span in attempt.spans), attempt.wide)
+    rate *= usage_factor(state, job.spec.qos)
+    return stay(rate, from_us, until_us, state.config.priority.half_life_s)
+
+
+def usage_now(
+    state: State, jobs: Iterable[Job], now_us: int
+) -> Generator[None, None, dict[Association, float]]:
+    """What each association has used as of `now_us`, in slices: what was charged, and what `jobs` that run have so far.
+
+    What was charged is that of the beginning; `jobs` must be those of then, too.
+    """
+    half_life_s = state.config.priority.half_life_s
+    found: dict[Association, float] = {}
+    for charges in parts(list(state.usage.items()), RECORDS_PER_SLICE):
+        for key, one in charges:
+            found[key] = as_of(one, now_us, half_life_s)
+        yield
+    for records in parts(jobs, RECORDS_PER_SLICE):
+        for job in records:
+            attempt = job.attempt
+            if attempt is not None and attempt.phase is AttemptPhase.RUNNING:
+                key = association_of(job)
+                from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, now_us)
+                found[key] = found.get(key, 0.0) + _worth(state, job, attempt, from_us, now_us)
+        yield
+    return found

@@ -1,0 +1,152 @@
+"""The last committed state, for readers. Records are shared with the state, never copied.
+
+While a batch is being committed, readers see the one before: nothing is visible before its commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from eslurm.core.model.amounts import Vector
+from eslurm.core.model.job import Job
+from eslurm.core.model.node import Node, names_of
+from eslurm.core.model.step import Step
+from eslurm.core.state.allocation_amounts import attempts_of, lends
+from eslurm.core.state.apply_accounts import find_record, records_of
+from eslurm.core.state.cluster import State, Touched
+from eslurm.core.state.job_indexes import startable
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class View:
+    """Advance it after each commit with what the batch touched.
+
+    `jobs_on`: the jobs that hold something on a node. `free`: what is free there, for nodes with a place in the topology.
+    `tasks_of`: the tasks of an array that are jobs of their own.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.jobs: dict[int, Job] = dict(state.jobs)
+        self.nodes: dict[int, Node] = dict(state.nodes)
+        self.steps: dict[tuple[int, int], Step] = dict(state.steps)
+        self.records = records_of(state)
+        self.policies = {kind: dict(named) for kind, named in state.policies.items()}
+        self.owner = state.owner
+        self.revision = state.revision
+        self.now_us = state.now_us
+        self.pending_count = state.pending_count
+        self.active_count = state.active_count
+        self.tasks_of: dict[int, set[int]] = {array: set(tasks) for array, tasks in state.tasks_of.items()}
+        self._take_scalars()
+        self._take_holdings()
+        self._take_coordinators()
+
+    def find_job(self, job_id: int) -> Job | None:
+        """The job, if it is still in memory."""
+        return self.jobs.get(job_id)
+
+    def node_names(self, numbers: Iterable[int]) -> list[str]:
+        """Names for people, see `names_of`."""
+        return names_of(self.nodes, numbers)
+
+    def startable(self, job: Job) -> int:
+        """See `job.standing.startable`."""
+        return startable(self.jobs, job)
+
+    def advance(self, touched: Touched, revision: int, now_us: int) -> None:
+        """The batch that ended with `revision` is durable."""
+        if self.topology is not self._state.ledger.topology:
+            self._take_holdings()
+        else:
+            for job_id in touched.jobs:
+                self._refresh_holdings(self.jobs.get(job_id), self._state.jobs.get(job_id))
+            for number in touched.nodes:
+                self._refresh_node(number)
+        for job_id in touched.jobs:
+            self._refresh_tasks(job_id)
+        self._take_scalars()
+        _refresh(self.jobs, self._state.jobs, touched.jobs)
+        _refresh(self.nodes, self._state.nodes, touched.nodes)
+        _refresh(self.steps, self._state.steps, touched.steps)
+        for kind, name in touched.records:
+            record = find_record(self._state, kind, name)
+            if record is None:
+                self.records.pop((kind, name), None)
+            else:
+                self.records[kind, name] = record
+            if kind in self.policies:
+                _refresh(self.policies[kind], self._state.policies[kind], {name})
+        if any(kind == "account" for kind, _ in touched.records):
+            self._take_coordinators()
+        self.revision = revision
+        self.now_us = now_us
+        self.pending_count = self._state.pending_count
+        self.active_count = self._state.active_count
+
+    def _take_coordinators(self) -> None:
+        self.coordinators = {user: frozenset(names) for user, names in self._state.coordinators.items()}
+
+    def _take_scalars(self) -> None:
+        state = self._state
+        self.epoch, self.config, self.config_revision = state.epoch, state.config, state.config_revision
+        self.login = state.login
+
+    def _take_holdings(self) -> None:
+        ledger = self._state.ledger
+        self.topology = ledger.topology
+        self.jobs_on: dict[int, frozenset[int]] = dict(self._state.jobs_on)
+        self.free: dict[int, Vector] = {
+            number: ledger.free_on(position) for number, position in ledger.topology.positions.items()
+        }
+
+    def _refresh_holdings(self, old: Job | None, new: Job | None) -> None:
+        before, after = _holding(old), _holding(new)
+        if before == after:
+            return
+        for job in (old, new):
+            for attempt in attempts_of(job) if job is not None else ():
+                for span in attempt.spans:
+                    self._refresh_node(span.node)
+
+    def _refresh_node(self, number: int) -> None:
+        jobs = self._state.jobs_on.get(number)
+        if jobs:
+            self.jobs_on[number] = jobs
+        else:
+            self.jobs_on.pop(number, None)
+        position = self.topology.positions.get(number)
+        if position is not None:
+            self.free[number] = self._state.ledger.free_on(position)
+
+    def _refresh_tasks(self, job_id: int) -> None:
+        job = self._state.jobs.get(job_id)
+        array_id = (job or self.jobs[job_id]).array_job_id if job is not None or job_id in self.jobs else 0
+        if not array_id:
+            return
+        tasks = self.tasks_of.setdefault(array_id, set())
+        if job is not None:
+            tasks.add(job_id)
+        else:
+            tasks.discard(job_id)
+        if not tasks:
+            del self.tasks_of[array_id]
+
+
+def _holding(job: Job | None) -> list[tuple[int, int, bool]]:
+    """What decides where a job holds something; records that are shared have the same identity."""
+    if job is None:
+        return []
+    return [(one.number, id(one.held), lends(one)) for one in attempts_of(job)]
+
+
+def _refresh(view: dict[K, V], current: dict[K, V], keys: set[K]) -> None:
+    for key in keys:
+        record = current.get(key)
+        if record is None:
+            view.pop(key, None)
+        else:
+            view[key] = record

@@ -1,1 +1,0 @@
-"""Tokens of remote callers: what was issued, its bounds, and what takes it back."""

@@ -1,0 +1,1 @@
+"""Experiments: the simulator, recorded workloads, studies of estimators."""

@@ -1,0 +1,1 @@
+"""The simulator: whole clusters in virtual time with drawn faults."""

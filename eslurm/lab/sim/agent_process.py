@@ -1,0 +1,432 @@
+"""A simulated agent process: the core's agent and relay, the host's spool and runner, and a way up.
+
+Mirrors the daemon's shell and decides nothing. Invariants: actions are carried out in their order; the runner is
+spoken to over one ordered channel, which breaks with the process; a crash may happen between any two actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from eslurm.core.agent import actions as act
+from eslurm.core.agent import invariants
+from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.node import NodeOffer
+from eslurm.core.agent.records import Booted, fold
+from eslurm.core.agent.restore import restore
+from eslurm.core.agent.spool_buffer import RETRY_S, Backlog
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.protocol import Report
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.relay import messages as tree
+from eslurm.core.relay.relay import Relay
+from eslurm.lab.sim import wire
+from eslurm.lab.sim.process import Process
+from eslurm.lab.sim.spool import Spool
+from eslurm.lab.sim.step_runner import MemoryStepRunner
+from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.violation import require
+from eslurm.ports.step_ends import step_end
+from eslurm.ports.step_runner import (
+    StepEndCause,
+    StepOutcome,
+    StepRunnerError,
+    StepSpec,
+    StepStarted,
+    StepWarning,
+)
+
+DIAL_TIMEOUT_US = 1_000_000
+BLOB_US = 20_000
+RUNNER_US = 3_000
+SPOOL_RETRY_US = int(RETRY_S * 1e6)
+ANSWER_SHARE = 0.8
+"""Part of a broadcast's time after which an agent answers with what it knows."""
+
+_TERMINATION_CAUSES = {"orphaned": StepEndCause.ORPHANED}
+
+
+class Machine(Protocol):
+    """The host of an agent process, as it sees it (`host.Host`)."""
+
+    index: int
+    names: tuple[str, ...]
+    address: str
+    skew_us: int
+    spool: Spool
+    blobs: dict[bytes, None]
+    runner: MemoryStepRunner
+
+    @property
+    def boot_id(self) -> str: ...
+
+    @property
+    def wall_us(self) -> int: ...
+
+    def start_agent(self) -> None: ...
+
+    def crash_agent(self) -> None: ...
+
+    def on_step_ended(self, outcome: StepOutcome) -> None: ...
+
+
+class AgentProcess(Process):
+    """One start of the agent on a host."""
+
+    def __init__(self, world: Surroundings, host: Machine) -> None:
+        super().__init__(world, host.address, host.skew_us)
+        self.host = host
+        folded = fold([*host.spool.records, Booted(world.cluster, host.boot_id)])
+        offers = [
+            NodeOffer(name, folded.identities.get(name) or f"{name}@{self.name}", world.node_offer)
+            for name in host.names
+        ]
+        self.agent = Agent(
+            cluster=world.cluster,
+            process=self.name,
+            session=self.name,
+            boot_id=host.boot_id,
+            endpoint=host.address,
+            offers=offers,
+            has_blob=host.blobs.__contains__,
+        )
+        self._folded = folded
+        numbers = [folded.numbers[name] for name in host.names if name in folded.numbers]
+        self.relay = Relay(numbers, tuning=world.tuning)
+        self.crash_after: int | None = None
+        self._uplink = ""
+        self._dialled = ""
+        self._dials = host.index
+        self._is_dialling = False
+        self._runner_free_us = 0
+        self._outgoing: list[Report] = []
+        self._backlog = Backlog(host.spool)
+        self._awaits_room = False
+        self._calls: dict[type[act.Action], Callable[[Any], None]] = {
+            act.Answer: self._answer,
+            act.SendReport: self._send_report,
+            act.RunBatch: self._run_batch,
+            act.RunTasks: self._run_tasks,
+            act.SignalStep: self._signal_step,
+            act.TerminateStep: self._terminate_step,
+            act.SuspendStep: self._suspend_step,
+            act.LimitStep: self._limit_step,
+            act.AcknowledgeSteps: self._acknowledge_steps,
+            act.FetchBlobs: self._fetch_blobs,
+            act.Contact: self._contact,
+            act.Numbered: self._numbered,
+        }
+
+    def start(self) -> None:
+        """Become what the spool and the runner remember, and look for a way up."""
+        known = self.host.runner.do_list()
+        live = [(step.key, step.at_us) for step in known if isinstance(step, StepStarted)]
+        ended = [(step.key, step_end(step)) for step in known if isinstance(step, StepOutcome)]
+        self._do(restore(self.agent, self._folded, live, ended, self.now_us))
+        if self.alive:
+            self.later(RUNNER_US, self.host.runner.reconnect, self.host.on_step_ended)
+            self._dial()
+
+    # ---- the way up ----
+
+    def _dial(self) -> None:
+        if not self._is_dialling:
+            self._is_dialling = True
+            self._dial_next()
+
+    def _dial_next(self) -> None:
+        if self._uplink:
+            self._is_dialling = False
+            return
+        addresses = self.world.ways_up
+        self._dialled = self.world.network.find_dialled(addresses[self._dials % len(addresses)])
+        self._dials += 1
+        if self._dialled:
+            self.send(self._dialled, wire.Hello())
+        self.later(DIAL_TIMEOUT_US, self._dial_next)
+
+    def on_message(self, source: str, message: Any) -> None:
+        """The relay's messages, acknowledgements, and the answer to a dial."""
+        now_us = self.now_us
+        kind = type(message)
+        if kind is tree.Broadcast:
+            self._relay_do(self.relay.on_broadcast(source, message, now_us))
+        elif kind is tree.Ack:
+            self._relay_do(self.relay.on_ack(source, message, now_us))
+        elif kind is tree.Reply:
+            self._relay_do(self.relay.on_reply(source, message, now_us))
+        elif kind is wire.Acks:
+            for ack in message.acks:
+                self.world.checks.on_heard(ack.revision, "an acknowledgement")
+                self._do(self.agent.on_ack(ack, now_us))
+        elif kind is wire.Welcome and source == self._dialled and not self._uplink:
+            self._uplink = source
+            self._do(self.agent.on_link_up(now_us, message.owner, message.epoch))
+
+    def on_link_down(self, peer: str) -> None:
+        """A peer is out of reach; if it was the way up, another is looked for."""
+        self._relay_do(self.relay.on_link_down(peer, self.now_us))
+        if self.alive and peer == self._uplink:
+            self._uplink = ""
+            self._do(self.agent.on_link_down(self.now_us))
+            self._dial()
+
+    def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
+        """Nobody listens at a child's address."""
+        self._relay_do(self.relay.on_refused(broadcast_id, heads, "connection refused", self.now_us))
+
+    # ---- time ----
+
+    def next_timer_us(self) -> int | None:
+        """The relay's or the agent's."""
+        times = (self.relay.next_timer_us(), self.agent.next_timer_us())
+        return min((at_us for at_us in times if at_us is not None), default=None)
+
+    def on_timer(self) -> None:
+        """Both look at the clock."""
+        self._relay_do(self.relay.on_timer(self.now_us))
+        if self.alive:
+            self._do(self.agent.on_timer(self.now_us))
+
+    # ---- carrying out ----
+
+    def _relay_do(self, actions: list[tree.Action]) -> None:
+        self.perform(actions)
+        if self.alive:
+            self.arm()
+
+    def perform_other(self, action: Any) -> None:
+        """The own part of a broadcast."""
+        command = self.world.unseal(action.command)
+        self.world.checks.on_heard(command.revision, "a command")
+        answer_by_us = self.now_us + int(action.deadline_us * ANSWER_SHARE)
+        ref = action.broadcast_id
+        dated_us = min(self.now_us, self.host.wall_us)
+        actions = self.agent.on_command_many(
+            action.nodes, command, ref, self.now_us, answer_by_us, dated_us=dated_us
+        )
+        self.world.checks.on_obeyed(command.epoch, action.nodes, actions)
+        self._do(actions)
+
+    def _do(self, actions: Sequence[act.Action]) -> None:
+        """What the daemon's shell does with the actions of a call."""
+        if not self.alive or self._dies_writing(actions):
+            return
+        before = self._backlog.error
+        self._backlog.write(actions)
+        self._on_storage(before)
+        self._carry_out([action for action in actions if not self._backlog.hold(action)])
+        if not self.alive:
+            return
+        if self.host.spool.wants_compaction and not self._backlog.is_behind and not self.host.spool.is_full:
+            self.host.spool.compact(self.agent.folded())
+        self._flush()
+        breaches = invariants.check(self.agent) if self.world.checks.samples_agent() else []
+        require(not breaches, f"{self.name}: {'; '.join(breaches)}")
+        self.arm()
+
+    def _carry_out(self, actions: Sequence[act.Action]) -> None:
+        for action in actions:
+            call = self._calls.get(type(action))
+            if call is None:
+                continue
+            if not self.alive or self._crashes_here():
+                return
+            call(action)
+
+    def _flush(self) -> None:
+        if self._outgoing:
+            batch, self._outgoing = tuple(self._outgoing), []
+            if self._uplink:
+                self.world.faults.overhear(batch)
+                self.send(self._uplink, wire.Reports(batch))
+
+    # ---- the spool ----
+
+    def _dies_writing(self, actions: Sequence[act.Action]) -> bool:
+        """Whether the process dies within the write of this call's records: some beginning of them is in the spool."""
+        if self.crash_after is None:
+            return False
+        records = [action for action in actions if type(action) is act.Spool]
+        if self.crash_after > len(records):
+            self.crash_after -= len(records)
+            return False
+        if not self._backlog.is_behind and not self.host.spool.is_full:
+            for written in records[: self.crash_after]:
+                self.host.spool.write(written.record, durable=False)
+        self.crash_after = 0
+        return self._crashes_here()
+
+    def _crashes_here(self) -> bool:
+        if self.crash_after is None:
+            return False
+        self.crash_after -= 1
+        if self.crash_after >= 0:
+            return False
+        self.crash_after = None
+        self.world.note_fault("agent_crash_between_actions", self.address)
+        self.host.crash_agent()
+        self.world.scheduler.call_in(self.world.restart_delay_us(), self.host.start_agent)
+        return True
+
+    def _on_storage(self, before: str) -> None:
+        """See whether the spool has become writable, or ceased to be."""
+        error = self._backlog.error
+        if error != before:
+            self.agent.on_storage(error)
+        if error and not self._awaits_room:
+            self._awaits_room = True
+            self.later(SPOOL_RETRY_US, self._retry_spool)
+        self._carry_out(self._backlog.take_released())
+        if before and not error:
+            self.later(0, self._send_again)
+
+    def _retry_spool(self) -> None:
+        self._awaits_room = False
+        before = self._backlog.error
+        self._backlog.retry()
+        self._on_storage(before)
+        self._flush()
+
+    def _send_again(self) -> None:
+        if self._uplink:
+            self._do(self.agent.on_link_up(self.now_us))
+
+    # ---- what the core wants ----
+
+    def _answer(self, action: act.Answer) -> None:
+        assert isinstance(action.ref, int)
+        self._relay_do(self.relay.on_local_result(action.ref, action.nodes, action.outcome, self.now_us))
+
+    def _send_report(self, action: act.SendReport) -> None:
+        self._outgoing.append(action.report)
+
+    def _numbered(self, action: act.Numbered) -> None:
+        self.relay.add_local((action.number,))
+
+    # ---- the runner ----
+
+    def _ask_runner(self, call: Any, *arguments: Any) -> None:
+        """Over one ordered channel: nothing overtakes what was asked before."""
+        due_us = self.now_us + int(self.world.random.random() * RUNNER_US)
+        self._runner_free_us = max(self._runner_free_us, due_us)
+        self.later(self._runner_free_us - self.now_us, call, *arguments)
+
+    def _run_batch(self, action: act.RunBatch) -> None:
+        launch = action.launch
+        if self._backlog.refusal:
+            self.later(0, self._on_refused_step, action.step, self._backlog.refusal)
+            return
+        self.world.checks.on_launch(launch)
+        spec = StepSpec(
+            key=action.step,
+            node_name=self.world.node_name(action.step.node),
+            uid=launch.user.uid,
+            gid=launch.user.gid,
+            argv=("script",),
+            env={},
+            cwd=launch.work_dir,
+            time_limit_us=launch.time_limit_s * 1_000_000,
+            kill_grace_us=int(launch.kill_grace_s * 1e6),
+            orphan_timeout_us=int(launch.orphan_timeout_s * 1e6),
+            warning=StepWarning(launch.warn_before_s * 1_000_000, launch.warn_signal)
+            if launch.warn_signal
+            else None,
+        )
+        self._ask_runner(self._launch, action.step, spec, self._to_boot_us(action.contact_us))
+
+    def _run_tasks(self, action: act.RunTasks) -> None:
+        launch = action.launch
+        spec = StepSpec(
+            key=action.step,
+            node_name=self.world.node_name(action.step.node),
+            uid=launch.user.uid,
+            gid=launch.user.gid,
+            argv=action.request.argv,
+            env={},
+            cwd=action.request.work_dir,
+            kill_grace_us=int(launch.kill_grace_s * 1e6),
+            orphan_timeout_us=int(launch.orphan_timeout_s * 1e6),
+            tasks=action.tasks,
+            first_task=action.first_task,
+        )
+        self._ask_runner(self._launch, action.step, spec, self._to_boot_us(action.contact_us))
+
+    def _to_boot_us(self, at_us: int) -> int:
+        """A time of this process by the host's clock, which the runner shares; 0 stays 0."""
+        return max(0, at_us - self.now_us + self.world.scheduler.at_us) if at_us else 0
+
+    def _launch(self, step: StepKey, spec: StepSpec, contact_us: int) -> None:
+        delay_us = int(self.world.random.random() * RUNNER_US)
+        try:
+            known = self.host.runner.do_launch(spec, contact_us)
+        except StepRunnerError as error:
+            self.world.coverage.on_refused(str(error))
+            self.later(delay_us, self._on_refused_step, step, str(error))
+            return
+        if isinstance(known, StepStarted):
+            self.later(delay_us, self._on_started, step, known.at_us)
+        else:
+            self.later(delay_us, self._on_ended, step, step_end(known))
+
+    def _on_started(self, step: StepKey, at_us: int) -> None:
+        self._do(self.agent.on_step_started(step, at_us, self.now_us))
+
+    def _on_refused_step(self, step: StepKey, why: str) -> None:
+        self._do(self.agent.on_step_refused(step, why, self.now_us))
+
+    def _on_ended(self, step: StepKey, end: StepEnd) -> None:
+        self._do(self.agent.on_step_ended(step, end, self.now_us))
+
+    def hear_of_end(self, outcome: StepOutcome) -> None:
+        """The runner says how a step ended."""
+        self._if_alive(self._on_step_ended, (outcome,))
+
+    def _on_step_ended(self, outcome: StepOutcome) -> None:
+        self._on_ended(outcome.key, step_end(outcome))
+
+    def _signal_step(self, action: act.SignalStep) -> None:
+        self._ask_runner(self.host.runner.do_signal, action.step, action.signal)
+
+    def _terminate_step(self, action: act.TerminateStep) -> None:
+        cause = _TERMINATION_CAUSES.get(action.cause, StepEndCause.SIGNALLED)
+        grace_us = int(action.grace_s * 1e6)
+        self._ask_runner(self.host.runner.do_terminate, action.step, cause, grace_us)
+
+    def _suspend_step(self, action: act.SuspendStep) -> None:
+        self._ask_runner(self._on_suspend, action.step, action.resume)
+
+    def _on_suspend(self, key: StepKey, resume: bool) -> None:
+        if self.host.runner.do_suspend(key, resume):
+            self.world.checks.on_still(key, is_still=not resume)
+
+    def _limit_step(self, action: act.LimitStep) -> None:
+        limit_us = action.time_limit_s * 1_000_000
+        self._ask_runner(self._on_limit, action.step, limit_us)
+
+    def _on_limit(self, key: StepKey, limit_us: int) -> None:
+        if self.host.runner.do_set_limit(key, limit_us):
+            self.world.checks.on_limit(key, limit_us)
+
+    def _acknowledge_steps(self, action: act.AcknowledgeSteps) -> None:
+        self._ask_runner(self.host.runner.do_acknowledge, action.steps)
+
+    def _contact(self, action: act.Contact) -> None:
+        self.host.runner.do_contact(action.nodes, self._to_boot_us(action.at_us))
+
+    # ---- blobs ----
+
+    def _fetch_blobs(self, action: act.FetchBlobs) -> None:
+        delay_us = int(self.world.random.random() * BLOB_US)
+        self.later(delay_us, partial(self._on_fetched, action.hashes))
+
+    def _on_fetched(self, hashes: tuple[bytes, ...]) -> None:
+        if self.world.fetch_fails():
+            self._do(self.agent.on_blobs_missing(hashes, self.now_us))
+            return
+        for key in hashes:
+            self.world.disk.get_blob(self.world.owner, key)
+            self.host.blobs[key] = None
+        self._do(self.agent.on_blobs(hashes, self.now_us))

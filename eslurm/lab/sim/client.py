@@ -1,0 +1,291 @@
+"""The people of a simulated cluster: what they ask, and what they were told.
+
+Each request is sent again under the same id until it is answered. Invariant: what is remembered as acknowledged
+was really answered; nothing is assumed of a request without an answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.job import Job, JobSpec, Principal
+from eslurm.core.model.job_states import JobState
+from eslurm.core.model.messages import (
+    CancelJobs,
+    Changed,
+    ChangePolicies,
+    CreateStep,
+    FinishStep,
+    HoldJobs,
+    JobRef,
+    Refused,
+    Request,
+    RequeueJobs,
+    StepCreated,
+    SubmitJobs,
+    Submitted,
+    SuspendJobs,
+    UpdateJob,
+    UpdateNodes,
+)
+from eslurm.core.model.request import Request as ResourceRequest
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.state.cluster import State
+from eslurm.lab.sim import wire
+from eslurm.lab.sim.process import Process
+from eslurm.lab.sim.step_runner import LONG_LIMIT_S
+from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.violation import require
+from eslurm.lab.sim.workload_generator import BASE, USERS, draw_changes, draw_spec, lifted, setting
+from eslurm.ports.store import BlobRow, content_hash
+
+RETRY_US = 2 * SECOND_US
+ASKED_AGAIN = 0.2
+LATE_US = 60 * SECOND_US
+"""So late a fixed start is missed for good."""
+ASKED_AGAIN_WITHIN_US = 8 * SECOND_US
+SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
+ENVIRONMENT = b"PATH=/usr/bin\0"
+
+Then = Callable[[BatchAnswer], None]
+
+
+class _Pending(msgspec.Struct):
+    message: Request
+    then: Then | None
+    blobs: tuple[BlobRow, ...]
+    tries: int = 0
+
+
+class Client(Process):
+    """All users and the operator in one."""
+
+    operator = Principal("root", 0, 0)
+
+    def __init__(self, world: Surroundings, address: str = "client", first_request: int = 0) -> None:
+        super().__init__(world, address)
+        self._random = random.Random(f"{world.seed}/people")
+        self._pending: dict[bytes, _Pending] = {}
+        self._asked = first_request
+        self._told: dict[bytes, BatchAnswer] = {}
+        self._jobs: list[int] = []
+
+    @property
+    def waits(self) -> bool:
+        """Whether some request has no answer yet."""
+        return bool(self._pending)
+
+    def start(self) -> None:
+        """Spread the work over the time in which things go wrong."""
+        world, rng = self.world, self._random
+        last_us = world.faults.plan.calm_us - SECOND_US
+        self.later(0, self._begin)
+        for _ in range(world.actions):
+            at_us = rng.randint(SECOND_US, last_us)
+            act = rng.choices(self._acts, self._weights)[0]
+            self.later(at_us, act, self)
+        if world.faults.ordeals.long_jobs:
+            self.later(5 * SECOND_US, self._submit_long)
+        self.later(world.faults.plan.calm_us, self._care)
+
+    # ---- asking ----
+
+    def call(self, message: Request, then: Then | None = None, blobs: tuple[BlobRow, ...] = ()) -> None:
+        """Ask until there is an answer."""
+        self._asked += 1
+        request_id = self._asked.to_bytes(16, "big")
+        self._pending[request_id] = _Pending(message, then, blobs)
+        self._try(request_id)
+
+    def _try(self, request_id: bytes) -> None:
+        pending = self._pending.get(request_id)
+        if pending is None:
+            return
+        if self._send(wire.Call(request_id, pending.message, pending.blobs, retry=pending.tries > 0)):
+            pending.tries += 1
+        self.later(RETRY_US, self._try, request_id)
+
+    def _send(self, message: wire.Call | wire.Takeover) -> bool:
+        """To any controller: whoever does not lead passes it on."""
+        controller = self.world.network.find(self._random.choice(self.world.controller_addresses))
+        if controller:
+            self.send(controller, message)
+        return bool(controller)
+
+    def take_over(self, name: str) -> None:
+        """Have another controller lead; whether it came so is seen."""
+        self._send(wire.Takeover(name))
+
+    def on_message(self, source: str, message: Any) -> None:
+        """An answer; none means that the same is to be asked again."""
+        if type(message) is not wire.Result or message.answer is None:
+            return
+        pending = self._pending.pop(message.request_id, None)
+        if pending is None:
+            first = self._told.get(message.request_id, message.answer)
+            require(
+                message.answer == first,
+                f"request {message.request_id!r} was answered {first}, then {message.answer}",
+            )
+            return
+        if not isinstance(message.answer, Refused):
+            self._told[message.request_id] = message.answer
+            if self._random.random() < ASKED_AGAIN:
+                again = wire.Call(message.request_id, pending.message, pending.blobs, retry=True)
+                self.later(self._random.randint(0, ASKED_AGAIN_WITHIN_US), self._send, again)
+        self._learn(pending.message, message.answer)
+        if pending.then is not None:
+            pending.then(message.answer)
+
+    def _learn(self, asked: Request, answer: BatchAnswer) -> None:
+        checks = self.world.checks
+        if isinstance(answer, Submitted):
+            self._jobs.extend(answer.job_ids)
+            checks.on_acknowledged(answer.job_ids)
+        elif isinstance(asked, CancelJobs) and isinstance(answer, Changed) and not asked.signal:
+            bad = {problem.what for problem in answer.problems}
+            whole = (ref.job_id for ref in asked.jobs if ref.task < 0 and str(ref.job_id) not in bad)
+            checks.cancelled.update(dict.fromkeys(whole))
+        elif isinstance(answer, StepCreated) and isinstance(asked, CreateStep):
+            finish = FinishStep(asked.by, answer.job_id, answer.step, 0)
+            self.later(self._random.randint(0, 3 * SECOND_US), self.call, finish)
+
+    # ---- what they do ----
+
+    def _submit(self) -> None:
+        rng = self._random
+        specs = tuple(self._spec() for _ in range(rng.choice((1, 1, 2, 5))))
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs), None, blobs)
+
+    def _submit_long(self) -> None:
+        """Jobs that run for minutes, where links are bad for as long."""
+        rng = random.Random(f"{self.world.seed}/long")
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (SCRIPTS[0], ENVIRONMENT))
+        specs = tuple(
+            JobSpec(
+                name="long",
+                partition="",
+                user=rng.choice(USERS),
+                components=(ResourceRequest(tasks=1),),
+                script_hash=content_hash(SCRIPTS[0]),
+                environment_hash=content_hash(ENVIRONMENT),
+                work_dir="/home",
+                time_limit_s=LONG_LIMIT_S,
+                requeue=rng.random() < 0.85,
+            )
+            for _ in range(self.world.faults.ordeals.long_jobs)
+        )
+        self.call(SubmitJobs(specs), None, blobs)
+
+    def _spec(self) -> JobSpec:
+        script = content_hash(self._random.choice(SCRIPTS))
+        return draw_spec(
+            self._random, self.now_us, self.world.config, self._jobs, script, content_hash(ENVIRONMENT)
+        )
+
+    def _some_jobs(self) -> tuple[JobRef, ...]:
+        count = min(len(self._jobs), self._random.randint(1, 3))
+        return tuple(JobRef(job_id) for job_id in self._random.sample(self._jobs[-20:], min(count, 20)))
+
+    def _cancel(self) -> None:
+        signal = 10 if self._random.random() < 0.2 else 0
+        if self._jobs:
+            self.call(CancelJobs(self.operator, self._some_jobs(), signal=signal))
+
+    def _requeue(self) -> None:
+        if self._jobs:
+            self.call(RequeueJobs(self.operator, self._some_jobs()))
+
+    def _hold(self) -> None:
+        if self._jobs:
+            self.call(HoldJobs(self.operator, self._some_jobs(), release=self._random.random() < 0.4))
+
+    def _suspend(self) -> None:
+        if self._jobs:
+            self.call(SuspendJobs(self.operator, self._some_jobs(), resume=self._random.random() < 0.4))
+
+    def _extend(self) -> None:
+        """The operator or, with less to give, the owner."""
+        if self._jobs:
+            by = self._random.choice((self.operator, *USERS))
+            self.call(
+                UpdateJob(by, self._some_jobs()[0], time_limit_s=self._random.choice((5, 6, 22, 66, 90)))
+            )
+
+    def _update(self) -> None:
+        if self._jobs:
+            job = self._some_jobs()[0]
+            self.call(UpdateJob(self.operator, job, priority=self._random.randint(0, 2000)))
+
+    def _drain(self) -> None:
+        name = self._random.choice(self.world.names)
+        if self._random.random() < 0.5:
+            self.call(UpdateNodes(self.operator, (name,), "drain", "disk"))
+        else:
+            self.call(UpdateNodes(self.operator, (name,), "resume"))
+
+    def _begin(self) -> None:
+        """The operator says who there is."""
+        self.call(ChangePolicies(self.operator, tuple(map(setting, BASE))))
+
+    def _change_policies(self) -> None:
+        changes = draw_changes(self._random, self.now_us, self.world.config)
+        self.call(ChangePolicies(self.operator, changes))
+
+    def _step(self) -> None:
+        running = self._some_jobs()
+        if running:
+            user = self._random.choice(USERS)
+            job_id = running[0].job_id
+            tasks = self._random.randint(1, 4)
+            environment = content_hash(ENVIRONMENT)
+            step = CreateStep(user, job_id, tasks, 0, ("hostname",), environment, "/home", "login:1", b"c")
+            self.call(step)
+
+    def _care(self) -> None:
+        """Once all is calm, the operator lets everything run that was held or forbidden, until nothing is."""
+        controller = self.world.controller
+        if controller is not None and not self._pending:
+            held = tuple(JobRef(job.job_id) for job in controller.state.jobs.values() if job.hold)
+            drained = tuple(node.name for node in controller.state.nodes.values() if node.drain)
+            still = tuple(
+                JobRef(job.job_id)
+                for job in controller.state.jobs.values()
+                if job.attempt is not None and job.attempt.suspended_us and job.attempt.stop is None
+            )
+            self._lift(controller.state)
+            if still:
+                self.call(SuspendJobs(self.operator, still, resume=True))
+            if held:
+                self.call(HoldJobs(self.operator, held, release=True))
+            if drained:
+                self.call(UpdateNodes(self.operator, drained, "resume"))
+        self.later(5 * SECOND_US, self._care)
+
+    def _lift(self, state: State) -> None:
+        """No rule is left; what has missed its time for good is cancelled."""
+        missed = tuple(JobRef(job.job_id) for job in state.jobs.values() if _has_missed(job, self.now_us))
+        changes = lifted(state.policies)
+        if missed:
+            self.call(CancelJobs(self.operator, missed))
+        elif changes:
+            self.call(ChangePolicies(self.operator, changes))
+
+    _acts = (_submit, _cancel, _requeue, _hold, _update, _drain, _step, _suspend, _extend, _change_policies)
+    _weights = (10, 3, 3, 1, 1, 1, 3, 3, 2, 5)
+
+
+def _has_missed(job: Job, now_us: int) -> bool:
+    """Whether a waiting job cannot start any more, by what its own user asked for."""
+    spec = job.spec
+    is_late = (
+        0 < spec.start_at_us < now_us - LATE_US
+        or 0 < spec.deadline_us < now_us + spec.time_limit_s * SECOND_US
+    )
+    return job.state is JobState.PENDING and (is_late or bool(spec.reservation))

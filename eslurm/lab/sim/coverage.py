@@ -1,0 +1,125 @@
+"""Which rare paths a run has taken, counted from outside: a simulator that never gets there proves nothing about them.
+
+Invariant: watching changes nothing, so a run is the same whatever is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from eslurm.core.model import facts
+from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import Report, StepEnded
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.state.cluster import State
+from eslurm.ports.step_runner import StepEndCause, StepOutcome
+
+SILENT: Final = "silent"
+PATHS: Final = (
+    "node lost by silence",
+    "node lost with jobs",
+    "script orphaned",
+    "attempt returned late",
+    "end of a lost attempt accounted",
+    "job requeued after a loss",
+    "job requeued elsewhere before its node came back",
+    "lost node came back",
+    "takeover while a node with jobs was unreachable",
+    "launch refused for want of contact",
+    "link out for longer than node_lost_after_s",
+    "link in for longer than node_lost_after_s",
+    "link slow for longer than node_lost_after_s",
+    "link lossy for longer than node_lost_after_s",
+    "link flapping for longer than node_lost_after_s",
+)
+"""Every path that is counted."""
+
+
+class Coverage:
+    """Counts of one run, by path."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(PATHS, 0)
+        self._lost: dict[int, None] = {}
+        self._given_up: dict[tuple[int, int], int] = {}
+        """Attempts that ended because their first node was lost by silence: the node's host is another matter."""
+        self._returned: set[tuple[int, int]] = set()
+
+    def count(self, path: str) -> None:
+        """It was taken once more."""
+        self.counts[path] += 1
+
+    def on_durable(self, batch: Iterable[facts.Fact]) -> None:
+        """The facts of one commit, in order."""
+        silent = -1
+        with_jobs = False
+        for fact in batch:
+            match fact:
+                case facts.NodeStateChanged(number, NodeState.LOST, reason) if reason.startswith(SILENT):
+                    silent, with_jobs = number, False
+                    self._lost[number] = None
+                    self.count("node lost by silence")
+                case facts.AttemptEnded() if silent in fact.released:
+                    if not with_jobs:
+                        with_jobs = True
+                        self.count("node lost with jobs")
+                    self._given_up[fact.job_id, fact.attempt] = silent
+                case facts.NodeRegistered() if fact.number in self._lost:
+                    del self._lost[fact.number]
+                    self.count("lost node came back")
+                case _:
+                    pass
+
+    def on_lead(self, state: State) -> None:
+        """A controller begins to lead from this state."""
+        silent = [n for n, node in state.nodes.items() if node.state is NodeState.UNREACHABLE]
+        if any(number in state.jobs_on for number in silent):
+            self.count("takeover while a node with jobs was unreachable")
+
+    def on_reports(self, reports: Iterable[Report]) -> None:
+        """What agents tell the leader."""
+        for report in reports:
+            body = report.body
+            if isinstance(body, StepEnded):
+                key = (body.job_id, body.attempt)
+                if key in self._given_up and key not in self._returned:
+                    self._returned.add(key)
+                    self.count("attempt returned late")
+
+    def on_spawn(self, key: StepKey) -> None:
+        """A script begins to run."""
+        before = self._given_up.get((key.job_id, key.attempt - 1))
+        if before is not None:
+            self.count("job requeued after a loss")
+            if before != key.node and before in self._lost:
+                self.count("job requeued elsewhere before its node came back")
+
+    def on_ended(self, outcome: StepOutcome) -> None:
+        """A step is over."""
+        if outcome.cause is StepEndCause.ORPHANED:
+            self.count("script orphaned")
+
+    def on_refused(self, why: str) -> None:
+        """A runner has not taken a step."""
+        if why.startswith("no contact"):
+            self.count("launch refused for want of contact")
+
+
+def merged(runs: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sums over many runs, every path in its order."""
+    sums = dict.fromkeys(PATHS, 0)
+    for counts in runs:
+        for path, count in counts.items():
+            sums[path] = sums.get(path, 0) + count
+    return sums
+
+
+def table(counts: Mapping[str, int]) -> list[str]:
+    """One line per path, the number first."""
+    return [f"{count:8,}  {path}" for path, count in counts.items()]
+
+
+def missing(counts: Mapping[str, int], least: int) -> list[str]:
+    """The paths that were taken less often."""
+    return [path for path, count in counts.items() if count < least]

@@ -1,0 +1,148 @@
+"""What goes wrong in a run, drawn from its seed, and when.
+
+Each run enables some kinds of faults and not others, so that pairs of them meet often. Invariants: after
+`calm_us` nothing goes wrong any more, and everything that was broken is mended; what an event does depends on itself
+and the state of the world, not on how many events came before it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from functools import partial
+
+import msgspec
+
+from eslurm.core.model.protocol import Registration, Report
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.fault_actions import STROKES, Strokes
+from eslurm.lab.sim.network import CALM, Weather
+from eslurm.lab.sim.ordeals import Ordeal, Ordeals, draw_ordeals
+from eslurm.lab.sim.site_view import SiteView
+
+COMMIT_FAULTS_MAX = 8
+OVERHEARD_MAX = 200
+SKEW_MAX_S = 30.0
+HOST_SKEW_US = 15 * SECOND_US
+"""How far the wall clocks of hosts may be from the true time when nothing is wrong with them."""
+KINDS = tuple(STROKES)
+FATES = ("before", "torn", "after", "pause")
+RISKS = {"commit": 1.0, "answers": 4.0, "claim": 8.0, "renew": 0.5, "release": 12.0, "prune": 2.0}
+"""How much more often than at a plain commit it goes wrong at other writes."""
+
+
+class FaultPlan(msgspec.Struct, frozen=True):
+    """The faults of one run. Times are microseconds after its start.
+
+    `commit_crashes` is the share of commits at which the controller dies or stops; a multiple of that for
+    other writes (`RISKS`). `skew_s` is how far apart the wall clocks of two controllers may be. With `ordeals`, people
+    submit jobs that run for minutes, too.
+    """
+
+    weather: Weather
+    events: tuple[tuple[int, str], ...]
+    commit_crashes: float
+    calm_us: int
+    fetch_loss: float = 0.0
+    controllers: int = 1
+    skew_s: float = 0.0
+    ordeals: tuple[Ordeal, ...] = ()
+
+
+def draw_plan(seed: int, nodes: int) -> FaultPlan:
+    """The plan of a seed."""
+    rng = random.Random(f"{seed}/faults")
+    calm_us = rng.randint(35, 60) * SECOND_US
+    kinds = rng.sample(KINDS, rng.randint(4, len(KINDS)))
+    count = rng.randint(7, 14) + min(nodes, 200) // 20
+    events = sorted(
+        (rng.randint(2 * SECOND_US, calm_us - SECOND_US), rng.choice(kinds)) for _ in range(count)
+    )
+    ordeals, last_us = draw_ordeals(seed, calm_us)
+    return FaultPlan(
+        weather=Weather(
+            loss=rng.choice((0.0, 0.002, 0.01, 0.04)),
+            duplication=rng.choice((0.0, 0.01, 0.05, 0.2)),
+            slow=rng.choice((0.0, 0.01, 0.05, 0.2)),
+            slow_max_us=rng.choice((20_000, 300_000, 3_000_000)),
+        ),
+        events=tuple(events),
+        commit_crashes=rng.choice((0.0, 0.005, 0.02)),
+        calm_us=last_us,
+        fetch_loss=rng.choice((0.0, 0.0, 0.02, 0.1)),
+        controllers=rng.choice((1, 2, 2, 3)) if nodes <= 200 else rng.choice((1, 2)),
+        skew_s=rng.choice((0.0, 2.0, 2 * SKEW_MAX_S)),
+        ordeals=ordeals,
+    )
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A registration as it was sent."""
+
+    process: str
+    body: Registration
+    report: Report
+
+
+class Faults:
+    """Carries a plan out."""
+
+    def __init__(self, world: SiteView, plan: FaultPlan) -> None:
+        self.plan = plan
+        self.count = 0
+        self.seen: dict[str, int] = {}
+        self.is_calm = False
+        self._world = world
+        self._random = random.Random(f"{world.seed}/commits")
+        self._commit_faults = 0
+        self.ordeals = Ordeals(world, plan.ordeals)
+        self._overheard: deque[Offer] = deque(maxlen=OVERHEARD_MAX)
+
+    def schedule(self) -> None:
+        """Enter everything into the scheduler."""
+        world = self._world
+        world.network.weather = self.plan.weather
+        for at_us, kind in self.plan.events:
+            world.scheduler.call_in(at_us, partial(self.strike, at_us, kind))
+        self.ordeals.schedule()
+        world.scheduler.call_in(self.plan.calm_us, self._calm)
+
+    def strike(self, at_us: int, kind: str) -> None:
+        """A fault of this kind happens; `at_us` is a part of its luck."""
+        rng = random.Random(f"{self._world.seed}/{at_us}/{kind}")
+        STROKES[kind](Strokes(self._world, rng))
+
+    def fate_of(self, kind: str) -> str:
+        """What becomes of the write that is about to begin: "" (well), or one of `FATES`."""
+        share = self.plan.commit_crashes * RISKS[kind]
+        if self.is_calm or self._commit_faults >= COMMIT_FAULTS_MAX or self._random.random() >= share:
+            return ""
+        self._commit_faults += 1
+        return self._random.choice(FATES)
+
+    def overhear(self, reports: tuple[Report, ...]) -> None:
+        """Reports are on their way: a registration among them may come once more, much later."""
+        for report in reports:
+            if isinstance(report.body, Registration):
+                self._overheard.append(Offer(report.process, report.body, report))
+
+    @property
+    def overheard(self) -> tuple[Offer, ...]:
+        """Registrations that were sent, whether or not they arrived, the oldest first."""
+        return tuple(self._overheard)
+
+    def _calm(self) -> None:
+        self.is_calm = True
+        world = self._world
+        world.network.weather = CALM
+        world.network.heal()
+        world.network.relieve()
+        world.store_is_out = False
+        world.disk_is_slow = False
+        for seat in world.seats:
+            seat.is_cut_off = False
+        for host in world.hosts:
+            host.spool.is_full = False
+            host.skew_us = max(-HOST_SKEW_US, min(HOST_SKEW_US, host.skew_us))
+            if host.agent is not None:
+                host.agent.crash_after = None

@@ -1,0 +1,300 @@
+"""The rules of policies once more, as plainly as they can be written: what a placement must not have done.
+
+Each function looks at a state in which a job has just been placed and says what is wrong, "" if nothing is. Nothing here
+is shared with the planner but the records. Only what is certain is asked: a limit that is in force now, an amount that
+is kept free now, nodes that are closed at some time of the stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eslurm.core.model.accounts import Account, FreePool, Limit, Reservation, Validity
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.cycle.snapshot import Running
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.state.cluster import State
+
+DAY_US = 86_400 * SECOND_US
+NODES = "nodes"
+EVERY = "*"
+
+
+def broken(state: State, job: Job, attempt: Attempt) -> Iterator[str]:
+    """All that a placement breaks."""
+    running = state.live[job.job_id, attempt.number]
+    assert running.job is not None
+    yield from _capacity_broken(state, attempt)
+    yield _request_broken(state, job, attempt)
+    yield from _limits_broken(state, running.job, attempt)
+    yield from _closed_broken(state, running.job, attempt)
+    yield from _pools_broken(state, running.job, attempt)
+    yield _interval_broken(job, attempt)
+
+
+# ---- what there is ----
+
+
+def _capacity_broken(state: State, attempt: Attempt) -> Iterator[str]:
+    config = {node.name: node for node in state.config.nodes}
+    totals = {span.node: config[state.nodes[span.node].name].total for span in attempt.spans}
+    held = [pair for one in state.live.values() for pair in one.spans if pair[0] in totals]
+    for number, total in totals.items():
+        for at, most in enumerate(total):
+            used = sum(amounts[at] for node, amounts in held if node == number and at < len(amounts))
+            if used > most:
+                yield f"has node {number} hold {used} of {most} in resource {at}"
+    for span in attempt.spans:
+        for at, numbers in span.devices:
+            if len(numbers) != span.amounts[at] or max(numbers, default=0) >= totals[span.node][at]:
+                yield f"gets devices {numbers} of {totals[span.node][at]} on node {span.node}, {span.amounts[at]} are due"
+    wide = [one.wide_total for one in state.config.resources if one.wide_total]
+    for at, most in enumerate(wide):
+        used = sum(one.wide[at] for one in state.live.values() if at < len(one.wide))
+        if used > most:
+            yield f"has {used} of {most} used in wide resource {at}"
+
+
+# ---- what was asked for ----
+
+
+def _request_broken(state: State, job: Job, attempt: Attempt) -> str:
+    request = job.spec.components[0]
+    config = {node.name: node for node in state.config.nodes}
+    nodes = [config[state.nodes[span.node].name] for span in attempt.spans]
+    wide = dict(
+        zip((one.name for one in state.config.resources if one.wide_total), attempt.wide, strict=False)
+    )
+    if any(wide.get(name, 0) != items for name, items in request.wide):
+        return f"holds {wide} of what belongs to no node, asked for {request.wide}"
+    if request.exclusive:
+        others = {other for span in attempt.spans for other in state.jobs_on[span.node]} - {job.job_id}
+        # Those that made room for it are still there, but do not run.
+        if others - state.lending:
+            return f"is to be alone on its nodes, jobs {sorted(others)} are there"
+    if request.place == "pack" and len(nodes) > 1:
+        return f"is to be on one node, got {len(nodes)}"
+    name = request.constraint
+    if name and not all(name in (*node.features, f"gpu:{node.device_type}") for node in nodes):
+        return f"got nodes without {name}"
+    if request.nodes_max and not request.nodes_min <= len(nodes) <= request.nodes_max:
+        return f"got {len(nodes)} nodes"
+    if not request.chunks:
+        cores = sum(span.amounts[0] for span in attempt.spans)
+        if cores < request.tasks * request.cpus_per_task:
+            return f"got {cores} cores for {request.tasks} tasks"
+        return ""
+    wanted = sum(chunk.count * chunk.cores for chunk in request.chunks)
+    got = sum(span.amounts[0] for span in attempt.spans)
+    return "" if got >= wanted else f"got {got} cores for chunks of {wanted}"
+
+
+def _interval_broken(job: Job, attempt: Attempt) -> str:
+    spec = job.spec
+    if spec.start_at_us and attempt.placed_us < spec.start_at_us:
+        return f"begins {spec.start_at_us - attempt.placed_us} us before its fixed start"
+    if spec.deadline_us and _planned_us(attempt) > spec.deadline_us:
+        return f"may end {_planned_us(attempt) - spec.deadline_us} us after its deadline"
+    return ""
+
+
+# ---- limits ----
+
+
+def _limits_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]:
+    columns = _columns(state)
+    for kind, name, is_own in _memberships(state, who):
+        for resource in columns:
+            for limit in _in_force(state, kind, name, resource, is_own=is_own):
+                yield _over(state, limit, kind, name, resource, attempt)
+
+
+def _columns(state: State) -> tuple[str, ...]:
+    own = [one.name for one in state.config.resources if not one.wide_total]
+    wide = [one.name for one in state.config.resources if one.wide_total]
+    return ("cores", "memory_mib", *own, NODES, *wide)
+
+
+def _memberships(state: State, who: Pending) -> Iterator[tuple[str, str, bool]]:
+    """(kind, name, whether limits for "each" count): a primary group, an own account."""
+    yield "user", who.user, True
+    for at, group in enumerate(who.groups):
+        yield "group", group, at == 0
+    account = state.policies["account"].get(who.account)
+    if who.account:
+        yield "account", who.account, True
+    while isinstance(account, Account) and account.parent:
+        yield "account", account.parent, False
+        account = state.policies["account"].get(account.parent)
+    if who.qos:
+        yield "qos", who.qos, True
+    yield "partition", who.partition, True
+
+
+def _in_force(state: State, kind: str, name: str, resource: str, *, is_own: bool) -> list[Limit]:
+    """Of the limits in force now the most specific: a name before each, a resource before all (C-12)."""
+    words = (resource,) if resource == NODES else (resource, EVERY)
+    for consumer in (name, EVERY) if is_own else (name,):
+        for word in words:
+            found = [
+                limit
+                for limit in state.policies["limit"].values()
+                if isinstance(limit, Limit)
+                and (limit.kind, limit.consumer, limit.resource) == (kind, consumer, word)
+                and _is_in_force(state, limit.validity)
+            ]
+            if found:
+                return found
+    return []
+
+
+def _over(state: State, limit: Limit, kind: str, name: str, resource: str, attempt: Attempt) -> str:
+    if not _items(state, attempt, resource):
+        return ""
+    # A limit for each account, or group, looks at what is that one's own.
+    own_only = limit.consumer == EVERY
+    theirs = [
+        one
+        for one in state.live.values()
+        if one.job is not None
+        and any(
+            (k, n) == (kind, name) and (own or not own_only) for k, n, own in _memberships(state, one.job)
+        )
+    ]
+    used = sum(_held(state, one, resource) for one in theirs)
+    most = _most(limit, _configured(state, resource))
+    if most is not None and used > most:
+        return f"exceeds limit {limit.name}: {kind} {name} has {used} {resource} of {most}"
+    stay_us = attempt.until_us - state.now_us
+    if limit.duration_s and stay_us > limit.duration_s * SECOND_US:
+        return f"stays for {stay_us} us, limit {limit.name} lets {kind} {name} stay {limit.duration_s} s"
+    if limit.area_s:
+        area_us = sum(_held(state, one, resource) * _left_us(state, one) for one in theirs)
+        if area_us > limit.area_s * SECOND_US:
+            return f"exceeds limit {limit.name}: {kind} {name} has {area_us} us of {resource} left"
+    return ""
+
+
+def _most(limit: Limit, available: int) -> int | None:
+    if limit.amount.percent:
+        return max(limit.amount.items, int(available * limit.amount.percent / 100 + 1e-7))
+    return None if limit.amount.items < 0 else limit.amount.items
+
+
+def _configured(state: State, resource: str) -> int:
+    """An upper bound of what is available."""
+    if resource == NODES:
+        return len(state.config.nodes)
+    wide = {one.name: one.wide_total for one in state.config.resources if one.wide_total}
+    if resource in wide:
+        return wide[resource]
+    at = _columns(state).index(resource)
+    return sum(node.total[at] for node in state.config.nodes if at < len(node.total))
+
+
+def _held(state: State, one: Running, resource: str) -> int:
+    columns = _columns(state)
+    at, nodes = columns.index(resource), columns.index(NODES)
+    if at == nodes:
+        return len(one.spans)
+    if at > nodes:
+        return one.wide[at - nodes - 1] if at - nodes - 1 < len(one.wide) else 0
+    return sum(amounts[at] for _, amounts in one.spans if at < len(amounts))
+
+
+def _items(state: State, attempt: Attempt, resource: str) -> int:
+    spans = tuple((span.node, span.amounts) for span in attempt.spans)
+    return _held(state, Running(0, spans, 0, attempt.wide), resource)
+
+
+def _left_us(state: State, one: Running) -> int:
+    """At least so long it was expected to stay when the plan was made: what was changed since is left out, and
+    that it began a moment late."""
+    assert one.job is not None
+    attempt = next((held for held in (state.jobs[one.job_id].attempt,) if held is not None), None)
+    if attempt is None:
+        return 0
+    return max(0, min(one.until_us, _planned_us(attempt)) - state.now_us)
+
+
+def _planned_us(attempt: Attempt) -> int:
+    """The planned end. A start that is noticed late keeps its place, so the attempt itself may end as much later."""
+    return attempt.planned_us or INFINITY_US
+
+
+# ---- nodes that are kept for others ----
+
+
+def _closed_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]:
+    names = {state.nodes[span.node].name for span in attempt.spans}
+    stop_us = _stop_us(state, attempt)
+    for reservation in state.policies["reservation"].values():
+        assert isinstance(reservation, Reservation)
+        windows = state.calendar.windows(reservation.validity, state.now_us, stop_us)
+        if reservation.name == who.reservation and not reservation.maintenance:
+            if windows != [(state.now_us, stop_us)]:
+                yield f"is not within its reservation {reservation.name}: {windows}"
+            if not names <= set(reservation.nodes):
+                yield f"is not on nodes of its reservation {reservation.name}"
+        elif windows and not names.isdisjoint(reservation.nodes):
+            yield f"runs into reservation {reservation.name} of others: {windows}"
+    if who.reservation and who.reservation not in state.policies["reservation"]:
+        yield f"runs without its reservation {who.reservation}"
+
+
+def _stop_us(state: State, attempt: Attempt) -> int:
+    """The end of the time in which no node may be kept for others: the planned end, at most a day from now."""
+    return max(state.now_us + 1, min(_planned_us(attempt), state.now_us + DAY_US))
+
+
+def _pools_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]:
+    stay_us = who.time_limit_us or INFINITY_US
+    if who.reservation:
+        return
+    for pool in state.policies["pool"].values():
+        assert isinstance(pool, FreePool)
+        column = pool.resource
+        if _is_let_in(pool, who, _items(state, attempt, column), stay_us):
+            continue
+        if pool.nodes or pool.feature:
+            own = {
+                node.name
+                for node in state.config.nodes
+                if pool.nodes == node.name or pool.feature in node.features
+            }
+            stop_us = _stop_us(state, attempt)
+            names = {state.nodes[span.node].name for span in attempt.spans}
+            if not names.isdisjoint(own) and state.calendar.windows(pool.validity, state.now_us, stop_us):
+                yield f"is on nodes of pool {pool.name}"
+        elif _is_in_force(state, pool.validity):
+            # What those use that it lets in it keeps for them: whoever has been promised a start has it beside them.
+            used = sum(
+                _held(state, one, column)
+                for one in state.live.values()
+                if one.job is not None and not _is_beside(state, pool, one.job, one, column)
+            )
+            most = _configured(state, column) - pool.amount.items
+            if used > most:
+                yield f"leaves less than pool {pool.name} keeps: others use {used} of {most} {column}"
+
+
+def _is_beside(state: State, pool: FreePool, who: Pending, one: Running, column: str) -> bool:
+    """Whether the pool does not bind what runs."""
+    stay_us = who.time_limit_us or INFINITY_US
+    return bool(who.reservation) or _is_let_in(pool, who, _held(state, one, column), stay_us)
+
+
+def _is_let_in(pool: FreePool, who: Pending, items: int, stay_us: int) -> bool:
+    return any(
+        (not way.users or who.user in way.users)
+        and (not way.qos or who.qos in way.qos)
+        and (not way.items_below or items < way.items_below)
+        and (not way.time_max_s or stay_us <= way.time_max_s * SECOND_US)
+        for way in pool.access
+    )
+
+
+def _is_in_force(state: State, validity: Validity) -> bool:
+    return bool(state.calendar.windows(validity, state.now_us, state.now_us + 1))

@@ -1,0 +1,270 @@
+"""What must hold of plans and of what becomes of them: rules, promises, reasons, preemption, suspended time.
+
+Told of every fact of a leader, of every fact in the log, and of every plan. Invariant: what is checked here follows from
+the facts and the records alone, whatever the planner keeps for itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from eslurm.core.explain.inquiry import why_waiting
+from eslurm.core.model import facts
+from eslurm.core.model.accounts import Qos
+from eslurm.core.model.job import Job
+from eslurm.core.model.job_states import JobState, StopCause
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.priority import Ranking
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.snapshot import RunningKey
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.state.cluster import State
+from eslurm.lab.sim import naive_rules
+from eslurm.lab.sim.promise_checks import PromiseChecks
+from eslurm.lab.sim.violation import require
+
+WHY_EVERY = 24
+"""One in so many plans one waiting job is asked for its reasons."""
+KEEPS_PROMISES = frozenset({"conservative", "planned"})
+TAKES_NOTHING = frozenset(
+    {
+        "AttemptEnded",
+        "AttemptInformed",
+        "IdsLeased",
+        "JobFinished",
+        "JobHeld",
+        "JobPlaced",
+        "JobSubmitted",
+        "JobsForgotten",
+        "NodesPrepared",
+        "NodesReleased",
+        "StepAnswered",
+        "StepCreated",
+        "StepFinished",
+    }
+)
+"""Facts that can take nothing from a planned job: who comes later comes behind it (C-59), who ends makes room."""
+FOR_JOB = re.compile(r"to make room for job (\d+)$")
+PREEMPTING = frozenset({StopCause.PREEMPT, StopCause.EVICT})
+
+Attempted = tuple[int, int]
+
+
+class _Promises:
+    """The planned starts of one leader's last plan, and whether nothing has happened since that takes anything.
+
+    `ends` are when it expected what runs to end, `starting` what it had just placed, and `returns` are when what stands
+    still to make room was to go on.
+    """
+
+    def __init__(self) -> None:
+        self.starts: dict[int, tuple[int, ...]] = {}
+        self.ends: dict[RunningKey, int] = {}
+        self.starting: list[int] = []
+        self.returns: list[int] = []
+        self.is_calm = False
+
+
+class PlanChecks:
+    """Kept by the run's `Checks`."""
+
+    def __init__(self) -> None:
+        self._promises: dict[int, _Promises] = {}
+        self._plans = 0
+        self._preempted: dict[Attempted, StopCause] = {}
+        self._ended: dict[Attempted, JobState] = {}
+        # Since when an attempt stands still, and how long it did before, by the log.
+        self._still_since: dict[Attempted, int] = {}
+        self._still_us: dict[Attempted, int] = {}
+        self._kept = PromiseChecks()
+        self.seen: dict[str, int] = {}
+        """How often each of these was looked at: a check that never looks finds nothing."""
+
+    # ---- facts ----
+
+    def on_fact(self, state: State, fact: facts.Fact) -> None:
+        """A leader has applied this; it may never be written."""
+        kind = type(fact).__name__
+        promises = self._promises.setdefault(state.epoch, _Promises())
+        is_requeued = isinstance(fact, facts.AttemptEnded) and fact.outcome is JobState.PENDING
+        promises.is_calm = promises.is_calm and kind in TAKES_NOTHING and not is_requeued
+        match fact:
+            case facts.JobPlaced():
+                self._on_placed(state, fact)
+            case facts.StopRequested(job_id, _, stop) if stop.cause in PREEMPTING:
+                self._on_preempted(state, job_id, stop.by)
+            case facts.AttemptSuspended(room_for=room_for) if room_for:
+                self._on_preempted(state, fact.job_id, fact.by)
+            case _:
+                pass
+
+    def _on_placed(self, state: State, fact: facts.JobPlaced) -> None:
+        self._count("placed")
+        job = state.jobs[fact.job_id]
+        assert job.attempt is not None
+        for what in naive_rules.broken(state, job, job.attempt):
+            require(not what, f"job {fact.job_id} {what}")
+
+    def _on_preempted(self, state: State, job_id: int, by: str) -> None:
+        self._count("preempted")
+        found = FOR_JOB.search(by)
+        require(found is not None, f"job {job_id} makes room for nobody: {by}")
+        assert found is not None
+        claimant, victim = state.find_job(int(found[1])), state.jobs[job_id]
+        require(claimant is not None, f"job {job_id} makes room for job {found[1]}, which is not there")
+        assert claimant is not None
+        allowed = _may_push_out(state, claimant, victim)
+        require(
+            allowed, f"job {job_id} makes room for job {claimant.job_id}: no rule lets that one push it out"
+        )
+
+    # ---- the log ----
+
+    def on_logged(self, replica: State, fact: facts.Fact, at_us: int) -> None:
+        """The replay of the log has applied this."""
+        self._kept.on_logged(replica, fact)
+        match fact:
+            case facts.StopRequested(job_id, attempt, stop) if stop.cause in PREEMPTING:
+                self._preempted[job_id, attempt] = stop.cause
+            case facts.StopRequested(job_id, attempt, stop):
+                self._preempted.pop((job_id, attempt), None)
+            case facts.AttemptSuspended(job_id, attempt, suspended):
+                self._on_suspended(replica, (job_id, attempt), suspended, at_us)
+            case facts.AttemptEnded():
+                self._ended[fact.job_id, fact.attempt] = fact.outcome
+            case facts.JobPlaced(job_id, attempt) if attempt > 1:
+                before = self._ended.get((job_id, attempt - 1))
+                require(before is JobState.PENDING, f"job {job_id} is placed again after it became {before}")
+            case _:
+                pass
+
+    def _on_suspended(self, replica: State, key: Attempted, suspended: bool, at_us: int) -> None:
+        self._count("suspended")
+        if suspended:
+            self._still_since[key] = at_us
+            return
+        since_us = self._still_since.pop(key, at_us)
+        still_us = self._still_us[key] = self._still_us.get(key, 0) + at_us - since_us
+        job = replica.jobs[key[0]]
+        attempt = job.attempt
+        assert attempt is not None
+        require(
+            attempt.paused_us == still_us,
+            f"attempt {key} stood still for {still_us} us, not {attempt.paused_us}",
+        )
+        limit_s = attempt.time_limit_s or job.spec.time_limit_s
+        ends_us = attempt.started_us + still_us + limit_s * 1_000_000 if limit_s > 0 else INFINITY_US
+        require(attempt.until_us == ends_us, f"attempt {key} goes on until {attempt.until_us}, not {ends_us}")
+
+    def at_end(self) -> None:
+        """Whoever was pushed out has ended, and in the way that was said."""
+        for key, cause in self._preempted.items():
+            outcome = self._ended.get(key)
+            require(outcome is not None, f"attempt {key} was pushed out and never ended")
+            is_wrong = cause is StopCause.EVICT and outcome is JobState.PENDING
+            require(not is_wrong, f"attempt {key} was to be cancelled to make room, and waits again")
+
+    # ---- plans ----
+
+    def on_plan(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:
+        """A leader's planner has made this."""
+        self._plans += 1
+        for job_id, times in Counter(placement.job_id for placement in plan.placements).items():
+            startable = state.startable(state.jobs[job_id])
+            require(
+                times <= startable, f"job {job_id} is placed {times} times in one plan, {startable} can start"
+            )
+        self._check_promises(state, schedule, plan)
+        self._count("kept", self._kept.on_plan(state, plan, _may_be_pushed_out))
+        if self._plans % WHY_EVERY == 0:
+            self._check_reasons(state, schedule, plan, ranking)
+
+    def _check_promises(self, state: State, schedule: Schedule, plan: Plan) -> None:
+        """Who has a planned start keeps it, or gets an earlier one, when nothing but new jobs has come."""
+        promises = self._promises.setdefault(state.epoch, _Promises())
+        before, now_us = promises.starts, plan.made_us
+        starts = {job_id: _starts(plan, job_id) for job_id in plan.bookings}
+        overdue = any((one.expected_us or one.until_us) <= now_us for one in state.live.values())
+        # It was booked for less long than is expected of it now, and goes on.
+        overdue |= any(key in state.live and stop_us <= now_us for key, stop_us in promises.ends.items())
+        overdue |= any(stop_us <= now_us for stop_us in promises.starting)
+        # What stands still to make room was to go on by now: it goes on later with every moment, and so do those behind it.
+        overdue |= any(start_us <= now_us for start_us in promises.returns)
+        missed = any(start_us <= now_us for all_of_it in before.values() for start_us in all_of_it)
+        if promises.is_calm and not overdue and not missed and state.config.policy in KEEPS_PROMISES:
+            placed = {placement.job_id for placement in plan.placements}
+            for job_id, was in before.items():
+                self._count("promises")
+                job = state.find_job(job_id)
+                # Who waits for others follows them; for whom room is made, that room counts.
+                is_free = job_id in state.queue and job_id not in schedule.claimants
+                if job is None or not is_free or job_id in placed or _may_be_pushed_out(state, job):
+                    continue
+                now = starts.get(job_id, ())
+                wanted = min(len(was), state.startable(job))
+                kept = len(now) >= wanted and all(a <= b for a, b in zip(now, was, strict=False))
+                require(kept, f"job {job_id} was promised to start at {was}, now it is {now}")
+        promises.starts = starts
+        promises.ends = {key: held.booking.stop_us for key, held in schedule.held.items()}
+        promises.starting = [booking.stop_us for _, booking in schedule.starting]
+        promises.returns = [one.start_us for one in schedule.returns if one.start_us > now_us]
+        promises.is_calm = True
+
+    def _check_reasons(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:
+        placed = {placement.job_id for placement in plan.placements}
+        waiting = [
+            job for job in state.jobs.values() if job.state is JobState.PENDING and job.job_id not in placed
+        ]
+        if not waiting:
+            return
+        job = waiting[self._plans // WHY_EVERY % len(waiting)]
+        self._count("reasons")
+        slices = why_waiting(
+            state,
+            schedule,
+            job,
+            plan.made_us,
+            said=plan.why(job.job_id),
+            ranking=ranking,
+            with_alternatives=False,
+        )
+        answer = exhaust(slices)
+        require(bool(answer.reasons), f"job {job.job_id} waits without any reason: {job}")
+
+    def _count(self, what: str, times: int = 1) -> None:
+        self.seen[what] = self.seen.get(what, 0) + times
+
+
+def _starts(plan: Plan, job_id: int) -> tuple[int, ...]:
+    """One planned start per task, in order."""
+    return tuple(sorted(one.start_us for one in plan.bookings[job_id] for _ in range(one.tasks)))
+
+
+def _may_push_out(state: State, claimant: Job, victim: Job) -> bool:
+    """By QOS or by a partition of a higher tier, as the records say."""
+    qos, theirs = _qos(state.policies["qos"], claimant), _qos(state.policies["qos"], victim)
+    if (
+        qos is not None
+        and theirs is not None
+        and theirs.name in qos.preempts
+        and theirs.preempt_mode != "off"
+    ):
+        return True
+    here, there = state.partitions[claimant.spec.partition], state.partitions[victim.spec.partition]
+    return there.tier < here.tier and there.preempt_mode != "off"
+
+
+def _may_be_pushed_out(state: State, job: Job) -> bool:
+    """Whether some waiting job might push it out if it ran: then its planned start gives way, too."""
+    return any(
+        other.state is JobState.PENDING and other is not job and _may_push_out(state, other, job)
+        for other in state.jobs.values()
+    )
+
+
+def _qos(named: Mapping[str, object], job: Job) -> Qos | None:
+    found = named.get(job.spec.qos)
+    return found if isinstance(found, Qos) else None

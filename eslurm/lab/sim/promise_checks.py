@@ -1,0 +1,150 @@
+"""What a new leader's first plan owes to the promises in the log: nobody is planned later than the one before had said.
+
+Told of every fact in the log and of every plan. Where what is kept does not fit beside what runs any more (a node is out,
+work stays longer than it may, somebody asks for something else, rules), nothing is looked at. Invariant: that is found out
+from records alone, node by node and instant by instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TypeAlias
+
+from eslurm.core.control.promises import REGISTERING
+from eslurm.core.model import facts
+from eslurm.core.model.accounts import Policy
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.job import Job, JobSpec
+from eslurm.core.model.promise import Promise
+from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.schedule import ends_of
+from eslurm.core.resources.vector import Vector, add, fits, padded, scale
+from eslurm.core.state.cluster import State
+from eslurm.lab.sim.violation import require
+
+Stay: TypeAlias = tuple[int, int, Vector]
+"""From, until, amounts; of one node."""
+
+WIDE = -1
+"""In place of a node's number: licences and other resources of the whole cluster."""
+
+_Rules: TypeAlias = tuple[ClusterConfig, dict[str, dict[str, Policy]]]
+
+
+class PromiseChecks:
+    """Kept by the run's `PlanChecks`."""
+
+    def __init__(self) -> None:
+        # What each job asked for when its promise was written.
+        self._specs: dict[int, JobSpec] = {}
+        # Under which configuration and rules the last of them were written: others may forbid them.
+        self._rules: _Rules | None = None
+        self._planned: set[int] = set()
+
+    def on_logged(self, replica: State, fact: facts.Fact) -> None:
+        """The replay of the log has applied this."""
+        match fact:
+            case facts.JobsPromised(promises):
+                self._rules = _rules_of(replica)
+                for one in promises:
+                    self._specs[one.job_id] = replica.jobs[one.job_id].spec
+            case _:
+                pass
+
+    def on_plan(self, state: State, plan: Plan, may_be_pushed_out: Callable[[State, Job], bool]) -> int:
+        """A leader's planner has made this, and nothing of it is written yet. How many promises were looked at.
+
+        The leader may have begun with rules that are in the log and not in the replay yet, or accepted some that are not in
+        the log either: its own are compared with those of the promises.
+        """
+        if state.epoch in self._planned or plan.rest is REGISTERING:
+            return 0
+        self._planned.add(state.epoch)
+        if self._rules != _rules_of(state) or state.lending or not self._is_to_be_had(state, plan.made_us):
+            return 0
+        placed = {one.job_id for one in plan.placements}
+        looked = 0
+        for job_id, promise in state.promises.items():
+            job = state.jobs[job_id]
+            is_same = self._specs.get(job_id) == job.spec
+            if not is_same or job_id not in state.queue or may_be_pushed_out(state, job):
+                continue
+            looked += 1
+            start_us = plan.start_us(job_id)
+            is_kept = job_id in placed or (start_us is not None and start_us <= promise.start_us)
+            require(
+                is_kept, f"job {job_id} was promised to start at {promise.start_us}, now it is {start_us}"
+            )
+        return looked
+
+    def _is_to_be_had(self, state: State, now_us: int) -> bool:
+        """Whether all that is promised fits beside what runs."""
+        if state.policies["pool"] and state.ledger.usable != state.ledger.topology.everything:
+            # A pool counts what is in service.
+            return False
+        if any((one.expected_us or one.until_us) <= now_us for one in state.live.values()):
+            return False
+        if any(one.start_us <= now_us for one in state.promises.values()):
+            return False
+        on_node: dict[int, list[Stay]] = {}
+        for node, stay in chain(
+            _running(state, now_us), *(_planned(state, one) for one in state.promises.values())
+        ):
+            on_node.setdefault(node, []).append(stay)
+        wide_total = tuple(one.wide_total for one in state.config.resources if one.wide_total)
+        wide = on_node.pop(WIDE, [])
+        return _fits(wide, wide_total) and all(
+            _fits_on(state, node, stays) for node, stays in on_node.items()
+        )
+
+
+def _rules_of(state: State) -> _Rules:
+    return state.config, {kind: dict(named) for kind, named in state.policies.items()}
+
+
+def _running(state: State, now_us: int) -> Iterator[tuple[int, Stay]]:
+    for one in state.live.values():
+        # For longer than has passed nobody was told to wait, where only an expectation says so.
+        until_us = now_us if one.expected_us else one.until_us
+        for node, amounts in one.spans:
+            yield node, (now_us, until_us, amounts)
+        if any(one.wide):
+            yield WIDE, (now_us, until_us, one.wide)
+
+
+def _planned(state: State, promise: Promise) -> Iterator[tuple[int, Stay]]:
+    job = state.queue.find(promise.job_id) or state.later.find(promise.job_id)
+    if job is None:
+        return
+    asked = dict(job.request.wide)
+    wide = tuple(asked.get(one.name, 0) for one in state.config.resources if one.wide_total)
+    for start in promise.starts:
+        stop_us = ends_of(job, start.start_us)[0]
+        amounts: Vector = ()
+        for run in start.runs:
+            amounts = run.amounts or amounts
+            for node in range(run.node, run.node + run.count):
+                yield node, (start.start_us, stop_us, amounts)
+        if any(wide):
+            yield WIDE, (start.start_us, stop_us, scale(wide, start.tasks))
+
+
+def _fits_on(state: State, node: int, stays: list[Stay]) -> bool:
+    topology = state.ledger.topology
+    position = topology.positions.get(node)
+    if position is None or not state.ledger.usable >> position & 1:
+        return False
+    return _fits(stays, topology.totals[position])
+
+
+def _fits(stays: list[Stay], total: Vector) -> bool:
+    """Check that the stays take no more than `total` at any instant."""
+    for at_us in {begin_us for begin_us, _, _ in stays}:
+        taken = padded((), len(total))
+        for begin_us, until_us, amounts in stays:
+            if begin_us <= at_us < until_us:
+                taken = add(taken, padded(amounts, len(total)))
+        if not fits(taken, total):
+            return False
+    return True

@@ -1,0 +1,120 @@
+"""The scripts of a simulated cluster as its hosts see them: who ran where, with what, for how long.
+
+Kept apart from what agents and runners believe, which is measured against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eslurm.core.model.protocol import JobLaunch
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.resources.vector import CORES
+from eslurm.lab.sim.host import Host
+from eslurm.ports.step_runner import StepOutcome
+
+
+class Clock:
+    """How long a script may run and has run, by what it was told: kept apart from the runner's own account."""
+
+    def __init__(self, begun_us: int, limit_us: int) -> None:
+        self.limit_us = limit_us
+        self._begun_us = begun_us
+        self._still_us = 0
+        self._still_since_us: int | None = None
+
+    def set_limit(self, now_us: int, limit_us: int) -> None:
+        """Another limit from now on; too late for a script that is being ended by the old one."""
+        if not 0 < self.limit_us <= self.used_us(now_us):
+            self.limit_us = limit_us
+
+    def stand_still(self, now_us: int, *, is_still: bool) -> None:
+        """It stands still from now on, or goes on."""
+        if is_still and self._still_since_us is None:
+            self._still_since_us = now_us
+        elif not is_still and self._still_since_us is not None:
+            self._still_us += now_us - self._still_since_us
+            self._still_since_us = None
+
+    def used_us(self, now_us: int) -> int:
+        """How long it has run."""
+        until_us = now_us if self._still_since_us is None else self._still_since_us
+        return until_us - self._begun_us - self._still_us
+
+
+class Run:
+    """One script that ran, or runs: what the host knows of it.
+
+    `usage` is what it uses by node, `lent` the cores that it does not use while it stands still.
+    """
+
+    __slots__ = ("clock", "devices", "disturbed", "host", "key", "lent", "outcome", "usage")
+
+    def __init__(self, host: Host, key: StepKey, launch: JobLaunch, clock: Clock) -> None:
+        self.clock = clock
+        self.host = host
+        self.key = key
+        self.usage = {
+            number: group.amounts
+            for group in launch.groups
+            for start, length in group.runs
+            for number in range(start, start + length)
+        }
+        self.devices = launch.devices
+        self.lent: dict[int, int] = {}
+        self.outcome: StepOutcome | None = None
+        self.disturbed = False
+
+
+class Occupancy:
+    """What the scripts use on each node, all together: never more than it has, and no device twice."""
+
+    def __init__(self) -> None:
+        self._used: dict[int, list[int]] = {}
+        self._devices: dict[tuple[int, str, int], StepKey] = {}
+
+    def take(self, run: Run, totals: Sequence[tuple[int, ...]]) -> str:
+        """A script begins; what is wrong with that, if anything."""
+        for number, amounts in run.usage.items():
+            used = self._used.setdefault(number, [0] * len(totals[number]))
+            for at, amount in enumerate(amounts):
+                used[at] += amount
+                if used[at] > totals[number][at]:
+                    return f"node {number} runs {used[at]} of {totals[number][at]} in resource {at}"
+        for number, resource, devices in run.devices:
+            for device in devices:
+                other = self._devices.setdefault((number, resource, device), run.key)
+                if other is not run.key:
+                    return (
+                        f"device {resource} {device} of node {number} is given to {run.key}, it is {other}'s"
+                    )
+        return ""
+
+    def give_back(self, run: Run, number: int) -> None:
+        """A script uses a node no more."""
+        amounts = run.usage.pop(number, ())
+        for at, amount in enumerate(amounts):
+            self._used[number][at] -= amount
+        if number in run.lent:
+            self._used[number][CORES] += run.lent.pop(number)
+        for node, resource, devices in run.devices:
+            for device in devices if node == number else ():
+                if self._devices.get((node, resource, device)) is run.key:
+                    del self._devices[node, resource, device]
+
+    def lend(self, run: Run) -> None:
+        """A script stands still: others may have its cores, nothing else."""
+        if not run.lent:
+            run.lent = {number: amounts[CORES] for number, amounts in run.usage.items()}
+            for number, cores in run.lent.items():
+                self._used[number][CORES] -= cores
+
+    def go_on(self, run: Run, totals: Sequence[tuple[int, ...]]) -> str:
+        """A script goes on with its cores; what is wrong with that, if anything."""
+        lent, run.lent = run.lent, {}
+        for number, cores in lent.items():
+            used = self._used[number]
+            used[CORES] += cores
+            if used[CORES] > totals[number][CORES]:
+                return f"node {number} runs {used[CORES]} of {totals[number][CORES]} in resource {CORES}, {run.key} goes on"
+        return ""

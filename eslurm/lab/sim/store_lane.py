@@ -1,0 +1,91 @@
+"""One controller process' way to the store: writes that take time, and may be torn, cut off, or outlive who asked.
+
+Invariants: a process' writes begin one after another, in the order asked; each is answered once, with its result or
+with the store's error, if the process lives to hear it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from eslurm.lab.sim.place import Place
+from eslurm.lab.sim.process import Process
+from eslurm.ports.store import StoreError, StoreUnavailable
+
+GIVEN_UP_AFTER_US = 2_000
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    kind: str
+    work: Callable[[], Any]
+    then: Callable[[Any], None]
+
+
+class StoreLane:
+    """Made by a process for itself; `seat` says whether the store can be reached from there."""
+
+    def __init__(self, process: Process, seat: Place) -> None:
+        self._process = process
+        self._seat = seat
+        self._queue: deque[_Wish] = deque()
+        self._is_busy = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way or waits."""
+        return not self._is_busy and not self._queue
+
+    def ask(self, kind: str, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Have this written; `then` gets what it returned, or the StoreError it raised."""
+        self._queue.append(_Wish(kind, work, then))
+        self._next()
+
+    def _next(self) -> None:
+        if self._is_busy or not self._queue or not self._process.alive:
+            return
+        self._is_busy = True
+        wish = self._queue.popleft()
+        world = self._process.world
+        fate = world.faults.fate_of(wish.kind)
+        if fate == "before":
+            self._seat.crash(f"before {wish.kind}")
+            return
+        ticket = world.disk.start(world.owner, wish.work, self._process.name)
+        if fate == "torn":
+            self._seat.crash(f"torn {wish.kind}")
+            return
+        if fate == "pause":
+            self._seat.pause(f"amid {wish.kind}")
+        world.scheduler.call_in(world.commit_delay_us(), partial(self._land, ticket, wish, fate))
+
+    def _land(self, ticket: int, wish: _Wish, fate: str) -> None:
+        """The disk has done its part, whether or not anybody is left to hear of it."""
+        if not self._process.world.disk.is_under_way(ticket):
+            return
+        result = self._settle(ticket)
+        if fate == "after" and not isinstance(result, StoreError):
+            self._seat.crash(f"after {wish.kind}")
+            return
+        delay_us = GIVEN_UP_AFTER_US if isinstance(result, StoreUnavailable) else 0
+        self._process.later(delay_us, self._answer, wish, result)
+
+    def _settle(self, ticket: int) -> Any:
+        disk = self._process.world.disk
+        if self._process.is_paused or not self._seat.reaches_store:
+            # Its connection is broken, or the server's patience with a silent transaction is over.
+            disk.tear(ticket)
+            return StoreUnavailable("the connection to the store was lost")
+        try:
+            return disk.finish(ticket)
+        except StoreError as error:
+            return error
+
+    def _answer(self, wish: _Wish, result: Any) -> None:
+        self._is_busy = False
+        wish.then(result)
+        self._next()

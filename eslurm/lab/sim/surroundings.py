@@ -1,0 +1,174 @@
+"""The world as its processes see it: what they call, and nothing of what only watches or breaks them.
+
+Processes import this module and `world` imports the processes, so no file imports another in a circle.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from eslurm.calendar import SiteCalendar
+from eslurm.core.agent import actions as act
+from eslurm.core.control.reactor import Batch
+from eslurm.core.model import facts
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.protocol import Command, JobLaunch, Report
+from eslurm.core.model.step_key import StepKey
+from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.priority import Ranking
+from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.relay.messages import Tuning
+from eslurm.core.state.cluster import State
+from eslurm.lab.sim.coverage import Coverage
+from eslurm.lab.sim.disk_store import DiskStore
+from eslurm.lab.sim.network import Network
+from eslurm.lab.sim.scheduler import Scheduler
+from eslurm.lab.sim.step_runner import StepScript
+from eslurm.ports.step_runner import StepOutcome, StepSpec
+
+
+class PlanWitness(Protocol):
+    """`plan_checks.PlanChecks`, as a controller sees it."""
+
+    def on_plan(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None: ...
+
+
+class Witness(Protocol):
+    """`checks.Checks`, as processes see it. Hosts are of any kind here: only the checks look into them."""
+
+    cancelled: dict[int, None]
+
+    @property
+    def plans(self) -> PlanWitness: ...
+
+    def on_fact(self, state: State, fact: facts.Fact) -> None: ...
+
+    def on_lead(self, epoch: int, name: str, state: State) -> None: ...
+
+    def on_shown(self, epoch: int, batch: Batch) -> None: ...
+
+    def on_given(self, number: int, epoch: int) -> None: ...
+
+    def on_followed(self, state: State) -> None: ...
+
+    def on_acknowledged(self, job_ids: Sequence[int]) -> None: ...
+
+    def on_heard(self, revision: int, what: str) -> None: ...
+
+    def on_obeyed(self, epoch: int, numbers: Sequence[int], actions: Sequence[act.Action]) -> None: ...
+
+    def on_launch(self, launch: JobLaunch) -> None: ...
+
+    def on_spawn(self, host: Any, spec: StepSpec) -> None: ...
+
+    def on_step_ended(self, outcome: StepOutcome) -> None: ...
+
+    def on_still(self, key: StepKey, *, is_still: bool) -> None: ...
+
+    def on_limit(self, key: StepKey, limit_us: int) -> None: ...
+
+    def on_reboot(self, host: Any) -> None: ...
+
+    def samples_agent(self) -> bool: ...
+
+
+class CalmPlan(Protocol):
+    """The part of `faults.FaultPlan` that requests are drawn by."""
+
+    @property
+    def calm_us(self) -> int: ...
+
+
+class LongJobs(Protocol):
+    """`ordeals.Ordeals`: how many long jobs they need."""
+
+    @property
+    def long_jobs(self) -> int: ...
+
+
+class FaultSource(Protocol):
+    """`faults.Faults`, as processes see it."""
+
+    @property
+    def plan(self) -> CalmPlan: ...
+
+    @property
+    def ordeals(self) -> LongJobs: ...
+
+    def fate_of(self, kind: str) -> str: ...
+
+    def overhear(self, reports: tuple[Report, ...]) -> None: ...
+
+
+class Leading(Protocol):
+    """The controller that leads, as others than its host see it."""
+
+    @property
+    def state(self) -> State: ...
+
+
+class Surroundings(Protocol):
+    """`world.World`, as processes see it."""
+
+    cluster: str
+    owner: str
+    node_offer: tuple[int, int]
+    seed: int
+    random: random.Random
+    scheduler: Scheduler
+    network: Network
+    tuning: Tuning
+    config: ClusterConfig
+    calendar: SiteCalendar
+    names: tuple[str, ...]
+    totals: list[tuple[int, ...]]
+    actions: int
+    store_is_out: bool
+    disk: DiskStore
+    coverage: Coverage
+    satellite_names: tuple[str, ...]
+    prunes_every_us: int
+
+    @property
+    def checks(self) -> Witness: ...
+
+    @property
+    def faults(self) -> FaultSource: ...
+
+    @property
+    def controller(self) -> Leading | None: ...
+
+    @property
+    def controller_addresses(self) -> tuple[str, ...]: ...
+
+    @property
+    def ways_up(self) -> tuple[str, ...]: ...
+
+    @property
+    def now_us(self) -> int: ...
+
+    def new_name(self, address: str) -> str: ...
+
+    def address_of(self, number: int) -> str: ...
+
+    def node_name(self, number: int) -> str: ...
+
+    def restart_delay_us(self) -> int: ...
+
+    def commit_delay_us(self) -> int: ...
+
+    def load_state(self) -> State: ...
+
+    def seal(self, commands: Sequence[Command]) -> list[bytes]: ...
+
+    def unseal(self, sealed: bytes) -> Command: ...
+
+    def fetch_fails(self) -> bool: ...
+
+    def script_of(self, spec: StepSpec) -> StepScript: ...
+
+    def note(self, text: str) -> None: ...
+
+    def note_fault(self, kind: str, what: str) -> None: ...

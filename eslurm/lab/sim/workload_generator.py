@@ -1,0 +1,251 @@
+"""What the people of a simulated cluster ask for: jobs of every kind, and what operators say about who may use what.
+
+Everything is drawn from the generator that is given; nothing here remembers anything. Invariant: whatever operators
+forbid they can allow again (`lifted`), so that every job can end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from eslurm.core.model.accounts import (
+    ALWAYS,
+    Access,
+    Account,
+    Amount,
+    Defaults,
+    FreePool,
+    Limit,
+    Policy,
+    Qos,
+    Reservation,
+    User,
+    Validity,
+    kind_of,
+)
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.job import ArraySpec, Dependency, JobSpec, Principal
+from eslurm.core.model.messages import PolicyChange, ReservedNodes, ReservedTime
+from eslurm.core.model.request import Chunk, Request
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.cluster_config import FAST, GPU, LICENCE, MAIN, RUSH
+
+PHYSICISTS: Final = 100
+USERS: Final = (
+    Principal("alice", 1000, 1000, (PHYSICISTS,)),
+    Principal("bob", 1001, 1001),
+)
+RESERVED: Final = "course"
+MAINTENANCE: Final = "maintenance"
+BASE: Final[tuple[Policy, ...]] = (
+    Account("physics", shares=2),
+    Account("cfd", parent="physics"),
+    Qos("low"),
+    Qos("high", priority=10, preempts=("low",)),
+    User("alice", accounts=("cfd", "physics"), qos=("low", "high")),
+    User("bob", accounts=("physics",), qos=("low", "high")),
+)
+"""What there is from the beginning, in an order in which nothing names what is not there yet."""
+CONSUMERS: Final = (
+    ("user", "alice"),
+    ("user", "*"),
+    ("group", str(PHYSICISTS)),
+    ("account", "physics"),
+    ("account", "*"),
+    ("qos", "high"),
+    ("partition", MAIN),
+)
+LIFTED: Final = ("limit", "pool", "reservation", "defaults")
+
+
+# ---- jobs ----
+
+
+def draw_request(rng: random.Random, nodes: int, config: ClusterConfig, *, is_small: bool) -> Request:
+    """The resources of a job on a cluster of so many nodes."""
+    has_gpus = GPU in config.resources
+    constraint = FAST if rng.random() < 0.1 else ""
+    wide = ((LICENCE.name, rng.randint(1, 2)),) if LICENCE in config.resources and rng.random() < 0.3 else ()
+    kind = rng.random()
+    if kind < 0.12:
+        gpus = ((GPU.name, 1),) if has_gpus and rng.random() < 0.4 else ()
+        chunks = (
+            Chunk(rng.randint(1, 2), rng.randint(1, 2), 256, gpus),
+            Chunk(1, rng.randint(1, 4), constraint=constraint),
+        )[: rng.randint(1, 2)]
+        place = rng.choice(("free", "free", "pack", "scatter"))
+        return Request(tasks=sum(chunk.count for chunk in chunks), chunks=chunks, place=place, wide=wide)
+    if has_gpus and kind < 0.3:
+        typed = "gpu:a100" if rng.random() < 0.3 else constraint
+        return Request(tasks=rng.randint(1, 2), per_task=((GPU.name, 1),), constraint=typed, wide=wide)
+    if is_small or rng.random() < 0.5:
+        return Request(
+            tasks=rng.randint(1, 3), cpus_per_task=rng.choice((1, 1, 2)), constraint=constraint, wide=wide
+        )
+    wanted = min(rng.randint(2, max(2, nodes // rng.choice((1, 2, 4)))), nodes)
+    if rng.random() < 0.2:
+        return Request(tasks=wanted, nodes_min=wanted, nodes_max=wanted, exclusive=True, wide=wide)
+    return Request(tasks=wanted, nodes_min=wanted, nodes_max=wanted, tasks_per_node=1, wide=wide)
+
+
+def draw_spec(
+    rng: random.Random,
+    now_us: int,
+    config: ClusterConfig,
+    jobs: Sequence[int],
+    script_hash: bytes,
+    environment_hash: bytes,
+) -> JobSpec:
+    """A job that somebody submits; `jobs` are those it may wait for."""
+    user = rng.choice(USERS)
+    array = None
+    if rng.random() < 0.15:
+        array = ArraySpec(((0, rng.randint(1, 5)),), rng.choice((0, 0, 1, 2)))
+    time_limit_s = rng.choice((5, 20, 60))
+    start_at_us, deadline_us = _draw_interval(rng, now_us, time_limit_s, is_array=array is not None)
+    has_rush = len(config.partitions) > 1
+    return JobSpec(
+        name=rng.choice(("a", "b", "c")),
+        user=user,
+        partition=RUSH if has_rush and rng.random() < 0.2 else "",
+        components=(draw_request(rng, len(config.nodes), config, is_small=array is not None),),
+        script_hash=script_hash,
+        environment_hash=environment_hash,
+        work_dir="/home",
+        time_limit_s=time_limit_s,
+        warn_signal=rng.choice((0, 10)),
+        warn_before_s=rng.choice((1, 4, 30)),
+        requeue=rng.random() < 0.7,
+        held=rng.random() < 0.05,
+        begin_us=now_us + rng.randint(0, 10 * SECOND_US) if rng.random() < 0.1 and not start_at_us else 0,
+        dependencies=_draw_dependencies(rng, jobs),
+        array=array,
+        qos=rng.choice(("low", "low", "high")) if rng.random() < 0.3 else "",
+        account="physics" if rng.random() < 0.2 else "",
+        reservation=RESERVED if rng.random() < 0.04 else "",
+        nice=rng.choice((0, 0, 0, 10)),
+        start_at_us=start_at_us,
+        deadline_us=deadline_us,
+    )
+
+
+def _draw_interval(rng: random.Random, now_us: int, time_limit_s: int, *, is_array: bool) -> tuple[int, int]:
+    """A fixed start or a deadline, for some (C-30); 0: none."""
+    chance = rng.random()
+    if is_array or chance > 0.08:
+        return 0, 0
+    if chance < 0.04:
+        return now_us + rng.randint(5, 30) * SECOND_US, 0
+    return 0, now_us + (time_limit_s + rng.randint(1, 90)) * SECOND_US
+
+
+def _draw_dependencies(rng: random.Random, jobs: Sequence[int]) -> tuple[Dependency, ...]:
+    if not jobs or rng.random() > 0.15:
+        return ()
+    kind = rng.choice(("after", "afterany", "afterok", "afternotok", "singleton"))
+    return (Dependency(kind, 0 if kind == "singleton" else rng.choice(jobs)),)
+
+
+# ---- policies ----
+
+
+def setting(policy: Policy) -> PolicyChange:
+    """Sets a policy, whether it is there or not."""
+    return PolicyChange("set", kind_of(policy), policy.name, policy)
+
+
+def draw_changes(rng: random.Random, now_us: int, config: ClusterConfig) -> tuple[PolicyChange, ...]:
+    """What an operator changes at once: mostly something is set, sometimes deleted."""
+    draw = rng.choice((_draw_limit, _draw_limit, _draw_pool, _draw_reservation, _draw_other))
+    change = draw(rng, now_us, config)
+    if rng.random() < 0.25:
+        return (PolicyChange("delete", change.kind, change.name),)
+    return (change,)
+
+
+def lifted(
+    policies: Mapping[str, Mapping[str, Policy]], kinds: Iterable[str] = LIFTED
+) -> tuple[PolicyChange, ...]:
+    """Takes back whatever forbids anything."""
+    return tuple(PolicyChange("delete", kind, name) for kind in kinds for name in policies[kind])
+
+
+def _draw_validity(rng: random.Random, now_us: int) -> Validity:
+    """Always, some seconds of this run, or every other minute."""
+    chance = rng.random()
+    if chance < 0.5:
+        return ALWAYS
+    if chance < 0.8:
+        from_us = now_us + rng.randint(0, 15) * SECOND_US
+        return Validity(from_us, from_us + rng.randint(5, 40) * SECOND_US)
+    return Validity(cron="*/2 * * * *")
+
+
+def _draw_limit(rng: random.Random, now_us: int, config: ClusterConfig) -> PolicyChange:
+    kind, consumer = rng.choice(CONSUMERS)
+    resource = rng.choice(("cores", "cores", "nodes", "*", "jobs", *(one.name for one in config.resources)))
+    bound = rng.choice(("items", "items", "items", "duration", "area"))
+    if resource == "jobs":
+        bound = "items"
+    limit = Limit(
+        f"cap-{kind}-{consumer.replace('*', 'each')}-{rng.choice('xy')}",
+        kind,
+        consumer,
+        resource,
+        Amount(rng.randint(2, 8), rng.choice((0.0, 0.0, 50.0))) if bound == "items" else Amount(),
+        duration_s=rng.choice((10, 30)) if bound == "duration" else 0,
+        area_s=rng.choice((60, 240)) if bound == "area" else 0,
+        validity=_draw_validity(rng, now_us),
+    )
+    return setting(limit)
+
+
+def _draw_pool(rng: random.Random, now_us: int, config: ClusterConfig) -> PolicyChange:
+    access = rng.choice(
+        (
+            (),
+            (Access(users=("bob",)),),
+            (Access(qos=("high",)), Access(time_max_s=20)),
+            (Access(items_below=2),),
+        )
+    )
+    validity = _draw_validity(rng, now_us)
+    if rng.random() < 0.5:
+        amount = Amount(rng.randint(1, 4), rng.choice((0.0, 25.0)))
+        return setting(FreePool("quiet", "cores", amount, access, validity=validity))
+    if rng.random() < 0.5:
+        return setting(FreePool("corner", access=access, nodes=config.nodes[0].name, validity=validity))
+    return setting(FreePool("corner", access=access, feature=FAST, validity=validity))
+
+
+def _draw_reservation(rng: random.Random, now_us: int, config: ClusterConfig) -> PolicyChange:
+    is_maintenance = rng.random() < 0.5
+    reservation = Reservation(
+        MAINTENANCE if is_maintenance else RESERVED,
+        ALWAYS,
+        users=rng.choice(((), ("alice",))),
+        maintenance=is_maintenance,
+        flags=rng.choice(((), (), ("ignore_running",))),
+    )
+    time = ReservedTime(now_us + rng.randint(1, 30) * SECOND_US, duration_s=rng.randint(5, 30))
+    choose = ReservedNodes(rng.randint(1, max(1, len(config.nodes) // 2)))
+    return PolicyChange("set", "reservation", reservation.name, reservation, choose=choose, time=time)
+
+
+def _draw_other(rng: random.Random, now_us: int, config: ClusterConfig) -> PolicyChange:
+    """Accounts, users, classes of service, defaults."""
+    mode = rng.choice(("off", "requeue", "cancel", "suspend"))
+    return setting(
+        rng.choice(
+            (
+                *BASE,
+                Qos("low", preempt_mode=mode, preempt_grace_s=rng.choice((-1, 0, 2)), preempt_exempt_s=2),
+                Account("cfd", parent="physics", shares=rng.randint(1, 5)),
+                User("alice", accounts=("cfd", "physics"), shares=rng.randint(1, 5), qos=("low", "high")),
+                Defaults("short", values=(("time", "10"), ("qos", "low"))),
+                Defaults("alices", "user", "alice", forced=(("nice", "5"),)),
+            )
+        )
+    )

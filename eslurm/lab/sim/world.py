@@ -1,0 +1,301 @@
+"""A whole simulated cluster: what there is, who crashes and restarts, and the seed that decides it all.
+
+Invariant: two worlds of the same seed and size go through the same events in the same order.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from eslurm.calendar import SiteCalendar
+from eslurm.core.model.protocol import Command
+from eslurm.core.model.step_key import BATCH_STEP
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.relay.messages import Tuning
+from eslurm.core.state.cluster import State
+from eslurm.lab.sim.checks import Checks
+from eslurm.lab.sim.client import Client
+from eslurm.lab.sim.cluster_config import NODE_OFFER, draw_config, with_more_on, with_new_node
+from eslurm.lab.sim.controller import Controller
+from eslurm.lab.sim.controller_host import Seat
+from eslurm.lab.sim.coverage import Coverage
+from eslurm.lab.sim.disk_store import DiskStore
+from eslurm.lab.sim.estimator import Estimator
+from eslurm.lab.sim.fault_schedule import HOST_SKEW_US, FaultPlan, Faults, draw_plan
+from eslurm.lab.sim.host import Host
+from eslurm.lab.sim.network import Network
+from eslurm.lab.sim.satellite import Satellite
+from eslurm.lab.sim.scheduler import Scheduler
+from eslurm.lab.sim.standby import Standby
+from eslurm.lab.sim.step_runner import LONG_LIMIT_S, StepScript
+from eslurm.lab.sim.trace_format import describe
+from eslurm.lab.sim.violation import require
+from eslurm.ports.step_runner import StepSpec
+from eslurm.store.memory import MemoryStore
+from eslurm.store.rows import load
+
+START_US = 1_750_000_000 * SECOND_US
+SLOW_COMMIT_US = 3 * SECOND_US
+NODES_ADDED_MAX = 3
+UNSEALED_MAX = 4_096
+
+T = TypeVar("T")
+Trace = Callable[[int, str], None]
+
+_encode = msgspec.msgpack.Encoder().encode
+_commands = msgspec.msgpack.Decoder(Command)
+
+
+class World:
+    """The cluster of one seed. `trace`, if given, is told of every event; `plan` replaces the seed's own faults."""
+
+    cluster = "sim"
+    owner = "ctl"
+    node_offer = NODE_OFFER
+
+    def __init__(
+        self, seed: int, nodes: int, trace: Trace | None = None, plan: FaultPlan | None = None
+    ) -> None:
+        rng = random.Random(f"{seed}/shape")
+        self.seed = seed
+        self.random = random.Random(f"{seed}/world")
+        self.scheduler = Scheduler(START_US)
+        self.network = Network(self.scheduler, f"{seed}/network", self._observe)
+        self.tuning = Tuning()
+        self.config = draw_config(rng, self.cluster, nodes)
+        self.calendar = SiteCalendar(self.config.zone)
+        self.names = tuple(node.name for node in self.config.nodes)
+        self.totals = [node.total for node in self.config.nodes]
+        self.actions = rng.randint(25, 50)
+        self.store_is_out = False
+        self.disk_is_slow = False
+        self.events_hash = 0
+        self.coverage = Coverage()
+        self.checks = Checks(self)
+        self.disk = DiskStore(seed, on_commit=self.checks.on_durable, on_prune=self.checks.on_prune)
+        self.faults = Faults(self, draw_plan(seed, nodes) if plan is None else plan)
+        self.trace = trace
+        self._starts: dict[str, int] = {}
+        self._unsealed: dict[bytes, Command] = {}
+        self._node_hosts: list[str] = []
+        self.hosts: list[Host] = []
+        self._place(rng)
+        self._nodes_first = nodes
+        self.satellites: dict[int, Satellite] = {}
+        satellites = rng.choice((0, 1, 2, 2, 3)) if nodes <= 64 else 4
+        self.satellite_names = tuple(f"satellite{index}" for index in range(satellites))
+        self.seats: list[Seat] = []
+        self.client = Client(self)
+        self.estimator = Estimator(self)
+        self._script_seed = rng.random()
+        self.prunes_every_us = rng.choice((0, 1, 1, 4) if nodes <= 64 else (0, 8)) * SECOND_US
+
+    @property
+    def controller_addresses(self) -> tuple[str, ...]:
+        """Where controllers are, leading or not."""
+        return tuple(seat.address for seat in self.seats)
+
+    @property
+    def ways_up(self) -> tuple[str, ...]:
+        """Where an agent may ask for a way to the controller."""
+        return (*self.satellite_names, *self.controller_addresses)
+
+    @property
+    def controller(self) -> Controller | None:
+        """Who leads; of several that think so the last one."""
+        leaders = [leader for seat in self.seats if (leader := seat.leader) is not None]
+        return max(leaders, key=lambda leader: leader.epoch, default=None)
+
+    def _place(self, rng: random.Random) -> None:
+        """Nodes onto agent processes: one each, or several."""
+        each = rng.choice((1, 1, 1, 2, 4)) if len(self.names) <= 64 else 50
+        for first in range(0, len(self.names), each):
+            self._add_host(range(first, min(first + each, len(self.names))))
+
+    def _add_host(self, numbers: range) -> Host:
+        skew_us = self.random.randint(-HOST_SKEW_US, HOST_SKEW_US) if self.faults.plan.skew_s else 0
+        host = Host(self, len(self.hosts), numbers, skew_us)
+        self.hosts.append(host)
+        self._node_hosts += [host.address] * len(numbers)
+        return host
+
+    def start(self) -> None:
+        """Everything is switched on, in no particular order."""
+        self.network.attach(self.client)
+        self.network.attach(self.estimator)
+        skew_us = int(self.faults.plan.skew_s * SECOND_US / 2)
+        for index in range(self.faults.plan.controllers):
+            self.seats.append(Seat(self, index, self.random.randint(-skew_us, skew_us)))
+        self.client.start()
+        self.estimator.start()
+        for seat in self.seats:
+            self.scheduler.call_in(self.random.randint(0, SECOND_US) if seat.name != "c0" else 0, seat.start)
+        for index in range(len(self.satellite_names)):
+            self._start_satellite(index)
+        for host in self.hosts:
+            self.scheduler.call_in(self.random.randint(0, SECOND_US), host.start_agent)
+        self.faults.schedule()
+
+    def grow(self, rng: random.Random) -> str:
+        """The configuration gets another node, or more on one; in force when a controller has read it."""
+        added = len(self._node_hosts) - self._nodes_first
+        if added < NODES_ADDED_MAX and rng.random() < 0.5:
+            self.config = with_new_node(self.config)
+            self.names = tuple(node.name for node in self.config.nodes)
+            host = self._add_host(range(len(self.names) - 1, len(self.names)))
+            self.scheduler.call_in(rng.randint(0, 10 * SECOND_US), host.start_agent)
+            what = f"{self.names[-1]} is new"
+        else:
+            number = rng.randrange(len(self.config.nodes))
+            self.config = with_more_on(self.config, number, rng)
+            what = str(self.config.nodes[number])
+        self.totals = [node.total for node in self.config.nodes]
+        return what
+
+    # ---- names ----
+
+    def new_name(self, address: str) -> str:
+        """A name for the next process at this address."""
+        self._starts[address] = self._starts.get(address, 0) + 1
+        return f"{address}#{self._starts[address]}"
+
+    def address_of(self, number: int) -> str:
+        """Where a node, or a satellite (negative), listens."""
+        return self._node_hosts[number] if number >= 0 else f"satellite{-1 - number}"
+
+    def node_name(self, number: int) -> str:
+        """A node's name: numbers follow the configuration."""
+        return self.names[number]
+
+    # ---- crashes and restarts ----
+
+    def crash_satellite(self, index: int) -> None:
+        """A satellite dies with all that was in it."""
+        satellite = self.satellites.pop(index)
+        self.note_fault("crash_satellite", satellite.address)
+        satellite.alive = False
+        self.network.detach(satellite)
+        self.scheduler.call_in(self.restart_delay_us(), lambda: self._start_satellite(index))
+
+    def _start_satellite(self, index: int) -> None:
+        satellite = self.satellites[index] = Satellite(self, index)
+        self.network.attach(satellite)
+        satellite.start()
+
+    def restart_delay_us(self) -> int:
+        """How long a crashed process is away: mostly a moment, sometimes longer."""
+        return int(self.random.choice((0.2, 1.0, 1.0, 4.0, 10.0)) * self.random.random() * SECOND_US)
+
+    def note_fault(self, kind: str, what: str) -> None:
+        """Count a fault that really happened."""
+        self.faults.count += 1
+        self.faults.seen[kind] = self.faults.seen.get(kind, 0) + 1
+        self.note(f"FAULT {kind} {what}")
+
+    # ---- the disk ----
+
+    def load_state(self) -> State:
+        """What a restarted controller finds, checked."""
+        state = run_now(load(MemoryStore(self.disk), self.owner))
+        self.checks.on_restart(state)
+        return state
+
+    def commit_delay_us(self) -> int:
+        """How long the disk takes for one commit."""
+        return 500 + int(self.random.random() * (SLOW_COMMIT_US if self.disk_is_slow else 8_000))
+
+    # ---- commands, scripts, blobs ----
+
+    def seal(self, commands: Sequence[Command]) -> list[bytes]:
+        """Commands as their bytes."""
+        return [_encode(command) for command in commands]
+
+    def unseal(self, sealed: bytes) -> Command:
+        """The command in these bytes; one object per command, as a process would keep it."""
+        command = self._unsealed.get(sealed)
+        if command is None:
+            command = self._unsealed[sealed] = _commands.decode(sealed)
+            if len(self._unsealed) > UNSEALED_MAX:
+                del self._unsealed[next(iter(self._unsealed))]
+        return command
+
+    def fetch_fails(self) -> bool:
+        """Whether a script cannot be fetched this time."""
+        return not self.faults.is_calm and self.random.random() < self.faults.plan.fetch_loss
+
+    def script_of(self, spec: StepSpec) -> StepScript:
+        """How a step behaves: a function of its identity, whatever happens around it."""
+        key = spec.key
+        rng = random.Random(f"{self._script_seed}/{key.job_id}/{key.attempt}/{key.step}")
+        if rng.random() < 0.03 and not self.faults.is_calm:
+            return StepScript(exit_code=127, spawn_error="no such file")
+        seconds = rng.choice((0.0, 0.3, 1.0, 3.0, 8.0, 30.0)) * rng.random()
+        if spec.time_limit_us == LONG_LIMIT_S * SECOND_US:
+            seconds = rng.uniform(40.0, 130.0)
+        return StepScript(
+            duration_us=int(seconds * SECOND_US) if key.step == BATCH_STEP or rng.random() < 0.9 else None,
+            exit_code=0 if rng.random() < 0.85 else 1,
+            ignores_term=rng.random() < 0.1,
+        )
+
+    # ---- watching ----
+
+    @property
+    def now_us(self) -> int:
+        """Microseconds since the run began."""
+        return self.scheduler.at_us - START_US
+
+    def note(self, text: str) -> None:
+        """Add a line to the story of this run."""
+        self.events_hash = zlib.crc32(f"{self.scheduler.at_us} {text}".encode(), self.events_hash)
+        if self.trace is not None:
+            self.trace(self.now_us, text)
+
+    def _observe(self, kind: str, source: str, target: str, message: object) -> None:
+        text = f"{kind} {source} {target} {type(message).__name__}"
+        self.events_hash = zlib.crc32(f"{self.scheduler.at_us} {text}".encode(), self.events_hash)
+        if self.trace is not None:
+            self.trace(self.now_us, f"{kind} {source} -> {target} {describe(message)}")
+
+    def is_settled(self) -> bool:
+        """Whether everything has come to rest, well."""
+        return not self.why_unsettled()
+
+    def why_unsettled(self) -> str:
+        """What keeps the cluster from coming to rest; empty when nothing does."""
+        controller = self.controller
+        if controller is None:
+            return "there is no controller"
+        if self.client.waits or self.estimator.waits:
+            return "a request has no answer"
+        if not controller.is_idle:
+            return f"the controller is busy: {controller.busy_with}"
+        for seat in self.seats:
+            if seat.process is None or seat.process.is_paused:
+                return f"controller {seat.name} is not there"
+            if seat.leader not in (None, controller):
+                return f"{seat.name} thinks that it leads"
+            if isinstance(seat.process, Standby) and not seat.process.is_warm:
+                return f"standby {seat.name} does not follow"
+        return self.checks.unsettled(controller.state)
+
+    def final_check(self) -> None:
+        """All is calm and done: was it done right?"""
+        require(self.controller is not None, "there is no controller")
+        assert self.controller is not None
+        self.checks.at_end(self.controller.state)
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never really waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    raise RuntimeError("the coroutine waits for something")

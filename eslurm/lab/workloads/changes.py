@@ -1,0 +1,36 @@
+"""What a seat tells the loop about jobs that run, besides placements; job numbers are those of the workload."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from eslurm.core.model.placement import Placement
+
+ENDED: Final = "ended"
+REQUEUED: Final = "requeued"
+CUT: Final = "cut"
+"""What became of a job that has left: it is done, it waits again, or it was ended for others."""
+
+
+class Told(msgspec.Struct, frozen=True, gc=False):
+    """The job makes room for another: it has ended by then."""
+
+    job_id: int
+    by_us: int
+
+
+class Paused(msgspec.Struct, frozen=True, gc=False):
+    """The job stands still, and its cores are others'."""
+
+    job_id: int
+
+
+class Resumed(msgspec.Struct, frozen=True, gc=False):
+    """It goes on."""
+
+    job_id: int
+
+
+Change: TypeAlias = Placement | Told | Paused | Resumed

@@ -1,0 +1,1 @@
+"""Links between daemons: streams, hello, signed books, blobs, the driver of the relay, joining."""

@@ -1,0 +1,491 @@
+"""Carries the relay's actions to links and what arrives there back to the relay; keeps its timer.
+
+One per process: satellite, agent, controller. Invariants: the relay is only ever called on the event loop and never
+from within one of its own calls; a send that cannot be made is told to the relay, so its list is adopted at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from eslurm.core.relay.messages import (
+    Ack,
+    Action,
+    Broadcast,
+    BroadcastId,
+    Peer,
+    Reallocated,
+    Reply,
+    RunLocal,
+    SendAck,
+    SendBroadcast,
+    SendReply,
+    Suspect,
+    TookOver,
+)
+from eslurm.core.relay.relay import Relay
+from eslurm.core.relay.results import Outcome
+from eslurm.faults.switches import Mode, Switch, Switches
+from eslurm.links.relay_counters import RelayCounters
+from eslurm.links.relay_envelopes import (
+    ack_item,
+    broadcast_item,
+    read_ack,
+    read_broadcast,
+    read_reply,
+    reply_item,
+)
+from eslurm.ports.link import ANYBODY, Link, LinkError, Links, Wanted
+from eslurm.v1 import link_pb2
+
+if TYPE_CHECKING:
+    # Not in satellites and agents: with it comes all that a controller decides by.
+    from eslurm.core.dispatch.broadcaster import Deliver
+
+log = logging.getLogger(__name__)
+
+ATTACHED_BROADCASTS_MAX = 2_048
+UNADDRESSED_MAX = 65_536
+HELD_RESULTS_MAX = 65_536
+TIMER_AGAIN_US = 1_000_000
+REFUSED = "connection refused"
+"""What is said of a node that pretends to be dead."""
+
+Attachments = tuple[link_pb2.Blob, ...]
+
+
+class Machine(Protocol):
+    """What the driver drives: a `Relay`, or the controller's `Broadcaster` around one. Each input returns actions."""
+
+    def on_ack(self, peer: Peer, ack: Ack, now_us: int) -> Sequence[Action | Deliver]: ...
+
+    def on_reply(self, peer: Peer, reply: Reply, now_us: int) -> Sequence[Action | Deliver]: ...
+
+    def on_refused(
+        self, broadcast_id: BroadcastId, heads: Sequence[int], why: str, now_us: int
+    ) -> Sequence[Action | Deliver]: ...
+
+    def on_link_down(self, peer: Peer, now_us: int) -> Sequence[Action | Deliver]: ...
+
+    def on_timer(self, now_us: int) -> Sequence[Action | Deliver]: ...
+
+    def next_timer_us(self) -> int | None: ...
+
+
+class RelayDriver:
+    """`find_endpoint` is the address book. Give it items with `on_*`, links with `on_up` and `on_down`.
+
+    `wanted` is what the peer of a number has to be a member as; `is_behind` says that a newer book is on its way: a failed
+    dial then waits for it. `deliver` takes what a controller's machine has for its core. The machine's time begins at
+    `origin_us`.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        links: Links,
+        find_endpoint: Callable[[int], str | None],
+        is_behind: Callable[[], bool] | None = None,
+        deliver: Callable[[Deliver], None] | None = None,
+        origin_us: int = 0,
+        wanted: Callable[[int], Wanted] = lambda _number: ANYBODY,
+    ) -> None:
+        self._machine = machine
+        self._wanted = wanted
+        self._links = links
+        self._find_endpoint = find_endpoint
+        self._deliver = deliver
+        self._origin_us = origin_us
+        self._is_behind = is_behind
+        self._loop = asyncio.get_running_loop()
+        self._peers: dict[str, list[Link]] = {}
+        self._attached: OrderedDict[BroadcastId, Attachments] = OrderedDict()
+        self._undelivered: dict[str, list[SendBroadcast]] = {}
+        self._unaddressed: list[SendBroadcast] = []
+        self._dials: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
+        self._timer_asked = False
+        self._closed = False
+        self.counters = RelayCounters()
+
+    def now_us(self) -> int:
+        """The machine's clock: microseconds of the event loop after `origin_us`; it never jumps."""
+        return self._origin_us + int(self._loop.time() * 1_000_000)
+
+    # ---- from links ----
+
+    def on_up(self, link: Link) -> None:
+        """A link to a peer process is there."""
+        self._peers.setdefault(link.peer.process, []).append(link)
+
+    def on_down(self, link: Link) -> None:
+        """A link ended; the relay hears of it when it was the last to that process."""
+        process = link.peer.process
+        links = self._peers.get(process, [])
+        if link in links:
+            links.remove(link)
+        if not links and self._peers.pop(process, None) is not None:
+            self.perform(self._machine.on_link_down(process, self.now_us()))
+
+    def on_ack(self, link: Link, message: link_pb2.BroadcastAck) -> None:
+        """Raises `EnvelopeError`."""
+        ack = read_ack(message)
+        if ack.refused:
+            self.counters.refusals += 1
+        else:
+            self.counters.acknowledgements += len(ack.heads)
+        self.perform(self._machine.on_ack(link.peer.process, ack, self.now_us()))
+
+    def on_reply(self, link: Link, message: link_pb2.BroadcastReply) -> None:
+        """Raises `EnvelopeError`."""
+        self.counters.replies += 1
+        self.perform(self._machine.on_reply(link.peer.process, read_reply(message), self.now_us()))
+
+    # ---- from this process ----
+
+    def on_book(self) -> None:
+        """The address book has grown: send what had no address."""
+        waiting, self._unaddressed = self._unaddressed, []
+        for send in waiting:
+            self._send(send)
+
+    async def close(self) -> None:
+        """Stop the timer and the dials."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        dials = list(self._dials)
+        for dial in dials:
+            dial.cancel()
+        await asyncio.gather(*dials, return_exceptions=True)
+
+    # ---- performing ----
+
+    def perform(self, actions: Sequence[Action | Deliver]) -> None:
+        for action in actions:
+            try:
+                self._carry_out(action)
+            except Exception:
+                # The relay loses patience with whatever is missing now, as with a message that was lost.
+                log.exception("%s could not be carried out", type(action).__name__)
+        self._ask_timer()
+
+    def _carry_out(self, action: Action | Deliver) -> None:
+        match action:
+            case SendBroadcast():
+                self._send(action)
+            case SendAck(source, ack):
+                self._tell(source, ack_item(ack))
+            case SendReply(source, reply):
+                if reply.final:
+                    # A late copy brings its own; keeping them would cost more than they weigh.
+                    self.detach(reply.broadcast_id)
+                self._tell(source, reply_item(reply))
+            case RunLocal():
+                self.run_local(action)
+            case Suspect():
+                self.counters.suspects += 1
+                log.info("broadcast %s: node %d is suspect: %s", action.broadcast_id, action.node, action.why)
+            case Reallocated(broadcast_id, from_node, to_node, nodes):
+                log.warning(
+                    "broadcast %s: %d nodes of satellite %d go to satellite %d",
+                    broadcast_id,
+                    nodes,
+                    from_node,
+                    to_node,
+                )
+            case TookOver(broadcast_id, from_node, nodes):
+                log.warning(
+                    "broadcast %s: %d nodes of satellite %d are sent from here",
+                    broadcast_id,
+                    nodes,
+                    from_node,
+                )
+            case message:
+                assert self._deliver is not None, "only the controller's machine has messages for a core"
+                self._deliver(message)
+
+    def _tell(self, source: Peer, item: link_pb2.Item) -> None:
+        links = self._peers.get(source) if isinstance(source, str) else None
+        if links:
+            links[-1].send(item)
+
+    def _send(self, send: SendBroadcast) -> None:
+        endpoint = self._find_endpoint(send.to_node)
+        if endpoint is None:
+            self._park(send)
+            return
+        wanted = self._wanted(send.to_node)
+        link = self._links.find(endpoint, wanted)
+        if link is not None:
+            self._hand_over(link, send)
+            return
+        waiting = self._undelivered.get(endpoint)
+        if waiting is not None:
+            waiting.append(send)
+            return
+        self._undelivered[endpoint] = [send]
+        dial = self._loop.create_task(self._dial(endpoint, wanted), name=f"relay to {endpoint}")
+        self._dials.add(dial)
+        dial.add_done_callback(self._dials.discard)
+
+    def _park(self, send: SendBroadcast) -> None:
+        # The book may be on its way; if it is not, the relay loses patience as with any silent child.
+        if len(self._unaddressed) < UNADDRESSED_MAX:
+            self._unaddressed.append(send)
+
+    async def _dial(self, endpoint: str, wanted: Wanted) -> None:
+        try:
+            link = await self._links.get(endpoint, wanted)
+        except LinkError as error:
+            for send in self._undelivered.pop(endpoint):
+                self._on_undeliverable(send, endpoint, str(error))
+            return
+        except BaseException:
+            self._undelivered.pop(endpoint, None)
+            raise
+        for send in self._undelivered.pop(endpoint):
+            if self._wanted(send.to_node).fits(link.peer):
+                self._hand_over(link, send)
+            else:
+                self._on_undeliverable(send, endpoint, f"{link.peer.names} is served there")
+
+    def _on_undeliverable(self, send: SendBroadcast, endpoint: str, why: str) -> None:
+        """Nobody listens there. The node may have moved: look again, now or when the book has come."""
+        if self._find_endpoint(send.to_node) != endpoint:
+            self._send(send)
+        elif self._is_behind is not None and self._is_behind():
+            self._park(send)
+        else:
+            self._refuse(send, why)
+
+    def _hand_over(self, link: Link, send: SendBroadcast) -> None:
+        attachments = self._attached.get(send.broadcast.broadcast_id, ())
+        if link.send(broadcast_item(send.broadcast, attachments)):
+            self.counters.lists_sent += 1
+        else:
+            why = "the link has just ended" if link.closed.is_set() else "the link does not take it"
+            self._loop.call_soon(self._refuse, send, why)
+
+    def _refuse(self, send: SendBroadcast, why: str) -> None:
+        if not self._closed:
+            self.counters.refusals += 1
+            broadcast = send.broadcast
+            heads = broadcast.nodes[:1]
+            self.perform(self._machine.on_refused(broadcast.broadcast_id, heads, why, self.now_us()))
+
+    def attach(self, broadcast_id: BroadcastId, attachments: Attachments) -> None:
+        if attachments:
+            self._attached[broadcast_id] = attachments
+            while len(self._attached) > ATTACHED_BROADCASTS_MAX:
+                self._attached.popitem(last=False)
+
+    def run_local(self, run: RunLocal) -> None:
+        """Do a command for nodes of this process: only a `RelayServer` can."""
+        raise AssertionError(f"this process serves no nodes, but {run.nodes[:1]} was to run here")
+
+    def detach(self, broadcast_id: BroadcastId) -> None:
+        """Its answer is known: what rode along is not needed any more."""
+        self._attached.pop(broadcast_id, None)
+
+    # ---- time ----
+
+    def _ask_timer(self) -> None:
+        """Once per turn of the loop, however many messages come in it: asking the machine costs as much as a message."""
+        if not self._timer_asked:
+            self._timer_asked = True
+            self._loop.call_soon(self._set_timer)
+
+    def _set_timer(self) -> None:
+        self._timer_asked = False
+        due_us = self._machine.next_timer_us()
+        if self._timer is not None:
+            if due_us is not None and self._timer_us <= due_us:
+                # It fires early at worst, and is then set anew: cheaper than one timer per message.
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_us is not None and not self._closed:
+            self._timer_us = due_us
+            self._timer = self._loop.call_at((due_us - self._origin_us) / 1_000_000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_us = self.now_us()
+        # Only a call at the relay's own due time says how late this process runs.
+        due_us = self._machine.next_timer_us()
+        if due_us is None or due_us > now_us + 1_000:
+            self._set_timer()
+            return
+        try:
+            actions = self._machine.on_timer(max(now_us, due_us))
+        except Exception:
+            log.exception("the relay's timers could not be run")
+            if not self._closed:
+                # Not at once: it may be due, and fail, for ever.
+                self._timer_us = now_us + TIMER_AGAIN_US
+                self._timer = self._loop.call_later(TIMER_AGAIN_US / 1_000_000, self._on_timer)
+            return
+        self.perform(actions)
+
+
+class RelayServer(RelayDriver):
+    """The driver of a process that serves lists of others: satellite or agent. `run` does local nodes' part.
+
+    Nodes can be struck to pretend a failure: one that is off is none of the relay's own nodes meanwhile, so that its
+    neighbours in this process miss it, too. `on_healed` hears of nodes that nothing holds back any more.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        links: Links,
+        find_endpoint: Callable[[int], str | None],
+        run: Callable[[RunLocal], None] | None = None,
+        is_behind: Callable[[], bool] | None = None,
+        on_healed: Callable[[list[int]], None] | None = None,
+        wanted: Callable[[int], Wanted] = lambda _number: ANYBODY,
+    ) -> None:
+        super().__init__(relay, links, find_endpoint, is_behind, wanted=wanted)
+        self.relay = relay
+        self.switches = Switches()
+        self.is_cut = False
+        """Nothing goes out: the process as a whole pretends to be behind a broken network."""
+        self._run = run
+        self._on_healed = on_healed
+        self._late_head: int | None = None
+        self._held: deque[tuple[BroadcastId, list[int], Outcome]] = deque(maxlen=HELD_RESULTS_MAX)
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
+        """Raises `EnvelopeError`."""
+        broadcast = read_broadcast(message)
+        self.counters.lists_received += 1
+        switch = self.switches.find(broadcast.nodes[0]) if self.switches and broadcast.nodes else None
+        if switch is not None and switch.mode.is_off:
+            if switch.mode is Mode.DEAD:
+                refusal = Ack(broadcast.broadcast_id, broadcast.nodes[:1], REFUSED)
+                self._tell(link.peer.process, ack_item(refusal))
+            elif switch.mode is Mode.CUT_OUT:
+                self.attach(broadcast.broadcast_id, tuple(message.attachments))
+                self._run_unheard(broadcast, broadcast.nodes[0])
+            return
+        self.attach(broadcast.broadcast_id, tuple(message.attachments))
+        if switch is None:
+            self.perform(self.relay.on_broadcast(link.peer.process, broadcast, self.now_us()))
+        else:
+            self._loop.call_later(
+                switch.delay_us / 1_000_000, self._on_late_broadcast, link.peer.process, broadcast
+            )
+
+    def _on_late_broadcast(self, source: Peer, broadcast: Broadcast) -> None:
+        if self._closed or self.switches.is_off(broadcast.nodes[0]):
+            return
+        self._late_head = broadcast.nodes[0]
+        try:
+            self.perform(self.relay.on_broadcast(source, broadcast, self.now_us()))
+        finally:
+            self._late_head = None
+
+    def _run_unheard(self, broadcast: Broadcast | SendBroadcast, node: int) -> None:
+        """A node whose way out is cut does its own part; it passes nothing on."""
+        message = broadcast.broadcast if isinstance(broadcast, SendBroadcast) else broadcast
+        run = RunLocal(message.broadcast_id, (node,), message.kind, message.command, message.deadline_us)
+        self._loop.call_soon(self._run_unless_closed, run)
+
+    def on_local_result(self, broadcast_id: BroadcastId, nodes: Sequence[int], outcome: Outcome) -> None:
+        """Local nodes have done their part."""
+        if self.switches:
+            held = [node for node in nodes if self.switches.is_mute(node)]
+            if held:
+                self._held.append((broadcast_id, held, outcome))
+                nodes = [node for node in nodes if not self.switches.is_mute(node)]
+        if nodes:
+            self.perform(self.relay.on_local_result(broadcast_id, nodes, outcome, self.now_us()))
+
+    def run_local(self, run: RunLocal) -> None:
+        """Not at once: its outcomes come back into the relay, which is still speaking."""
+        assert self._run is not None, f"a satellite serves no nodes, but {run.nodes[:1]} was to run here"
+        by_delay: dict[int, list[int]] = {}
+        for node in run.nodes if self.switches else ():
+            # A slow addressee of a list was late already when the list was taken.
+            delay_us = 0 if node == self._late_head else self.switches.delay_us(node)
+            by_delay.setdefault(delay_us, []).append(node)
+        if not by_delay:
+            self._loop.call_soon(self._run, run)
+        for delay_us, nodes in by_delay.items():
+            part = msgspec.structs.replace(run, nodes=tuple(nodes))
+            self._loop.call_later(delay_us / 1_000_000, self._run_unless_closed, part)
+
+    def _run_unless_closed(self, run: RunLocal) -> None:
+        if not self._closed and self._run is not None:
+            self._run(run)
+
+    # ---- failures that are pretended ----
+
+    def strike(self, nodes: Sequence[int], switch: Switch) -> None:
+        """Let nodes of this process fail in this way from now on."""
+        self.switches.set(nodes, switch)
+        if switch.mode.is_off:
+            self.perform(self.relay.remove_local(nodes, self.now_us()))
+        else:
+            self._revive(nodes)
+        self._watch_expiry()
+
+    def heal(self, nodes: Sequence[int]) -> list[int]:
+        """Undo it; those of `nodes` that were struck."""
+        healed = self.switches.heal(nodes)
+        self._revive(healed)
+        self._watch_expiry()
+        return healed
+
+    def _revive(self, nodes: Sequence[int]) -> None:
+        """Nothing holds these nodes back any more: what they had to say is said now."""
+        if not nodes:
+            return
+        self.relay.add_local(nodes)
+        for _ in range(len(self._held)):
+            self.on_local_result(*self._held.popleft())
+        if self._on_healed is not None:
+            self._on_healed(list(nodes))
+
+    def _watch_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        due_us = self.switches.next_expiry_us()
+        self._expiry = None
+        if due_us is not None and not self._closed:
+            self._expiry = self._loop.call_at((due_us - self._origin_us) / 1_000_000, self._on_expiry)
+
+    def _on_expiry(self) -> None:
+        self._revive(self.switches.expire(self.now_us()))
+        self._watch_expiry()
+
+    async def close(self) -> None:
+        """Stop the timers and the dials."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        await super().close()
+
+    def _send(self, send: SendBroadcast) -> None:
+        # Only nodes of this process have switches here: others are struck where they are.
+        switch = self.switches.find(send.to_node) if self.switches else None
+        if self.is_cut:
+            return
+        if switch is None or not switch.mode.is_off:
+            super()._send(send)
+        elif switch.mode is Mode.DEAD:
+            self._loop.call_soon(self._refuse, send, REFUSED)
+        elif switch.mode is Mode.CUT_OUT:
+            self._run_unheard(send, send.to_node)
+
+    def _tell(self, source: Peer, item: link_pb2.Item) -> None:
+        if not self.is_cut:
+            super()._tell(source, item)

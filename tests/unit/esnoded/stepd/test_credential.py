@@ -1,0 +1,284 @@
+"""What a sealed command lets a host start, and what an agent cannot make of it. Each case is one thing that does not fit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eslurm.core.model.job import Principal
+from eslurm.core.model.protocol import Command, Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.core.model.step_key import StepKey
+from eslurm.security.sealing import Purpose
+from eslurm.security.site_keys import new_site, write_ring
+from eslurm.telemetry.clocks import wall_us
+from esnoded.procd.credential import TOLERANCE_US, NotAllowed, UserNotAllowed, Warrants
+from esnoded.procd.gate import Gate
+from esnoded.procd.launches import Launches
+from esnoded.procd.options import Options, read_options
+from esnoded.procd.scripts import Scripts
+from esnoded.stepd import wire
+from esnoded.stepd.place import Place
+from esnoded.stepd.server import Server
+from esnoded.stepd.terms import spec_reader
+from tests.unit.esnoded.stepd.credentials import KEY, SCRIPT, SITE, launch, order, sealed
+
+NOW_US = 1_000_000_000
+STEP = msgspec.structs.replace(KEY, step=0, node=4)
+FIRST = NodeGroup(((3, 1),), (1,), 1)
+SECOND = NodeGroup(((4, 1),), (1,), 2)
+
+
+def warrants(**users: Any) -> Warrants:
+    return Warrants(SITE.ring, Options("cn[3-4]", "", **users), 0)
+
+
+def tasks(**changes: Any) -> LaunchStep:
+    made = LaunchStep(
+        job_id=7,
+        attempt=1,
+        step=0,
+        groups=(FIRST, SECOND),
+        argv=("hostname",),
+        environment_hash=launch().environment_hash,
+        work_dir="/tmp",
+        endpoint="127.0.0.1:4711",
+        cookie=b"c" * 32,
+        tasks=3,
+        launch=launch(),
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def as_user(uid: int) -> Prepare:
+    return Prepare(launch(user=Principal("u", uid, 100)), start=True)
+
+
+def test_a_good_one_says_whose_process_it_is() -> None:
+    allowed = warrants().launch(KEY, sealed(expires_us=NOW_US), NOW_US)
+    assert (allowed.launch, allowed.node_name, allowed.until_us) == (launch(), "cn3", NOW_US + TOLERANCE_US)
+    assert allowed.tasks == 1
+    assert warrants().launch(KEY, sealed(Start(7, 1, launch()), expires_us=NOW_US), NOW_US).request is None
+    allowed = warrants().launch(STEP, sealed(tasks(), expires_us=NOW_US), NOW_US)
+    assert allowed.request == tasks() and (allowed.node_name, allowed.tasks) == ("cn4", 2)
+
+
+CASES: list[tuple[str, dict[str, Any], StepKey, str]] = [
+    ("another site's key", {"site": new_site("c", 9)}, KEY, "not of this site: unknown key"),
+    ("another purpose", {"purpose": Purpose.TOKEN}, KEY, "not of this site: the signature"),
+    ("another cluster", {"cluster": "d"}, KEY, "of cluster 'd'"),
+    ("not for the node", {"nodes": ((4, 9),)}, KEY, "not for node number 3"),
+    ("out of date", {"expires_us": NOW_US - TOLERANCE_US - 1}, KEY, "ended 60 s ago"),
+    ("never in date", {"expires_us": 0}, KEY, "ended"),
+    ("another host's node", {"body": Prepare(launch(node_names="xn[3-4]"), start=True)}, KEY, "node xn3"),
+    ("no start", {"body": Prepare(launch())}, KEY, "starts nothing"),
+    ("a start without a launch", {"body": Start(7, 1)}, KEY, "starts nothing"),
+    ("no launch at all", {"body": Heartbeat(0)}, KEY, "starts nothing"),
+    ("a step without a launch", {"body": tasks(launch=None)}, STEP, "starts nothing"),
+    ("a start of another job", {"body": Start(8, 1, launch())}, KEY, "another step"),
+    ("a step of another job", {"body": tasks(job_id=8)}, STEP, "another step"),
+    ("a job asked for as another", {}, StepKey(8, 1, -1, 3), "another step"),
+    ("another attempt", {}, StepKey(7, 2, -1, 3), "another step"),
+    ("a script asked for as a step", {}, StepKey(7, 1, 0, 3), "another step"),
+    ("a step asked for as another", {"body": tasks()}, StepKey(7, 1, 1, 4), "another step"),
+    ("a step asked for as the script", {"body": tasks()}, StepKey(7, 1, -1, 3), "another step"),
+    ("the script on a second node", {}, StepKey(7, 1, -1, 4), "not the first"),
+    ("a node that is none of the job's", {"nodes": ((0, 99),)}, StepKey(7, 1, -1, 9), "not the first"),
+    ("a step on another node", {"body": tasks(groups=(FIRST,))}, STEP, "no part in it"),
+    (
+        "a step without tasks",
+        {"body": tasks(groups=(msgspec.structs.replace(SECOND, tasks=0),))},
+        STEP,
+        "has 0 tasks",
+    ),
+    ("a user that cannot be", {"body": as_user(2**32 - 1)}, KEY, "4294967295 is not an id"),
+    ("root", {"body": as_user(0)}, KEY, "root are refused"),
+    ("a service", {"body": as_user(999)}, KEY, "below 1000"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_what_does_not_fit_is_refused(fields: dict[str, Any], key: StepKey, said: str) -> None:
+    given = {"expires_us": NOW_US} | fields
+    with pytest.raises(NotAllowed, match=said):
+        warrants().launch(key, sealed(**given), NOW_US)
+
+
+def test_a_credential_of_another_node_under_the_same_signature_is_of_no_use() -> None:
+    runs = (((3, 1),), ((4, 1),))
+    commands = [
+        Command("c", "main", 1, 5, 0, run, (1,), NOW_US, Prepare(launch(), start=True)) for run in runs
+    ]
+    ours, theirs = SITE.seal_together(Purpose.COMMAND, [msgspec.msgpack.encode(one) for one in commands])
+    checks = warrants()
+    assert checks.launch(KEY, ours, NOW_US).node_name == "cn3"
+    with pytest.raises(NotAllowed, match="not for node number 3"):
+        checks.launch(KEY, theirs, NOW_US)
+    body = msgspec.msgpack.encode(commands[0])
+    with pytest.raises(NotAllowed, match="not of this site"):
+        checks.launch(KEY, theirs[: -len(body)] + body, NOW_US)
+
+
+def test_every_bit_counts() -> None:
+    good = sealed(expires_us=NOW_US)
+    for at in range(len(good)):
+        bad = bytearray(good)
+        bad[at] ^= 1
+        with pytest.raises(NotAllowed):
+            warrants().launch(KEY, bytes(bad), NOW_US)
+    for text in (b"", b"x", good[:40], *SITE.seal_together(Purpose.COMMAND, [b"nonsense"])):
+        with pytest.raises(NotAllowed):
+            warrants().launch(KEY, text, NOW_US)
+
+
+@pytest.mark.parametrize("uid", [0, 999])
+def test_who_is_kept_out_is_told_apart_from_a_credential_that_does_not_fit(uid: int) -> None:
+    with pytest.raises(UserNotAllowed):
+        warrants().launch(KEY, sealed(as_user(uid), expires_us=NOW_US), NOW_US)
+    with pytest.raises(NotAllowed) as refused:
+        warrants().launch(KEY, sealed(expires_us=0), NOW_US)
+    assert not isinstance(refused.value, UserNotAllowed)
+
+
+def test_root_is_let_in_by_root_alone() -> None:
+    good = sealed(as_user(0), expires_us=NOW_US)
+    assert warrants(allow_root_jobs=True).launch(KEY, good, NOW_US).launch.user.uid == 0
+    assert warrants(min_uid=5).launch(KEY, sealed(as_user(5), expires_us=NOW_US), NOW_US)
+
+
+# ---- the gate: one launch for each credential, and its blobs ----
+
+
+@pytest.fixture
+def place(state_dir: Path) -> Place:
+    made = Place(state_dir / "a")
+    made.prepare()
+    write_ring(state_dir / "site.pub", SITE.ring)
+    made.write_options(Options("cn[3-4]", str(state_dir / "site.pub"), allow_root_jobs=True, min_uid=0))
+    return made
+
+
+def mine(**changes: Any) -> Prepare:
+    """As this process's user, who can be given a script without root's help."""
+    return Prepare(launch(user=Principal("me", os.getuid(), os.getgid()), **changes), start=True)
+
+
+class Opened:
+    """A gate and its record, as one `procd` has them."""
+
+    def __init__(self, place: Place) -> None:
+        self.launches = Launches(place.launches, "boot")
+        self.launches.rewrite()
+        self.scripts = Scripts(place.scripts)
+        self.gate = Gate(place.options, place.ring, self.scripts, self.launches)
+
+    def close(self) -> None:
+        self.launches.close()
+        self.scripts.close()
+
+
+@pytest.fixture
+def opened(place: Place) -> Iterator[Opened]:
+    made = Opened(place)
+    yield made
+    made.close()
+
+
+def test_the_step_is_what_the_credential_says(opened: Opened, place: Place) -> None:
+    spec = opened.gate.admit(order(sealed(mine(arguments=("a",), time_limit_s=60, umask=0o077)))).make(0)
+    assert Path(spec.argv[0]).read_bytes() == SCRIPT and Path(spec.argv[0]).parent == Path(place.scripts)
+    assert spec.argv[1:] == ("a",) and spec.uid == os.getuid() and spec.cwd == "/tmp" and spec.stdout == "out"
+    assert (spec.time_limit_us, spec.umask, spec.env["ESLURM_SOCKET"]) == (60_000_000, 0o077, "/door")
+
+
+def test_the_supervisor_reads_the_step_that_its_tasks_build(opened: Opened) -> None:
+    for asked in (order(sealed(mine())), order(sealed(tasks(launch=mine().launch)), key=STEP)):
+        built = opened.gate.admit(asked).make(0)
+        read = spec_reader()(asked)
+        assert read.argv[1:] == built.argv[1:]
+        assert msgspec.structs.replace(read, argv=built.argv) == built
+
+
+@pytest.mark.parametrize(
+    "changes", [{"script": b"#!/bin/sh\nid\n"}, {"script": b""}, {"environment": b"A=b\0"}]
+)
+def test_other_blobs_are_refused(changes: dict[str, Any], opened: Opened) -> None:
+    with pytest.raises(NotAllowed, match="is not the one"):
+        opened.gate.admit(order(sealed(mine()), **changes))
+    assert opened.gate.admit(order(sealed(mine()))), "it did not count"
+
+
+def test_a_credential_starts_its_step_once_also_after_a_restart(opened: Opened, place: Place) -> None:
+    again = order(sealed(mine()))
+    admitted = opened.gate.admit(again)
+    opened.gate.begin(admitted)
+    for act in (lambda: opened.gate.admit(again), lambda: opened.gate.begin(admitted)):
+        with pytest.raises(NotAllowed, match="launched before"):
+            act()
+    opened.launches.rewrite()
+    opened.close()
+    opened.__init__(place)  # type: ignore[misc]
+    with pytest.raises(NotAllowed, match="launched before"):
+        opened.gate.admit(again)
+
+
+def test_a_step_that_was_admitted_in_time_does_not_begin_when_its_credential_has_ended(
+    opened: Opened,
+) -> None:
+    admitted = opened.gate.admit(order(sealed(mine())))
+    with pytest.raises(NotAllowed, match="has ended before it was started"):
+        opened.gate.begin(msgspec.structs.replace(admitted, until_us=wall_us() - 1))
+    opened.gate.begin(admitted)
+
+
+def test_a_limit_is_lengthened_by_a_sealed_command_of_a_later_revision(opened: Opened) -> None:
+    hour = 3_600_000_000
+    server = Server.__new__(Server)
+    server._processes, server._limits = opened.gate, {}  # type: ignore[assignment]
+
+    def ask(limit_us: int, credential: bytes = b"") -> None:
+        server._check_limit(wire.SetLimit(1, KEY, limit_us, credential), hour)
+
+    ask(hour // 2)
+    for limit_us in (2 * hour, 0):
+        with pytest.raises(NotAllowed, match="sealed command"):
+            ask(limit_us)
+    longer = sealed(SetTime(7, 1, 7200), revision=8)
+    for _ in range(2):
+        # The agent says it again after each restart.
+        ask(2 * hour, longer)
+    with pytest.raises(NotAllowed, match="sets a time limit of 7200 s"):
+        ask(3 * hour, longer)
+    with pytest.raises(NotAllowed, match="later command"):
+        ask(3 * hour, sealed(SetTime(7, 1, 10_800), revision=7))
+    with pytest.raises(NotAllowed, match="does not set"):
+        ask(3 * hour, sealed(SetTime(8, 1, 10_800), revision=9))
+
+
+def test_other_keys_are_trusted_when_present_ones_vouch_for_them(opened: Opened, place: Place) -> None:
+    waiting = SITE.with_next(2)
+    credential = sealed(mine(), site=waiting.with_next_signing())
+    with pytest.raises(NotAllowed, match="unknown key"):
+        opened.gate.admit(order(credential))
+    with pytest.raises(NotAllowed, match="not replaced"):
+        opened.gate.trust(new_site("c", 3).ring.sealed)
+    opened.gate.trust(waiting.ring.sealed)
+    assert opened.gate.admit(order(credential))
+    opened.gate.release(KEY)
+    opened.close()
+    opened.__init__(place)  # type: ignore[misc]
+    assert opened.gate.admit(order(credential)), "it is kept"
+
+
+def test_what_root_says_counts_from_the_next_connection_on(opened: Opened, place: Place) -> None:
+    options = read_options(place.options)
+    place.write_options(msgspec.structs.replace(options, nodes="cn4"))
+    opened.gate.refresh()
+    with pytest.raises(NotAllowed, match="cn3"):
+        opened.gate.admit(order(sealed(mine())))

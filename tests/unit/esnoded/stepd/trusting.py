@@ -1,0 +1,65 @@
+"""A supervisor that takes specs as they are: for tests of what becomes of a step once it is allowed.
+
+What may be asked of a real one is tried in `test_credential`, `test_gate` and `tests/security`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from eslurm.core.model.job import Principal
+from eslurm.core.model.step_key import StepKey
+from eslurm.ports.step_runner import StepOrder, StepSpec
+from esnoded.procd.credential import NotAllowed
+from esnoded.procd.gate import Allowed, Gate
+from esnoded.procd.launches import Launches
+from esnoded.procd.options import read_options
+from esnoded.stepd.__main__ import main
+from esnoded.stepd.place import Place
+
+
+def read_spec(order: StepOrder) -> StepSpec:
+    try:
+        return msgspec.msgpack.decode(order.credential, type=StepSpec)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotAllowed(f"no spec: {error}") from None
+
+
+def allow(spec: StepSpec) -> Allowed:
+    """What a credential for just this would."""
+    user = Principal("", spec.uid, spec.gid, spec.groups)
+    warns = spec.warning is not None and bool(spec.warning.script)
+    return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, spec.endpoint is not None, warns)
+
+
+class TrustingGate(Gate):
+    """Finds the spec in the place of the credential."""
+
+    def __init__(self, options: str) -> None:
+        self._path = options
+        self._options = read_options(options)
+
+    def admit(self, order: StepOrder) -> Allowed:
+        return allow(read_spec(order))
+
+    def begin(self, allowed: Allowed) -> None:
+        pass
+
+    def release(self, key: StepKey) -> None:
+        pass
+
+    def limit(self, key: StepKey, credential: bytes) -> tuple[int, int]:
+        return 1, msgspec.msgpack.decode(credential, type=int)
+
+    def refresh(self) -> None:
+        pass
+
+
+def make_gate(place: Place, _launches: Launches) -> Gate:
+    return TrustingGate(place.options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], make_gate, read_spec))
