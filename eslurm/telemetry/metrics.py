@@ -1,6 +1,7 @@
 """The controller's metrics, by Prometheus' naming conventions: what is counted as it happens.
 
-What is looked at now and then, such as the queue, is in `esctld.lead.state_metrics`. Labels are bounded: never ids or users' words.
+`esctld.lead.state_metrics` has what is looked at now and then, such as the queue. Labels are bounded: never ids or users'
+words.
 """
 
 from __future__ import annotations

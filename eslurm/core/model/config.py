@@ -140,7 +140,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     private: tuple[str, ...] = ()
     """What users see of their own only: jobs, usage, users, reservations, configuration."""
     pending_jobs_user_max: int = 0
-    """Most waiting jobs of one user who is no operator, as `core.model.job_weight` counts them; 0: as many as all may have."""
+    """Most waiting jobs of one user who is no operator, counted by `core.model.job_weight`; 0: as many as all may have."""
     min_uid: int = 0
     """No job of a user below this is accepted."""
     allow_root_jobs: bool = True
