@@ -1,1 +1,1 @@
-"""What estimates of running times are worth and cost: benchmarks on public logs."""
+"""Benchmarks of run time estimates on public logs: accuracy, cost, and their worth to a plan."""

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.estimator import comparators
 from benchmarks.estimator.logs import PARTS, QUICK, WARM_UP_JOBS, Part
 from benchmarks.estimator.one import Measured
 from benchmarks.figures import Figures
@@ -32,9 +33,7 @@ def measure(figures: Figures, _directory: Path, *, quick: bool) -> None:
             "bench: estimator: no TRACES=DIR with the logs of benchmarks/estimator/logs.py: left out\n"
         )
         return
-    names = os.environ.get("ESTIMATORS", "").split() or (
-        QUICK_ESTIMATORS if quick else (*registry.names(), *registry.VARIANTS)
-    )
+    names = os.environ.get("ESTIMATORS", "").split() or (QUICK_ESTIMATORS if quick else comparators.names())
     ours: list[Measured] = []
     for part in QUICK if quick else PARTS:
         path = Path(traces) / part.file

@@ -1,4 +1,4 @@
-"""What estimates are worth to a plan: public logs under EASY and full planning, with the estimates of each estimator.
+"""The worth of estimates to a plan: public logs under EASY and full planning, with the estimates of each estimator.
 
     TRACES=DIR python -m benchmarks.estimator.plans                      every log: many minutes each
     TRACES=DIR JOBS=8000 POLICIES=easy python -m benchmarks.estimator.plans KTH
@@ -19,9 +19,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from benchmarks.estimator.comparators import make
 from benchmarks.plan.policies import LOGS
 from eslurm.core.model.forecast import Forecast
-from eslurm.estimator.registry import make, parse, slug
+from eslurm.estimator.registry import slug
 from eslurm.lab.studies.evaluate import replay as evaluated
 from eslurm.lab.studies.report import At, rows_of, write_predictions
 from eslurm.lab.studies.workload import read_log
@@ -57,7 +58,7 @@ def predicted(path: Path, name: str, jobs_max: int, table: Path) -> dict[int, Fo
     """Estimates by job number, as an estimator would have made them at each submission; kept in `table`."""
     if not table.exists():
         jobs = read_log(path, jobs_max + SPARE_JOBS if jobs_max else 0).jobs
-        found = evaluated(jobs, make(*parse(name)))
+        found = evaluated(jobs, make(name))
         write_predictions(table, rows_of(jobs, found, At.SUBMIT))
     return read_estimates(table)
 

@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _tls(files: TlsFiles) -> Tls:
-    # It brings gRPC, which who calls through a socket does without.
+    # It brings gRPC, which calls through a socket do without.
     from eslurm.transport.tls import Tls, TlsError
 
     try:

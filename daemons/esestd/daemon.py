@@ -1,6 +1,6 @@
 """The estimator's shell: it follows the controller, drives an estimator, and sends what it says.
 
-Nobody waits for this process: whatever becomes of it, plans count on time limits instead. Everything but lessons happens on
+No other process waits for this one: without it plans count on time limits. Everything but lessons happens on
 one event loop, in slices; lessons have a thread of their own, and models are written on another. It may be killed at any
 moment: what it knew it is told anew, what it learnt lies in its models.
 """
@@ -39,7 +39,7 @@ TICK_S = 1.0
 
 
 class EstimatorOptions(msgspec.Struct, frozen=True):
-    """What `esestd` has to be told. Without `sockets` it calls `controllers` (host:port) with the token in
+    """The options of `esestd`. Without `sockets` it calls `controllers` (host:port) with the token in
     `token_file`.
     """
 
@@ -100,11 +100,11 @@ class EstimatorDaemon:
 
     @property
     def is_learning(self) -> bool:
-        """Whether a lesson is under way: its thread would hold up an exit in good order."""
+        """True while a lesson is under way: its thread would hold up an exit in good order."""
         return self._forecaster.is_learning
 
     async def run(self, ready: asyncio.Future[str]) -> None:
-        """Serve until stopped; `ready` is told at once, as the controller may be away. Raises OSError."""
+        """Serve until stopped; `ready` is set at once, as the controller may be away. Raises OSError."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._door.close)
             stack.push_async_callback(self._status.close)
@@ -200,7 +200,7 @@ class EstimatorDaemon:
 def _doors(options: EstimatorOptions) -> list[Calls]:
     if options.sockets:
         return [UnixCalls(path) for path in options.sockets]
-    # Only for who needs it: gRPC takes its time and memory.
+    # Imported only where it is needed: gRPC takes time and memory.
     from eslurm.api.grpc_client import GrpcClient
 
     token = TokenFile(options.token_file)

@@ -85,7 +85,7 @@ class Away(Exception):
 
 
 class LeaderDoor:
-    """Calls to whoever leads. Raises `Away`, or `DoorRefused` when it was answered."""
+    """Calls to the leading controller. Raises `Away`, or `DoorRefused` when it was answered."""
 
     def __init__(self, doors: Sequence[Calls], probe_s: float = PROBE_S) -> None:
         self._doors = list(doors)

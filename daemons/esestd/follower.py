@@ -32,7 +32,7 @@ _NO_RIGHT = (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
 
 
 class News(NamedTuple):
-    """What happened. `anew`: forget what you knew, this is how the story begins; `more`: it is not up to date yet."""
+    """Events. `anew`: they begin from nothing, what was known before is void; `more`: they are not up to date yet."""
 
     anew: bool
     events: Sequence[Any]
@@ -40,7 +40,7 @@ class News(NamedTuple):
 
 
 class Follower:
-    """Follows the feed of whoever leads."""
+    """Follows the feed of the leading controller."""
 
     def __init__(self, door: LeaderDoor, poll_s: float = POLL_S, events_max: int = EVENTS_MAX) -> None:
         self._door = door
@@ -51,7 +51,7 @@ class Follower:
         self._is_new_wanted = False
         self._told = ""
         self.linked = False
-        """Whether the last question was answered."""
+        """True when the last question was answered."""
 
     @property
     def trouble(self) -> str:
@@ -67,12 +67,12 @@ class Follower:
         reply = await self._ask(0.0 if self._in_story else self._poll_s)
         if reply.from_start:
             self._in_story = True
-        # Whoever has less to tell than was asked for has told all that there was.
+        # A short page is the last page.
         self._in_story = self._in_story and len(reply.events) >= self._events_max
         return News(reply.from_start, reply.events, self._in_story)
 
     async def _ask(self, wait_s: float) -> Any:
-        """One answer of the feed, however long it takes to find somebody who gives it."""
+        """One answer of the feed; waits until a controller gives it."""
         pause_s = REDIAL_S
         while True:
             if self._is_new_wanted:

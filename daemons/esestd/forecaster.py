@@ -1,4 +1,4 @@
-"""The forecaster: tells the estimator what happens to jobs, asks it about them, and hands on what is worth telling.
+"""The forecaster tells the estimator what happens to jobs, asks it about them, and sends forecasts that have changed.
 
 All questions of one part of the feed are answered together. Invariant: an error of the estimator, wherever it is raised,
 costs its forecasts and nothing else: it is put aside, the process goes on, and after a while another one is made and told
@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from esestd.follower import News
-from esestd.live_jobs import Board, Known, Scores
+from esestd.live_jobs import LiveJob, LiveJobs, Scores
 from esestd.sender import Sender
 from esestd.trainer import Learnt, Trainer
 from eslurm.core.model.forecast import LONGEST_S, Forecast, Submitted
@@ -62,17 +62,17 @@ class Forecaster:
         self._wall_s = wall_s
         self._keep = keep
         self._begin_anew = begin_anew
-        self._board = Board()
+        self._live_jobs = LiveJobs()
         self._scores = Scores()
-        self._session: Session[Known] | None = None
+        self._session: Session[LiveJob] | None = None
         self._novice: Estimator | None = None
         """One that is still being told what was before."""
         self._told_s = 0
         self._ticked_s = 0.0
         self._broken_until_s: float | None = None
         self._trainer = Trainer(self._on_learnt)
-        self._pupil: Session[Known] | None = None
-        """Whose lesson is under way."""
+        self._pupil: Session[LiveJob] | None = None
+        """The session of the lesson that is under way."""
         self._lesson: Lesson | None = None
         """The last one that was begun."""
         self._next_lesson: Lesson | None = None
@@ -81,12 +81,12 @@ class Forecaster:
 
     @property
     def is_answering(self) -> bool:
-        """Whether there is an estimator that knows the story and gives forecasts."""
+        """True when an estimator knows all that happened and gives forecasts."""
         return self._session is not None
 
     @property
     def is_learning(self) -> bool:
-        """Whether a lesson is under way on its thread."""
+        """True while a lesson is under way on its thread."""
         return self._trainer.busy
 
     def take(self, news: News) -> Iterator[None]:
@@ -97,7 +97,7 @@ class Forecaster:
             yield from self._tell_story(self._novice, news)
         elif self._session is not None:
             yield from self._go_on(self._session, news.events)
-        self._metrics.jobs.set(len(self._board))
+        self._metrics.jobs.set(len(self._live_jobs))
         if news.events and not news.more:
             self._metrics.feed_lag_s.set(max(0.0, self._wall_s() - news.events[-1].at_us / 1e6))
 
@@ -118,11 +118,11 @@ class Forecaster:
                 self._lesson_again_at_s = None
                 session.again(lesson, now_s)
             session.tick(now_s)
-        due = self._board.due(now_s, self._refresh_s, ASKED_PER_TICK_MAX)
+        due = self._live_jobs.due(now_s, self._refresh_s, ASKED_PER_TICK_MAX)
         yield from self._ask_all(session, due)
 
     def _look_at_clock(self) -> None:
-        """Whether all begins anew now: after a failure, or as time has gone back."""
+        """Begin anew when the pause after a failure is over, or when the clock was set back."""
         before_s, self._ticked_s = self._ticked_s, self._wall_s()
         was_set_back = self._ticked_s < before_s - CLOCK_BACK_S
         if was_set_back:
@@ -134,7 +134,7 @@ class Forecaster:
     # ---- the story ----
 
     def _begin(self) -> None:
-        """A new estimator, which is told everything before it is asked."""
+        """Make a new estimator, which hears everything before it is asked."""
         self._put_aside()
         self._broken_until_s = None
         with self._surviving():
@@ -155,16 +155,16 @@ class Forecaster:
 
     def _begin_session(self, estimator: Estimator) -> Iterator[None]:
         """It is asked about all that live."""
-        log.info("%d jobs live", len(self._board))
-        session: Session[Known] = Session(estimator, self._deliver, teach=self._teach)
+        log.info("%d jobs live", len(self._live_jobs))
+        session: Session[LiveJob] = Session(estimator, self._deliver, teach=self._teach)
         self._session = session
         self._lesson_again_at_s = None
         self._metrics.answering.set(1)
         with self._surviving():
             session.tick(self._now_s())
-        yield from self._ask_all(session, list(self._board))
+        yield from self._ask_all(session, list(self._live_jobs))
 
-    def _go_on(self, session: Session[Known], events: Sequence[Any]) -> Iterator[None]:
+    def _go_on(self, session: Session[LiveJob], events: Sequence[Any]) -> Iterator[None]:
         over = {event.job_id for event in events if event.kind == Kind.ENDED}
         for at in range(0, len(events), SLICE):
             with self._surviving():
@@ -179,10 +179,10 @@ class Forecaster:
         with self._surviving():
             session.flush()
 
-    def _tell(self, pupil: Estimator | Session[Known], event: Any) -> Known | None:
+    def _tell(self, pupil: Estimator | Session[LiveJob], event: Any) -> LiveJob | None:
         """Tell of one event; returns the job when it is worth asking about now. What makes no sense is passed over."""
         at_s = self._told_s = max(self._told_s, event.at_us // 1_000_000)
-        known = self._board.find(event.job_id)
+        known = self._live_jobs.find(event.job_id)
         if event.kind == Kind.CHANGED and known is not None and known.runs_since_s is not None:
             # Of what runs, nothing else can be changed.
             _tell_limit(pupil, event.job_id, at_s, event.job.limit_s)
@@ -195,7 +195,7 @@ class Forecaster:
             return None
         if event.kind == Kind.STARTED:
             pupil.started(event.job_id, at_s)
-            self._board.started(known, at_s)
+            self._live_jobs.started(known, at_s)
             return known
         if event.kind == Kind.REQUEUED:
             # What was begun is no run to learn from: it comes as if it had just been submitted.
@@ -203,44 +203,44 @@ class Forecaster:
             return self._submitted(pupil, msgspec.structs.replace(known.job, at_s=at_s))
         if event.kind == Kind.ENDED:
             pupil.ended(event.job_id, at_s, event.runtime_s)
-            self._board.ended(known, at_s, event.runtime_s)
+            self._live_jobs.ended(known, at_s, event.runtime_s)
             self._sender.drop(event.job_id)
             self._score(known)
         return None
 
-    def _submitted(self, pupil: Estimator | Session[Known], job: Submitted) -> Known:
+    def _submitted(self, pupil: Estimator | Session[LiveJob], job: Submitted) -> LiveJob:
         pupil.submitted(job)
-        return self._board.submitted(job)
+        return self._live_jobs.submitted(job)
 
     # ---- questions ----
 
-    def _ask_all(self, session: Session[Known], jobs: Sequence[Known]) -> Iterator[None]:
+    def _ask_all(self, session: Session[LiveJob], jobs: Sequence[LiveJob]) -> Iterator[None]:
         for at in range(0, len(jobs), SLICE):
             if session is not self._session:
                 return
             with self._surviving():
                 for known in jobs[at : at + SLICE]:
-                    if self._board.find(known.job.job_id) is known:
+                    if self._live_jobs.find(known.job.job_id) is known:
                         self._ask(session, known, self._now_s())
             yield
         if session is self._session:
             with self._surviving():
                 session.flush()
 
-    def _ask(self, session: Session[Known], known: Known, at_s: int) -> None:
+    def _ask(self, session: Session[LiveJob], known: LiveJob, at_s: int) -> None:
         session.ask(known, known.job.job_id, at_s)
-        self._board.asked(known, at_s)
+        self._live_jobs.asked(known, at_s)
 
-    def _deliver(self, answers: Iterable[tuple[Known, Forecast]]) -> None:
+    def _deliver(self, answers: Iterable[tuple[LiveJob, Forecast]]) -> None:
         for known, forecast in answers:
             is_first = not known.first_s
-            if self._board.answered(known, forecast):
+            if self._live_jobs.answered(known, forecast):
                 self._sender.put(known.job.job_id, bounded(forecast))
             if is_first:
                 # It may have ended before its first question was answered.
                 self._score(known)
 
-    def _score(self, known: Known) -> None:
+    def _score(self, known: LiveJob) -> None:
         if known.first_s and known.ran_s:
             self._scores.add(known.first_s, known.ran_s)
             scores = self._scores.as_dict()
@@ -272,7 +272,7 @@ class Forecaster:
         if lesson is not None and self._session is not None and self._session.learning:
             self._teach(lesson)
 
-    def _graduate(self, session: Session[Known], learnt: Learnt) -> None:
+    def _graduate(self, session: Session[LiveJob], learnt: Learnt) -> None:
         model, error = learnt.model, learnt.error
         if model is not None:
             session.flush()
@@ -294,7 +294,7 @@ class Forecaster:
         self._lesson, self._lesson_again_s = None, LESSON_AGAIN_S
         self._metrics.trainings.inc()
         self._metrics.learnt()
-        self._board.renew(self._now_s())
+        self._live_jobs.renew(self._now_s())
         log.info("trained within %.1f s of CPU time", learnt.cpu_s)
         self._keep(model, self._scores.as_dict())
 
@@ -304,7 +304,7 @@ class Forecaster:
         """No estimator, and nothing known of jobs."""
         self._session = self._novice = None
         self._lesson = self._next_lesson = None
-        self._board, self._told_s = Board(), 0
+        self._live_jobs, self._told_s = LiveJobs(), 0
         self._sender.clear()
         self._metrics.answering.set(0)
 
@@ -321,7 +321,7 @@ class Forecaster:
             self._broken_until_s = self._wall_s() + BROKEN_S
 
 
-def _tell_limit(pupil: Estimator | Session[Known], job_id: int, at_s: int, limit_s: int) -> None:
+def _tell_limit(pupil: Estimator | Session[LiveJob], job_id: int, at_s: int, limit_s: int) -> None:
     if isinstance(pupil, Session):
         pupil.limit_changed(job_id, at_s, limit_s)
     else:
@@ -348,7 +348,7 @@ def described(event: Any, at_s: int) -> Submitted:
 
 
 def bounded(forecast: Forecast) -> Forecast:
-    """What the controller takes: one number that it refused would cost all forecasts of its message."""
+    """A forecast that the controller takes: one number that it refuses costs all forecasts of the message."""
     if max(forecast.p90_s, forecast.estimate_s) <= LONGEST_S:
         return forecast
     spans = (forecast.p10_s, forecast.p50_s, forecast.p90_s, forecast.estimate_s)
@@ -356,7 +356,7 @@ def bounded(forecast: Forecast) -> Forecast:
 
 
 def told(error: BaseException | None) -> str:
-    """What kind of error it was and where it came from, without what it says."""
+    """The kind and place of an error, without its text."""
     if error is None:
         return "no model"
     frames = traceback.extract_tb(error.__traceback__)

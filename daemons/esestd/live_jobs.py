@@ -1,8 +1,8 @@
-"""The board: jobs that live, what was forecast of each, and whose forecast is to be looked at again.
+"""Live jobs: the forecast of each, and which is asked about again.
 
-Invariant: it holds jobs between their submission and their end only (what an estimator keeps of ended ones is the
-estimator's), each waiting one in the order in which it was asked about, each running one with the one instant at which it
-will have outlived its estimate; what is kept beyond that is bounded by the jobs that live.
+Invariant: a job is held from its submission to its end only (an estimator keeps what it needs of ended jobs), waiting jobs
+in the order in which they were asked about, each running job with the one instant at which it outlives its estimate;
+everything else is bounded by the number of live jobs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ CHANGED_SHARE: Final = 0.05
 """Forecasts that differ by less are not worth a new plan."""
 _PAUSE_MIN_S: Final = 30
 _PAUSE_SHARE: Final = 0.05
-"""Who outlives one estimate after the other is asked about after so much of what has passed, not every second."""
+"""A job that outlives estimate after estimate is asked about after such a share of its run time, not every second."""
 _SPARE_ENDS: Final = 1_000
 YOUNG_RUNS: Final = 512
 """With fewer runs to go by each tells much: whenever they have doubled, all forecasts are looked at again."""
 
 
-class Known:
-    """One job. `runs_since_s` and `ran_s` are None before its start and before its end."""
+class LiveJob:
+    """A job that lives. `runs_since_s` and `ran_s` are None before its start and before its end."""
 
     __slots__ = ("asked_s", "due_s", "first_s", "job", "ran_s", "runs_since_s", "sent")
 
@@ -38,10 +38,10 @@ class Known:
         self.first_s = 0
         """The first point estimate; 0: none yet."""
         self.sent: Forecast | None = None
-        """What the controller was told last."""
+        """The forecast that the controller has."""
         self.asked_s = 0
         self.due_s = 0
-        """When it is to be asked about again because it still runs."""
+        """When it is asked about again if it still runs."""
 
 
 class Scores:
@@ -67,11 +67,11 @@ class Scores:
         }
 
 
-class Board:
-    """The table, by job id."""
+class LiveJobs:
+    """Live jobs by id."""
 
     def __init__(self) -> None:
-        self._jobs: dict[int, Known] = {}
+        self._jobs: dict[int, LiveJob] = {}
         self._waiting: dict[int, None] = {}
         self._ends: list[tuple[int, int]] = []
         self._all_asked_after_s = 0
@@ -80,16 +80,16 @@ class Board:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def __iter__(self) -> Iterator[Known]:
+    def __iter__(self) -> Iterator[LiveJob]:
         return iter(list(self._jobs.values()))
 
-    def find(self, job_id: int) -> Known | None:
+    def find(self, job_id: int) -> LiveJob | None:
         """The job, None when it is not known to live."""
         return self._jobs.get(job_id)
 
-    def submitted(self, job: Submitted) -> Known:
-        """It has come, or comes again as somebody changed it: what was forecast of it before still counts as sent."""
-        known = Known(job)
+    def submitted(self, job: Submitted) -> LiveJob:
+        """Add a job, or replace one that was changed: its former forecast still counts as sent."""
+        known = LiveJob(job)
         before = self._jobs.get(job.job_id)
         if before is not None:
             known.sent, known.first_s = before.sent, before.first_s
@@ -97,13 +97,13 @@ class Board:
         self._waiting[job.job_id] = None
         return known
 
-    def started(self, known: Known, at_s: int) -> None:
-        """It runs."""
+    def started(self, known: LiveJob, at_s: int) -> None:
+        """Note that it runs."""
         known.runs_since_s = at_s
         self._waiting.pop(known.job.job_id, None)
 
-    def ended(self, known: Known, at_s: int, ran_s: int) -> None:
-        """It is over; 0 seconds: it never ran."""
+    def ended(self, known: LiveJob, at_s: int, ran_s: int) -> None:
+        """Forget a job that ended; 0 seconds: it never ran."""
         known.ran_s = ran_s
         self._jobs.pop(known.job.job_id, None)
         self._waiting.pop(known.job.job_id, None)
@@ -112,16 +112,16 @@ class Board:
             if self._runs <= YOUNG_RUNS and self._runs.bit_count() == 1:
                 self.renew(at_s)
 
-    def asked(self, known: Known, at_s: int) -> None:
-        """It was asked about: a waiting one goes to the end of the line."""
+    def asked(self, known: LiveJob, at_s: int) -> None:
+        """Note a question: a waiting job goes to the end of the queue."""
         known.asked_s = at_s
         job_id = known.job.job_id
         if job_id in self._waiting:
             del self._waiting[job_id]
             self._waiting[job_id] = None
 
-    def answered(self, known: Known, forecast: Forecast) -> bool:
-        """It was forecast: whether that is worth telling the controller."""
+    def answered(self, known: LiveJob, forecast: Forecast) -> bool:
+        """Note a forecast. Returns whether it differs enough to be sent to the controller."""
         known.first_s = known.first_s or forecast.estimate_s
         if self._jobs.get(known.job.job_id) is not known:
             # It has ended meanwhile, or is another job by now.
@@ -137,28 +137,28 @@ class Board:
         return True
 
     def renew(self, at_s: int) -> None:
-        """All forecasts are to be looked at again, as more is known by now."""
+        """Make all forecasts due, as more is known by now."""
         self._all_asked_after_s = at_s
         for known in self._jobs.values():
             known.due_s = at_s
         self._tidy_ends()
 
-    def _expect(self, known: Known, due_s: int) -> None:
-        """It is looked at again at this instant, and at no other one that was said before."""
+    def _expect(self, known: LiveJob, due_s: int) -> None:
+        """Make a running job due at this instant, and at no other one that was set before."""
         known.due_s = due_s
         heapq.heappush(self._ends, (due_s, known.job.job_id))
         if len(self._ends) > 2 * len(self._jobs) + _SPARE_ENDS:
             self._tidy_ends()
 
     def _tidy_ends(self) -> None:
-        """Leave out what has ended or was said anew."""
+        """Leave out jobs that ended or got another instant."""
         self._ends = sorted(
             (known.due_s, job_id) for job_id, known in self._jobs.items() if known.runs_since_s is not None
         )
 
-    def due(self, at_s: int, refresh_s: float, most: int) -> list[Known]:
+    def due(self, at_s: int, refresh_s: float, most: int) -> list[LiveJob]:
         """Up to `most` jobs to ask about again: running ones that outlived their estimate, then the longest unasked."""
-        found: dict[int, Known] = {}
+        found: dict[int, LiveJob] = {}
         while self._ends and self._ends[0][0] <= at_s and len(found) < most:
             due_s, job_id = heapq.heappop(self._ends)
             known = self._jobs.get(job_id)
@@ -175,7 +175,7 @@ class Board:
 
 
 def has_changed(before: Forecast, now: Forecast) -> bool:
-    """Whether any of the four numbers has changed by more than a twentieth."""
+    """True when any of the four numbers has changed by more than a twentieth."""
     return any(
         abs(new_s - old_s) > CHANGED_SHARE * old_s
         for old_s, new_s in (

@@ -1,4 +1,4 @@
-"""What is to be told to the controller: the newest forecast of each job, in batches.
+"""Sends the newest forecast of each job to the controller, in batches.
 
 Invariant: at most one forecast of a job waits, so what waits is bounded by the jobs that live; what could not be sent is
 sent later unless a newer one has taken its place; what the controller calls wrong is dropped and told of.
@@ -66,7 +66,7 @@ class Sender:
             self._metrics.unsent.set(len(self._waiting))
 
     async def _send(self, batch: dict[int, Forecast]) -> bool:
-        """Whether this batch is done with."""
+        """True when this batch is done with."""
         request = pb.SetForecastsRequest(model=self._model)
         for job_id, one in batch.items():
             forecast = pb.Forecast(

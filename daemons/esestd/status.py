@@ -1,4 +1,4 @@
-"""What the estimator tells those who watch it: its metrics, and whether it does its duty.
+"""The estimator's metrics and health, over HTTP.
 
 Its duty is to follow the controller's feed with an estimator that answers. Without it plans count on time limits.
 """
@@ -56,7 +56,7 @@ class EstimatorStatus:
         await self._door.stop()
 
     def health(self) -> Health:
-        """Whether it follows, and answers."""
+        """True when it follows, and answers."""
         if not self._follower.linked:
             return Health(False, self._follower.trouble or "has not reached a controller yet")
         if not self._is_answering():

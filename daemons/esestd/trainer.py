@@ -21,7 +21,7 @@ from eslurm.ports.estimator import Lesson, Model
 log = logging.getLogger("esestd")
 
 NICE = 10
-"""What others do on this host comes first."""
+"""Other processes of this host come first."""
 
 
 class Learnt(NamedTuple):
@@ -57,7 +57,7 @@ class Trainer:
             failure = error
         learnt = Learnt(model, failure, time.thread_time())
         with suppress(RuntimeError):
-            # The loop has ended: nobody wants to know any more.
+            # The loop has ended, and with it the need for a model.
             self._loop.call_soon_threadsafe(self._end, learnt)
 
     def _end(self, learnt: Learnt) -> None:

@@ -1,1 +1,1 @@
-"""Estimators of running times: the product's own, its rivals, their plug-ins, evaluation on logs, and models as files."""
+"""Estimators of run times, their registry for plug-ins, evaluation on logs, and models as files."""

@@ -181,7 +181,7 @@ def read_model(path: Path, estimator: str = "") -> Model:
 
 
 def read_kept(path: Path, estimator: str = "") -> Kept:
-    """What is in a file of `write_model`, from wherever it came. With `estimator` it must be of that one.
+    """Read a file of `write_model`, of any origin. With `estimator` it must be of that one.
 
     Raises `ModelError` for anything else; nothing in the file is executed, whatever it holds.
     """
@@ -192,7 +192,7 @@ def read_kept(path: Path, estimator: str = "") -> Kept:
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:
-        # Whatever rubbish makes the readers of zip, numpy and JSON say: it is no model.
+        # Any error of the readers of zip, numpy and JSON: the file is no model.
         raise ModelError(f"{path}: is damaged, or no model ({str(error) or type(error).__name__})") from None
 
 

@@ -7,7 +7,6 @@ returns has that name and the methods of the port.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
@@ -17,17 +16,12 @@ from eslurm.ports.estimator import ENTRY_POINTS, Estimator, EstimatorFactory, Se
 DEFAULT: Final = "history"
 
 BUILT_IN: Final[Mapping[str, str]] = {
-    "user": "eslurm.estimator.rivals.user",
-    "last-2": "eslurm.estimator.rivals.last_two",
-    "svr": "eslurm.estimator.rivals.svr",
-    "forest": "eslurm.estimator.rivals.forest",
-    "irpa": "eslurm.estimator.rivals.irpa",
-    "trip": "eslurm.estimator.rivals.trip",
-    "prep": "eslurm.estimator.rivals.prep",
-    "clustered-svr": "eslurm.estimator.rivals.clustered_svr",
-    "history": "eslurm.estimator.history",
+    "user": "eslurm.estimator.baselines:make_user",
+    "last-2": "eslurm.estimator.baselines:make_last_two",
+    "clustered-svr": "eslurm.estimator.clustered_svr:make",
+    "history": "eslurm.estimator.history:make",
 }
-"""Modules with a function `make(settings)`."""
+"""Functions that make them, as in entry points."""
 
 AIM: Final = "target_under"
 AIMING: Final = frozenset((DEFAULT,))
@@ -99,7 +93,7 @@ def _setting(text: str) -> Setting:
 
 def _factory(name: str) -> EstimatorFactory:
     if name in BUILT_IN:
-        return _imported(name, lambda: import_module(BUILT_IN[name]).make)
+        return _imported(name, EntryPoint(name, BUILT_IN[name], ENTRY_POINTS).load)
     found = {point.value: point for point in _installed() if point.name == name}
     if not found:
         raise UnknownEstimator(

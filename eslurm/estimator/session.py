@@ -81,7 +81,7 @@ class Session(Generic[Tag]):
 
     @property
     def learning(self) -> bool:
-        """Whether a lesson is out: not adopted yet."""
+        """True while a lesson is out: not adopted yet."""
         return self._learning
 
     @property

@@ -1,10 +1,10 @@
-"""What an estimator of running times is, for `esestd`, for evaluation on logs, and for plug-ins (`eslurm.estimators`).
+"""The port of run time estimators: for `esestd`, for evaluation on logs, and for plug-ins (`eslurm.estimators`).
 
 An estimator is told what happens, in the order of time, and is asked in between. Asking and answering are two steps so that
 many questions cost one pass over a model: a question holds everything that is known when it is asked. Invariant: an answer
 depends on nothing but what was told, adopted and settled before its question, however questions are batched.
 
-Who drives one keeps to this loop:
+A driver keeps to this loop:
 
     told -> (questions) -> due? -> answer all questions -> settle -> lesson -> learn (elsewhere, slow) -> adopt -> told ...
 """
@@ -26,7 +26,7 @@ Setting: TypeAlias = str | int | float | bool
 
 
 class Model(NamedTuple):
-    """What was learnt: plain arrays (no objects, so a file of them can be read without trust) and facts about them.
+    """A learnt model: plain arrays (no objects, so a file of them can be read without trust) and facts about them.
 
     `facts` holds only what JSON holds; the keys `features`, `window_jobs` and `learnt_at_s` are expected by people.
     """
@@ -73,7 +73,7 @@ class Estimator(Protocol):
         ...
 
     def due(self, at_s: int) -> bool:
-        """Whether `settle` or `lesson` have something to do: answer what is open first."""
+        """True when `settle` or `lesson` have something to do: answer open questions first."""
         ...
 
     def settle(self, at_s: int) -> None:
@@ -81,7 +81,7 @@ class Estimator(Protocol):
         ...
 
     def lesson(self, at_s: int) -> Lesson | None:
-        """What to learn now; None when it is too early or there is too little to learn from."""
+        """The next lesson; None when it is too early or there is too little to learn from."""
         ...
 
     def adopt(self, model: Model) -> None:
@@ -94,7 +94,7 @@ class Estimator(Protocol):
 
 @runtime_checkable
 class HeedsLimits(Protocol):
-    """What an `Estimator` may have besides: who has it not goes by the limit that a job was submitted with."""
+    """An addition to `Estimator`: without it an estimator goes by the limit that a job was submitted with."""
 
     def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
         """A job that runs has another time limit from now on; 0: none. What can be learnt from it is what it asked for."""
@@ -102,6 +102,6 @@ class HeedsLimits(Protocol):
 
 
 class EstimatorFactory(Protocol):
-    """What an entry point names. Raises `ValueError` that names a setting it cannot use."""
+    """The function that an entry point names. Raises `ValueError` that names a setting it cannot use."""
 
     def __call__(self, settings: Mapping[str, Setting]) -> Estimator: ...

@@ -93,8 +93,8 @@ def estimate(context: click.Context) -> int:
     "names",
     metavar="NAME[:KEY=VALUE]...",
     multiple=True,
-    help="user, last-2, svr, forest, irpa, trip, prep, clustered-svr, history, an installed one, or all; settings after "
-    f"colons; may be repeated, or separated by commas (default: {','.join(BY_DEFAULT)}).",
+    help="user, last-2, clustered-svr, history, an installed one, or all; settings after colons; "
+    f"may be repeated, or separated by commas (default: {','.join(BY_DEFAULT)}).",
 )
 @click.option(
     "--from",

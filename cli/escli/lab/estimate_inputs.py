@@ -1,4 +1,4 @@
-"""What the commands of `eslurm estimate` share: logs, estimators by name, files to write, and how their errors read."""
+"""Shared by the commands of `eslurm estimate`: logs, estimators by name, files to write, and their errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WARM_UP_JOBS: Final = 3_000
 
 
 def warm_up(jobs: int) -> int:
-    """How many of so many jobs only teach, unless somebody says otherwise."""
+    """How many of so many jobs only teach by default."""
     return min(WARM_UP_JOBS, jobs // 2)
 
 

@@ -41,7 +41,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What `--json` prints; shares are 0..1. `is_cut`: older jobs were left out."""
+    """The object that `--json` prints; shares are 0..1. `is_cut`: older jobs were left out."""
 
     since_us: int
     jobs: int
@@ -144,7 +144,7 @@ def reviewed(attempts: Sequence[Any], since_us: int, *, is_cut: bool = False) ->
 
 
 def run_of(attempt: Any) -> Run:
-    """What advice is made from: run times are rounded up to whole seconds, at least one."""
+    """The runs that advice is made from: run times are rounded up to whole seconds, at least one."""
     from eslurm.core.forecast.advice import Run
     from eslurm.core.model.forecast import Forecast
 

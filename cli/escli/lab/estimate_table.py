@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What was replayed, and what each estimator reached."""
+    """The part of the log that was replayed, and the figures of each estimator."""
 
     trace: str
     first: int

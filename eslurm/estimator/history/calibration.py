@@ -82,7 +82,7 @@ class Calibration:
         debt = self._debt + float(excess.sum())
         self.penalty = float(np.clip(self._first * np.exp(GAIN * debt), LEAST_PENALTY, MOST_PENALTY))
         self._widen(asked, ran, over & counts)
-        # The oldest are left alone, but for those of which nobody knows yet.
+        # The oldest are no longer followed, unless they are not decided yet.
         stays = ~over & (asked.point >= ran - SAME)
         stays[-WINDOW:] = True
         self._debt += float(excess[~stays].sum())
@@ -112,7 +112,7 @@ def _outcome(columns: Columns, row: Indices, at_s: int) -> tuple[Floats, Flags, 
 
 
 def _under(asked: Asked, ran: Floats, over: Flags) -> Floats:
-    """Whether each estimate given was too low, or how likely it is to be."""
+    """1 where an estimate was too low, 0 where not, else the probability that it is."""
     longer = (1.0 - _at(asked, asked.point)) / np.maximum(1.0 - _at(asked, ran), 1e-3)
     under = asked.point < ran - SAME
     result: Floats = np.where(under | over, under, np.minimum(longer, 1.0))

@@ -1,4 +1,4 @@
-"""What has been learnt: networks that point at past runs, trees that judge candidates, and the two put together.
+"""The ensemble: networks that point at past runs, trees that judge candidates, and the mean of their log-odds.
 
 Invariant: a distribution depends on its question alone, to the last bit, and never falls along the grid.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eslurm.estimator.history import candidate_features, network, trees
-from eslurm.estimator.history.neighbour_features import Atoms, atoms
+from eslurm.estimator.history.neighbour_features import Neighbours, neighbours
 from eslurm.estimator.history.network import Network
 from eslurm.estimator.history.question import Batch, Question, batch
 from eslurm.estimator.history.table import Columns, Flags, Floats, Singles
@@ -42,17 +42,17 @@ class Distribution(NamedTuple):
     running: Flags
 
 
-class Mind(NamedTuple):
+class Ensemble(NamedTuple):
     """Both kinds of models."""
 
     networks: list[Network]
     trees: Trees
 
     def distribution(self, seen: Batch) -> Distribution:
-        """What is known of each job's run time, before account is taken of what has passed."""
+        """The distribution of each job's run time, before the time that has passed is taken into account."""
         known = candidate_features.relatives(seen)
         grid = _beyond(candidate_features.thinned(candidate_features.candidates(seen, known)), seen)
-        own = atoms(seen)
+        own = neighbours(seen)
         weights = self.networks[0].weights(own)
         for other in self.networks[1:]:
             weights = weights + other.weights(own)
@@ -69,13 +69,13 @@ class Mind(NamedTuple):
         return {**network.dump(self.networks), **self.trees.dump()}
 
     @staticmethod
-    def load(arrays: Mapping[str, NDArray[Any]]) -> Mind:
-        """Raises `ValueError` when they cannot be those of a mind."""
-        return Mind(network.load(arrays), Trees.load(arrays, candidate_features.FEATURES))
+    def load(arrays: Mapping[str, NDArray[Any]]) -> Ensemble:
+        """Raises `ValueError` when they cannot be those of an ensemble."""
+        return Ensemble(network.load(arrays), Trees.load(arrays, candidate_features.FEATURES))
 
 
 def rows(seen: Batch, known: candidate_features.Relatives, grid: Floats) -> Singles:
-    """What the trees learn from: one row a job and grid point."""
+    """Rows (jobs x grid points, features) that the trees learn from."""
     count, points = grid.shape
     both = np.empty((count, points, candidate_features.FEATURES), np.float32)
     both[:, :, : candidate_features.PAIRED] = candidate_features.paired(seen, known, grid).transpose(1, 2, 0)
@@ -83,16 +83,16 @@ def rows(seen: Batch, known: candidate_features.Relatives, grid: Floats) -> Sing
     return both.reshape(count * points, candidate_features.FEATURES)
 
 
-def learn(columns: Columns, questions: Sequence[Question], former: Mind | None) -> Mind:
+def learn(columns: Columns, questions: Sequence[Question], former: Ensemble | None) -> Ensemble:
     """From jobs that have ended, as they looked before; the networks go on from the former ones."""
     chunks = [batch(columns, questions[at : at + CHUNK]) for at in range(0, len(questions), CHUNK)]
     target = columns.run[[question.row for question in questions]]
-    return Mind(_networks(chunks, target, former), _trees(chunks, target))
+    return Ensemble(_networks(chunks, target, former), _trees(chunks, target))
 
 
-def _networks(chunks: Sequence[Batch], target: Singles, former: Mind | None) -> list[Network]:
-    parts = zip(*(atoms(chunk) for chunk in chunks), strict=True)
-    seen = Atoms(*(np.concatenate(part) for part in parts))
+def _networks(chunks: Sequence[Batch], target: Singles, former: Ensemble | None) -> list[Network]:
+    parts = zip(*(neighbours(chunk) for chunk in chunks), strict=True)
+    seen = Neighbours(*(np.concatenate(part) for part in parts))
     most, jobs_in_all = network.FIRST_EPOCHS if former is None else network.EPOCHS
     epochs = max(1, min(most, jobs_in_all // len(target)))
     before = (

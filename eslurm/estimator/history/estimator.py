@@ -1,6 +1,6 @@
 """The estimator `history`: learns from every job, points at the past runs that a new one is like, and keeps its word.
 
-It holds what was told (`Memory`), what was learnt (`Mind`) and how answers turn out (`Calibration`). Invariant: answers
+It holds what was told (`Memory`), what was learnt (`Ensemble`) and how answers turn out (`Calibration`). Invariant: answers
 depend on what had been told, adopted and settled when they were asked for; a lesson works on copies.
 """
 
@@ -17,11 +17,11 @@ from eslurm.core.model.forecast import LONGEST_S, Forecast, Submitted
 from eslurm.estimator.history import decide, plain
 from eslurm.estimator.history.calibration import Calibration
 from eslurm.estimator.history.candidate_features import FEATURES
-from eslurm.estimator.history.ensemble import CHUNK, Mind, learn
+from eslurm.estimator.history.ensemble import CHUNK, Ensemble, learn
 from eslurm.estimator.history.memory import Live, Memory, all_moved
 from eslurm.estimator.history.question import Question, batch
 from eslurm.estimator.history.table import Floats
-from eslurm.estimator.rivals.settings import SettingsReader
+from eslurm.estimator.settings import SettingsReader
 from eslurm.ports.estimator import Lesson, Model, Setting
 
 NAME: Final = "history"
@@ -70,7 +70,7 @@ class History:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._memory = Memory()
-        self._mind: Mind | None = None
+        self._ensemble: Ensemble | None = None
         self._lessons: deque[Question] = deque(maxlen=settings.window_jobs)
         self._at_submission = Calibration(settings.target_under)
         self._at_start = Calibration(settings.target_under)
@@ -132,7 +132,7 @@ class History:
         ended = self._memory.ended_jobs
         self._taught_jobs, self._taught_at_s, self._least_examples = ended, at_s, 0
         self._next_jobs = ended + min(max(ended, FIRST_LESSON_JOBS), self._settings.retrain_jobs)
-        columns, questions, former = self._memory.table.view().copied(), list(self._lessons), self._mind
+        columns, questions, former = self._memory.table.view().copied(), list(self._lessons), self._ensemble
         target_under, penalty = self._settings.target_under, self._at_submission.penalty
 
         def learnt() -> Model:
@@ -156,14 +156,14 @@ class History:
             raise ValueError(
                 f"a model of {found[0]!r}, version {found[1]!r}: {NAME} needs version {VERSION} of its own"
             )
-        mind = Mind.load(model.arrays)
+        ensemble = Ensemble.load(model.arrays)
         penalty = model.facts.get("penalty")
         # What has proved right for another share of underestimates is none to begin with.
         same_aim = model.facts.get("target_under") == self._settings.target_under
         if same_aim and isinstance(penalty, int | float):
             self._at_submission.begin(penalty)
             self._at_start.begin(penalty)
-        self._mind = mind
+        self._ensemble = ensemble
         if self._taught_at_s is None:
             self._least_examples = min(_examples(model), self._settings.window_jobs)
 
@@ -184,10 +184,10 @@ class History:
         return first
 
     def _chunk(self, questions: Sequence[Question]) -> list[Forecast]:
-        columns, mind = self._memory.table.view(), self._mind
-        if mind is None:
+        columns, ensemble = self._memory.table.view(), self._ensemble
+        if ensemble is None:
             return _forecasts(questions, np.array([plain.interval(columns, one) for one in questions]).T)
-        found = mind.distribution(batch(columns, questions))
+        found = ensemble.distribution(batch(columns, questions))
         started = np.array([question.elapsed_s >= 0 for question in questions])
         first = np.array([question.first for question in questions])
         by = decide.after(found.by, found.running)

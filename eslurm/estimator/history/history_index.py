@@ -1,7 +1,7 @@
 """Job histories at several levels of likeness: the runs of a user, of a user's jobs of one size, of one limit, and so on.
 
-Invariant: a line holds the rows of jobs in the order of their ends, those that run in the order of their starts, and nothing
-that has not been told.
+Invariant: a history holds the rows of ended jobs in the order of their ends, those of running jobs in the order of their
+starts, and nothing that has not been told.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OPEN_MAX: Final = 16
 
 
 def keys(job: Submitted) -> tuple[Hashable, ...]:
-    """The lines of a job, by level."""
+    """The keys of a job's histories, by level."""
     user, program, wide, limit = job.user, job.name, size(job), job.limit_s
     return (
         (0, user),
@@ -45,7 +45,7 @@ def keys(job: Submitted) -> tuple[Hashable, ...]:
     )
 
 
-class Line:
+class RunHistory:
     """The jobs with one key."""
 
     __slots__ = ("ended", "last_submit_s", "running", "runs", "submitted", "waiting")
@@ -69,7 +69,7 @@ class Line:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left of it."""
+        """True when it holds no job."""
         return not (self.runs or self.running or self.waiting)
 
     def renumber(self, renumbered: list[int]) -> None:

@@ -1,7 +1,7 @@
-"""What has been told so far: the table of jobs, their histories, those that wait or run, and the cluster's background.
+"""All that was told so far: the table of jobs, their histories, live jobs, and the cluster's background.
 
 Invariant: a question asked here holds only what was told before. Memory is bounded: of jobs that have ended only the newest
-are kept, and lines without any job are forgotten.
+are kept, and histories without any job are forgotten.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from eslurm.core.model.forecast import Submitted
-from eslurm.estimator.history.history_index import DEPTHS, OPEN_MAX, USER, Line, keys
+from eslurm.estimator.history.history_index import DEPTHS, OPEN_MAX, USER, RunHistory, keys
 from eslurm.estimator.history.question import (
     BOUNDS,
     QUANTILES_KEPT,
@@ -49,28 +49,30 @@ class Live:
     __slots__ = (
         "asked_start",
         "asked_submit",
+        "histories",
         "keys",
         "lesson",
         "limit_s",
-        "lines",
         "prior",
         "row",
         "started_s",
         "submit_s",
     )
 
-    def __init__(self, row: int, job: Submitted, lines: list[Line], of: tuple[Hashable, ...]) -> None:
+    def __init__(
+        self, row: int, job: Submitted, histories: list[RunHistory], of: tuple[Hashable, ...]
+    ) -> None:
         self.row = row
         self.keys = of
-        self.lines = lines
+        self.histories = histories
         self.limit_s = max(job.limit_s, 0)
         self.submit_s = job.at_s
         self.started_s = -1
         self.prior = [
-            (line.submitted, job.at_s - line.last_submit_s if line.last_submit_s >= 0 else -1)
-            for line in lines
+            (history.submitted, job.at_s - history.last_submit_s if history.last_submit_s >= 0 else -1)
+            for history in histories
         ]
-        """By line: how many had been submitted before, and how long ago the last of them."""
+        """By history: how many had been submitted before, and how long ago the last of them."""
         self.asked_submit = False
         self.asked_start = False
         self.lesson: list[Question] = []
@@ -85,7 +87,7 @@ class Memory:
         self.ended_jobs = 0
         self.background = UNKNOWN
         self.live: dict[int, Live] = {}
-        self._lines: dict[Hashable, Line] = {}
+        self._histories: dict[Hashable, RunHistory] = {}
         self._order: deque[int] = deque()
         """Rows of ended jobs that ran, oldest first."""
         self._runs: deque[float] = deque(maxlen=BACKGROUND_RUNS)
@@ -93,19 +95,19 @@ class Memory:
 
     @property
     def full(self) -> bool:
-        """Whether it is time to `compact`."""
+        """True when it is time to `compact`."""
         return len(self.table) >= 2 * RUNS_KEPT + len(self.live)
 
     def submitted(self, job: Submitted) -> Live:
         """A job has come; one of the same id that has not ended is forgotten."""
         self._forget(job.job_id)
         of = keys(job)
-        lines = [self._lines.get(key) or self._lines.setdefault(key, Line()) for key in of]
-        live = Live(self.table.add(job), job, lines, of)
-        for line in lines:
-            line.waiting[live.row] = None
-            line.submitted += 1
-            line.last_submit_s = job.at_s
+        histories = [self._histories.get(key) or self._histories.setdefault(key, RunHistory()) for key in of]
+        live = Live(self.table.add(job), job, histories, of)
+        for history in histories:
+            history.waiting[live.row] = None
+            history.submitted += 1
+            history.last_submit_s = job.at_s
         self.live[job.job_id] = live
         return live
 
@@ -116,10 +118,10 @@ class Memory:
             return None
         live.started_s = at_s
         self.table.start(live.row, at_s)
-        for line in live.lines:
-            line.waiting.pop(live.row, None)
-            line.running.pop(live.row, None)
-            line.running[live.row] = at_s
+        for history in live.histories:
+            history.waiting.pop(live.row, None)
+            history.running.pop(live.row, None)
+            history.running[live.row] = at_s
         return live
 
     def limit_changed(self, job_id: int, limit_s: int) -> None:
@@ -135,15 +137,15 @@ class Memory:
         live = self.live.pop(job_id, None)
         if live is None:
             return None
-        for line in live.lines:
-            line.waiting.pop(live.row, None)
-            line.running.pop(live.row, None)
+        for history in live.histories:
+            history.waiting.pop(live.row, None)
+            history.running.pop(live.row, None)
         if runtime_s <= 0:
             self.table.cancel(live.row, at_s)
             return None
         self.table.end(live.row, at_s, runtime_s)
-        for line, depth in zip(live.lines, DEPTHS, strict=True):
-            line.add_run(live.row, depth)
+        for history, depth in zip(live.histories, DEPTHS, strict=True):
+            history.add_run(live.row, depth)
         self.ended_jobs += 1
         self._order.append(live.row)
         self._look_around(live.row)
@@ -154,15 +156,15 @@ class Memory:
         rows = np.full(WIDTH, -1, np.int32)
         counts: list[float] = []
         own, is_running = live.row, live.started_s >= 0
-        for level, (line, (before, since)) in enumerate(zip(live.lines, live.prior, strict=True)):
-            recent = line.runs[: -DEPTHS[level] - 1 : -1]
+        for level, (history, (before, since)) in enumerate(zip(live.histories, live.prior, strict=True)):
+            recent = history.runs[: -DEPTHS[level] - 1 : -1]
             rows[BOUNDS[level] : BOUNDS[level] + len(recent)] = recent
-            starts = line.running
+            starts = history.running
             oldest = next((start for row, start in starts.items() if row != own), at_s + 1)
             newest = next((start for row, start in reversed(starts.items()) if row != own), at_s + 1)
-            running, waiting = len(starts) - is_running, len(line.waiting) - (not is_running)
-            counts += (line.ended, before, running, waiting, since, at_s - oldest, at_s - newest)
-        user = live.lines[USER]
+            running, waiting = len(starts) - is_running, len(history.waiting) - (not is_running)
+            counts += (history.ended, before, running, waiting, since, at_s - oldest, at_s - newest)
+        user = live.histories[USER]
         newest_first = islice((pair for pair in reversed(user.running.items()) if pair[0] != own), OPEN_MAX)
         running_for = [-1.0] * OPEN_MAX
         for position, (row, start) in enumerate(newest_first):
@@ -194,18 +196,18 @@ class Memory:
         for live in self.live.values():
             live.row = numbers[live.row]
             live.lesson = [moved(question, renumbered) for question in live.lesson]
-        for line in self._lines.values():
-            line.renumber(numbers)
-        self._lines = {key: line for key, line in self._lines.items() if not line.idle}
+        for history in self._histories.values():
+            history.renumber(numbers)
+        self._histories = {key: history for key, history in self._histories.items() if not history.idle}
         return renumbered
 
     def _forget(self, job_id: int) -> None:
         live = self.live.pop(job_id, None)
         if live is None:
             return
-        for line in live.lines:
-            line.waiting.pop(live.row, None)
-            line.running.pop(live.row, None)
+        for history in live.histories:
+            history.waiting.pop(live.row, None)
+            history.running.pop(live.row, None)
 
     def _look_around(self, row: int) -> None:
         columns = self.table.view()
@@ -230,5 +232,5 @@ def moved(question: Question, renumbered: Indices) -> Question:
 
 
 def all_moved(questions: Iterable[Question], renumbered: Indices) -> list[Question]:
-    """Those whose own job is still there."""
+    """The questions with a job that is still in the table."""
     return [moved(question, renumbered) for question in questions if renumbered[question.row] >= 0]

@@ -1,7 +1,7 @@
-"""What a job's run time may be like, one atom each: its user's last runs, its limit, runs of others with the same request.
+"""The neighbours of a job's run time: its user's last runs, its limit, runs of others with the same request.
 
-The network says how much each atom counts and how near to it the run time will be. Invariant: an atom's features are known
-when the question is asked.
+The network weighs each neighbour and how near to it the run time will be. Invariant: a neighbour's features are known when
+the question is asked.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ SCALED: Final = 20
 LIMITS: Final = np.log(np.array([1.0, 1.004, 0.5, 0.1]))
 OTHERS: Final = 10
 """The last runs of anybody with the same size and limit."""
-ATOMS: Final = OWN + SCALED + len(LIMITS) + OTHERS + QUANTILES_KEPT
+NEIGHBOURS: Final = OWN + SCALED + len(LIMITS) + OTHERS + QUANTILES_KEPT
 ALWAYS: Final = QUANTILES_KEPT
-"""The last atoms, the cluster's quantiles, are always there."""
+"""The last neighbours, the cluster's quantiles, are always there."""
 LOOKED_AT: Final = 20
-"""So many of the user's last runs are compared with an atom."""
+"""So many of the user's last runs are compared with a neighbour."""
 LATEST: Final = 5
 NEAR: Final = 0.06
 """Two run times are alike within this difference of logarithms."""
@@ -37,8 +37,8 @@ CONTEXT: Final = 23
 _SIZE_LIMIT: Final = LEVELS.index("size_limit")
 
 
-class Atoms(NamedTuple):
-    """`value` (jobs, atoms) are logarithms of seconds; `there` says which atoms are; `context` describes the job."""
+class Neighbours(NamedTuple):
+    """`value` (jobs, neighbours): logarithms of seconds; `there`: which of them exist; `context` describes the job."""
 
     value: Singles
     features: Singles
@@ -47,7 +47,7 @@ class Atoms(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """What all atoms of a batch are compared with."""
+    """The jobs of a batch, with which neighbours are compared."""
 
     batch: Batch
     limit: Floats
@@ -70,8 +70,8 @@ def log(seconds: Floats) -> Floats:
     return np.log(np.maximum(seconds, 1.0))
 
 
-def atoms(batch: Batch) -> Atoms:
-    """All of them, for each question."""
+def neighbours(batch: Batch) -> Neighbours:
+    """All neighbours, for each question."""
     columns, own = batch.columns, batch.row[:, None]
     runs = batch.level(USER)
     past = runs >= 0
@@ -108,11 +108,11 @@ def atoms(batch: Batch) -> Atoms:
         _block(job, 4, batch.runs, np.ones(batch.runs.shape, np.bool_), None),
     )
     value, features, there = (np.concatenate(parts, axis=1) for parts in zip(*blocks, strict=True))
-    return Atoms(value, features, _context(job), there)
+    return Neighbours(value, features, _context(job), there)
 
 
 def _alike(batch: Batch, rows: Indices) -> Flags:
-    """Whether size and limit are the same."""
+    """True where size and limit are the same."""
     columns, own = batch.columns, batch.row[:, None]
     result: Flags = (columns.cores[rows] == columns.cores[own]) & (columns.limit[rows] == columns.limit[own])
     return result
@@ -128,7 +128,7 @@ def _moved(batch: Batch, rows: Indices) -> Singles:
 def _block(
     job: _Job, kind: int, value: NDArray[np.floating], there: Flags, rows: Indices | None
 ) -> tuple[Singles, Singles, Flags]:
-    """Atoms of one kind; `rows` are the runs that they come from."""
+    """Neighbours of one kind; `rows` are the runs that they come from."""
     value = value.astype(np.float32)
     count, width = value.shape
     features = np.zeros((count, width, FEATURES), np.float32)
@@ -159,12 +159,12 @@ def _kinds(*flags: Flags) -> Singles:
 
 
 def _counts(flags: Flags, kinds: Singles) -> Singles:
-    """(kinds, jobs, atoms): how many of an atom's flags are of that kind. Whole numbers: no order of adding matters."""
+    """(kinds, jobs, neighbours): flags of that kind. Sums of whole numbers: their order does not matter."""
     return np.moveaxis(np.matmul(flags.astype(np.float32), kinds), -1, 0)
 
 
 def _describe(job: _Job, features: Singles, rows: Indices) -> None:
-    """The run that an atom comes from, beside the job."""
+    """The run that a neighbour comes from, beside the job."""
     batch, columns = job.batch, job.batch.columns
     own = batch.row[:, None]
     same_size = columns.cores[rows] == job.cores
@@ -184,7 +184,7 @@ def _describe(job: _Job, features: Singles, rows: Indices) -> None:
 
 
 def _place(job: _Job, features: Singles, width: int) -> None:
-    """Where among the user's runs an atom stands, and whether what came after it is like what came last."""
+    """Where among the user's runs a neighbour stands, and whether what came after it is like what came last."""
     twins = job.twins[:, :OWN]
     rank: Indices = (np.cumsum(twins, axis=1) - twins)[:, :width]
     twins = twins[:, :width]

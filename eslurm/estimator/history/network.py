@@ -1,8 +1,8 @@
-"""A small network that points at atoms: which past run will this one be like, and how closely?
+"""A small network that points at neighbours: which past run will this one be like, and how closely?
 
-Two hidden layers see each atom with its job; a softmax over all atoms and four widths makes a mixture of Laplace kernels on
-the logarithm of time, learnt by maximum likelihood. Invariant: each job is computed by itself, so an answer depends on that
-job alone, to the last bit.
+Two hidden layers see each neighbour with its job; a softmax over all neighbours and four widths makes a mixture of Laplace
+kernels on the logarithm of time, learnt by maximum likelihood. Invariant: each job is computed by itself, so an answer
+depends on that job alone, to the last bit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from eslurm.estimator.history.neighbour_features import ALWAYS, CONTEXT, FEATURES, Atoms
+from eslurm.estimator.history.neighbour_features import ALWAYS, CONTEXT, FEATURES, Neighbours
 from eslurm.estimator.history.table import Floats, Singles
 
 WIDTHS: Final = np.array([0.004, 0.03, 0.15, 0.7], np.float32)
@@ -28,9 +28,9 @@ BATCH: Final = 256
 RATE: Final = 3e-3
 DECAY: Final = 0.1
 DROPPED: Final = 0.3
-"""Of the atoms, as many are hidden in each step of learning."""
+"""Of the neighbours, as many are hidden in each step of learning."""
 TOP: Final = 40
-"""The heaviest (atom, width) pairs make the answer."""
+"""The heaviest (neighbour, width) pairs make the answer."""
 FLOOR: Final = np.float32(1e-6)
 AWAY: Final = np.float32(-30.0)
 _SHAPES: Final = (
@@ -63,11 +63,11 @@ class Network:
             parameters.append(drawn.astype(np.float32))
         return Network(parameters)
 
-    def weights(self, seen: Atoms) -> Singles:
-        """(jobs, atoms, widths): how much each counts; they sum to 1."""
+    def weights(self, seen: Neighbours) -> Singles:
+        """(jobs, neighbours, widths): how much each counts; they sum to 1."""
         return _softmax(_logits(self.parameters, seen)[0])
 
-    def learn(self, seen: Atoms, target: Singles, epochs: int, seed: int) -> Network:
+    def learn(self, seen: Neighbours, target: Singles, epochs: int, seed: int) -> Network:
         """Another one that has gone through these jobs."""
         random = np.random.default_rng(seed)
         learner = _Learner([parameter.copy() for parameter in self.parameters])
@@ -78,7 +78,7 @@ class Network:
                 some = order[begin : begin + BATCH]
                 there = seen.there[some] & (random.random(seen.there[some].shape) > DROPPED)
                 there[:, -ALWAYS:] = True
-                part = Atoms(seen.value[some], seen.features[some], seen.context[some], there)
+                part = Neighbours(seen.value[some], seen.features[some], seen.context[some], there)
                 learner.step(part, target[some], rate)
         return Network(learner.parameters)
 
@@ -92,7 +92,7 @@ class _Learner:
         self._square = [np.zeros_like(parameter) for parameter in parameters]
         self._steps = 0
 
-    def step(self, seen: Atoms, target: Singles, rate: float) -> None:
+    def step(self, seen: Neighbours, target: Singles, rate: float) -> None:
         self._steps += 1
         for position, slope in enumerate(_slopes(self.parameters, seen, target)):
             mean, square = self._mean[position], self._square[position]
@@ -153,7 +153,7 @@ def load(arrays: Mapping[str, NDArray[Any]]) -> list[Network]:
     return networks
 
 
-def _logits(parameters: list[Singles], seen: Atoms) -> tuple[Singles, Singles, Singles]:
+def _logits(parameters: list[Singles], seen: Neighbours) -> tuple[Singles, Singles, Singles]:
     """Before the softmax, and the two hidden layers. Products are made job by job, whatever the batch."""
     to_first, from_job, first_bias, to_second, second_bias, to_last, last_bias = parameters
     about_job = np.matmul(seen.context[:, None, :], from_job) + first_bias
@@ -164,14 +164,14 @@ def _logits(parameters: list[Singles], seen: Atoms) -> tuple[Singles, Singles, S
 
 
 def _softmax(logits: Singles) -> Singles:
-    jobs, atoms, widths = logits.shape
-    flat = logits.reshape(jobs, atoms * widths)
+    jobs, neighbours, widths = logits.shape
+    flat = logits.reshape(jobs, neighbours * widths)
     powers = np.exp(flat - flat.max(axis=1, keepdims=True))
-    result: Singles = (powers / powers.sum(axis=1, keepdims=True)).reshape(jobs, atoms, widths)
+    result: Singles = (powers / powers.sum(axis=1, keepdims=True)).reshape(jobs, neighbours, widths)
     return result
 
 
-def _slopes(parameters: list[Singles], seen: Atoms, target: Singles) -> list[Singles]:
+def _slopes(parameters: list[Singles], seen: Neighbours, target: Singles) -> list[Singles]:
     """Of the mean negative log-likelihood, by parameter."""
     logits, first, second = _logits(parameters, seen)
     share = _softmax(logits)

@@ -1,4 +1,4 @@
-"""What to say as long as nothing has been learnt: the last runs of the job's nearest relatives, or its limit.
+"""Answers before the first model: the last runs of the job's nearest relatives, or its limit.
 
 Invariant: like any answer, it depends on the question alone.
 """

@@ -1,4 +1,4 @@
-"""What is known when a question is asked, and many questions as one batch of arrays.
+"""A question holds all that is known when it is asked; a batch is many questions as arrays.
 
 Invariant: a question holds rows whose contents do not change any more (ended runs, descriptions) and copies of the rest.
 """
@@ -27,7 +27,7 @@ COUNTS: Final = ("ended", "submitted", "running", "waiting", "since_submit", "ol
 
 
 class Background(NamedTuple):
-    """What is true of the whole cluster at a time: logarithms of seconds."""
+    """The whole cluster at one time: logarithms of seconds."""
 
     runs: Floats
     """Quantiles of the last runs, ascending."""

@@ -1,7 +1,7 @@
 """How well an estimator would have done on a log: a replay in the order of time, without a look ahead.
 
 A job is asked about when it is submitted and again when it starts. At one instant submissions come first, then starts, then
-ends: whoever asks sees only jobs that ended strictly before. Invariant: a prediction depends only on what came before it in
+ends: a question sees only jobs that ended strictly before. Invariant: a prediction depends only on what came before it in
 this order; no later job of the log, and no way of batching, changes a bit of it.
 """
 
@@ -45,7 +45,7 @@ class EstimatorFailed(Exception):
 
 
 class Predictions(msgspec.Struct, frozen=True):
-    """What an estimator said of each job of a log, by position, and what that cost."""
+    """The forecasts of each job of a log, by position, and their cost."""
 
     estimator: str
     at_submission: tuple[Forecast, ...]

@@ -37,7 +37,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be seen. `guides` are vertical lines. `note` stands under the title."""
+    """One diagram. `guides` are vertical lines; `note` stands under the title."""
 
     title: str
     x_label: str
@@ -51,7 +51,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
+    """Check that matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 

@@ -45,7 +45,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What one estimator reached."""
+    """The figures of one estimator."""
 
     estimator: str
     at_submission: Scores

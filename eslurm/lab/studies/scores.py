@@ -110,6 +110,6 @@ def scaled(estimates: Floats, runtimes: Floats, target_under: float) -> Scaled:
 
 
 def frontier(jobs: Sequence[LoggedJob], forecasts: Sequence[Forecast]) -> list[Scaled]:
-    """What scaling would have made of these estimates, from few underestimates to many."""
+    """These estimates scaled, from few underestimates to many."""
     runtimes, estimates = runtimes_of(jobs), estimates_of(forecasts)
     return [scaled(estimates, runtimes, under) for under in FRONTIER_UNDER]

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eslurm.core.model.forecast import Forecast
-from eslurm.estimator.rivals.clustered_svr import elbow_of
-from eslurm.estimator.rivals.jobs import Ended
-from eslurm.estimator.rivals.kmeans import ELBOW_MOST, bend
-from eslurm.estimator.rivals.windows import WINDOW_JOBS
+from eslurm.estimator.clustered_svr.clusters import ELBOW_MOST, bend
+from eslurm.estimator.clustered_svr.model import elbow_of
+from eslurm.estimator.jobs import Ended
+from eslurm.estimator.window import WINDOW_JOBS
 from eslurm.lab.studies.scores import accuracies, estimates_of, runtimes_of
 from eslurm.lab.studies.workload import LoggedJob
 from eslurm.ports.estimator import Setting

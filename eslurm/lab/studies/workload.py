@@ -1,4 +1,4 @@
-"""From a log to what an estimator is told: jobs in the order of their submission, with the instants of start and end.
+"""The jobs of a log as estimators see them: in the order of submission, with the instants of start and end.
 
 What cannot be used is counted by reason and told, never dropped in silence. Invariant: each job has a number of its own, has
 run for at least a second on at least one processor, and its start is not before its submission.

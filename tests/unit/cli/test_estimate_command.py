@@ -174,7 +174,7 @@ def test_the_target_reaches_who_aims_at_it(
     ("words", "told"),
     [
         (["--estimator", "none"], "--estimator: 'none' is unknown: use user, last-2, "),
-        (["--estimator", "svr:c"], "--estimator: 'svr:c': 'c' is no setting: write NAME:KEY=VALUE"),
+        (["--estimator", "user:c"], "--estimator: 'user:c': 'c' is no setting: write NAME:KEY=VALUE"),
         (
             ["--estimator", "user:depth=2"],
             "--estimator: estimator user: 'depth' is no setting of it: it has default_s",

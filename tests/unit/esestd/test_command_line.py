@@ -21,7 +21,7 @@ CONFIG = '[cluster]\nname = "test"\n[[nodes]]\nnames = "cn1"\ncores = 1\nmemory_
 PATIENCE_S = 50.0
 WITH_SLOW = (
     "import sys; from eslurm.estimator import registry;"
-    "registry.BUILT_IN = {'slow': 'tests.unit.esestd.slow'}; from esestd.__main__ import main; main(sys.argv[1:])"
+    "registry.BUILT_IN = {'slow': 'tests.unit.esestd.slow:make'}; from esestd.__main__ import main; main(sys.argv[1:])"
 )
 
 
@@ -88,10 +88,10 @@ def test_a_warm_start_with_a_model_of_another_estimator(tmp_path: Path) -> None:
 
 
 def test_a_warm_start_with_a_model_of_other_settings_is_told_of(tmp_path: Path) -> None:
-    write_model(tmp_path / "m.npz", "svr", model_of(1), None, {"window_jobs": 700})
+    write_model(tmp_path / "m.npz", "clustered-svr", model_of(1), None, {"window_jobs": 700})
     # It goes no further, for want of a token.
     words = ["--controllers", "127.0.0.1:1", "--warm-start", str(tmp_path / "m.npz")]
-    said = refusal(tmp_path, 'name = "svr"\nwindow_jobs = 300', *words)
+    said = refusal(tmp_path, 'name = "clustered-svr"\nwindow_jobs = 300', *words)
     assert "m.npz was learnt with other settings (window_jobs: 700, now 300)" in said
 
 

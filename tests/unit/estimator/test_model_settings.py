@@ -83,4 +83,4 @@ def test_a_penalty_that_was_right_for_another_aim_is_not_taken_over(monkeypatch:
         other = make({"target_under": aim})
         other.adopt(Model(arrays, facts_then))
         assert other._at_submission.penalty == other._at_start.penalty == expected
-        assert other._mind is not None
+        assert other._ensemble is not None

@@ -85,8 +85,7 @@ def test_a_name_that_is_offered_twice_is_nobodys(monkeypatch: pytest.MonkeyPatch
 
 def test_a_library_that_is_missing_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.setattr(registry, "BUILT_IN", {"svr": "tests.unit.estimator.needs_sklearn"})
-    monkeypatch.setattr(registry, "import_module", lambda module: __import__("sklearn"))
+    monkeypatch.setattr(registry, "BUILT_IN", {"svr": "sklearn:make"})
     with pytest.raises(UnknownEstimator, match="pip install scikit-learn"):
         make("svr")
 
@@ -109,6 +108,6 @@ def test_settings_may_follow_a_name() -> None:
     assert registry.parse(text) == ("clustered-svr", settings)
     assert registry.slug(text) == "clustered-svr-gate-0-alpha-1.02-k-elbow-limits-true"
     assert all(registry.parse(text)[0] in names() for text in registry.VARIANTS)
-    for wrong in ("svr:", "svr:c", "svr:=3"):
+    for wrong in ("history:", "history:c", "history:=3"):
         with pytest.raises(UnknownEstimator, match="is no setting: write NAME:KEY=VALUE"):
             registry.parse(wrong)

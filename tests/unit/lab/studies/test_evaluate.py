@@ -10,17 +10,16 @@ from eslurm.estimator import registry
 from eslurm.lab.studies.evaluate import EstimatorFailed, Predictions, replay
 from eslurm.lab.studies.workload import LoggedJob
 from eslurm.lab.workloads.swf import Record
-from eslurm.ports.estimator import Estimator, Setting
+from eslurm.ports.estimator import Estimator
 from tests.unit.estimator.kit import Scribe, jobs, record, synthetic
 
 JOBS = 260
 CUTS = (97, 230)
-QUICK: dict[str, dict[str, Setting]] = {"forest": {"trees": 6}, "irpa": {"trees": 6}}
 LEARNING = set(registry.BUILT_IN) - {"user", "last-2"}
 
 
 def made(name: str) -> Estimator:
-    return registry.make(name, QUICK.get(name))
+    return registry.make(name)
 
 
 def test_events_come_in_the_order_of_time_and_kind() -> None:

@@ -1,4 +1,4 @@
-"""What the published methods learn from, and when: the last jobs that ended (E-41), again every some hours (E-42).
+"""The interest window of the published methods: the last jobs that ended (E-41), learnt again every some hours (E-42).
 
 Invariant: the window holds at most `jobs` entries; a lesson is due at most once a period, and only when jobs have ended
 since the last one.
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Generic, TypeVar
 
-from eslurm.estimator.rivals.settings import SettingsReader
+from eslurm.estimator.settings import SettingsReader
 
 WINDOW_JOBS: Final = 700
 RETRAIN_EVERY_S: Final = 15 * 3_600
+LEAST_JOBS: Final = 10
+"""Of a window."""
 FIRST_JOBS: Final = 30
 """So many jobs must have ended before the first lesson."""
 
@@ -33,23 +35,23 @@ class Window(Generic[Item]):
     def of(reader: SettingsReader) -> Window[Item]:
         """As `window_jobs` and `retrain_every_s` say."""
         return Window(
-            reader.integer("window_jobs", WINDOW_JOBS, 1, 100_000),
+            reader.integer("window_jobs", WINDOW_JOBS, LEAST_JOBS, 100_000),
             reader.integer("retrain_every_s", RETRAIN_EVERY_S, 1, 365 * 86_400),
         )
 
     def add(self, item: Item) -> None:
-        """A job has ended."""
+        """Add what an ended job gives."""
         self._items.append(item)
         self._fresh += 1
 
     def due(self, at_s: int) -> bool:
-        """Whether it is time to learn again and there is something new."""
+        """True when a period has passed and jobs have ended since."""
         if not self._fresh or len(self._items) < min(FIRST_JOBS, self.jobs):
             return False
         return self._learnt_at_s is None or at_s - self._learnt_at_s >= self.every_s
 
     def take(self, at_s: int) -> tuple[Item, ...] | None:
-        """What to learn from now, oldest first, when it is due: the clock begins anew."""
+        """The items to learn from, oldest first, and restart the clock; None when nothing is due."""
         if not self.due(at_s):
             return None
         self._fresh = 0

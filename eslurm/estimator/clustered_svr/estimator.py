@@ -2,7 +2,7 @@
 
 Model generator: every `retrain_every_s` the last `window_jobs` ended jobs are clustered by K-means++ on the features of
 Table IV, `k` clusters (15, or "elbow": chosen anew each time), and each gets a support vector regression. Estimation: the
-regression of the nearest cluster, times `alpha`. Record: as each job ends, what the model said of it at its submission is
+regression of the nearest cluster, times `alpha`. Record: when a job ends, the model's estimate at its submission is
 scored. Gate: where the user gave a limit, the model is used only when its cluster's average accuracy is above `gate` (0:
 always).
 
@@ -18,52 +18,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from eslurm.core.forecast.record import Record
 from eslurm.core.forecast.trust import AEA_MIN, ALPHA, gated, slacked
 from eslurm.core.model.forecast import NO_LIMIT, Forecast, Submitted
-from eslurm.estimator.rivals.arrays import (
-    Floats,
-    Integers,
-    check_kind,
-    floats,
-    integers,
-    prefixed,
-    under,
+from eslurm.estimator.clustered_svr.features import Scale
+from eslurm.estimator.clustered_svr.model import (
+    CLUSTERS,
+    COST,
+    EPSILON,
+    NAME,
+    ClusteredModel,
+    Config,
+    Scored,
+    generate,
+    load,
 )
-from eslurm.estimator.rivals.features import Encoder, Scale, feature_names
-from eslurm.estimator.rivals.jobs import Ended, Jobs
-from eslurm.estimator.rivals.kmeans import ELBOW_MOST, Elbow, elbow, k_means, nearest
-from eslurm.estimator.rivals.regression import facts_of, read_facts
-from eslurm.estimator.rivals.settings import SettingsReader
-from eslurm.estimator.rivals.vectors import COST, EPSILON, Vectors
-from eslurm.estimator.rivals.windowed import forecast
-from eslurm.estimator.rivals.windows import Window
+from eslurm.estimator.jobs import Jobs
+from eslurm.estimator.overrun import bounded
+from eslurm.estimator.settings import SettingsReader
+from eslurm.estimator.window import Window
 from eslurm.ports.estimator import Lesson, Model, Setting
 
-NAME: Final = "clustered-svr"
-VERSION: Final = 1
-CLUSTERS: Final = 15
 ELBOW: Final = "elbow"
-
-
-class Config(NamedTuple):
-    """How the generator works."""
-
-    k: int = CLUSTERS
-    """0: by the elbow."""
-    scale: Scale = Scale.LOG
-    limits: bool = False
-    cost: float = COST
-    epsilon: float = EPSILON
-
-
-class Scored(NamedTuple):
-    """An ended job of the historical queue, with what the model said at its submission; 0: there was none yet."""
-
-    ended: Ended
-    estimate_s: float
 
 
 class Question(NamedTuple):
@@ -93,90 +69,6 @@ def make(settings: Mapping[str, Setting]) -> ClusteredSvr:
     gate = reader.number("gate", AEA_MIN, 0.0, 1.0)
     reader.finish()
     return ClusteredSvr(config, window, alpha=alpha, gate=gate)
-
-
-def elbow_of(ended: Sequence[Ended], most: int = ELBOW_MOST) -> Elbow:
-    """The curve by which `k = "elbow"` chooses for a window of ended jobs, at least one (E-44)."""
-    encoder, _ = Encoder.learn(ended, limits=False)
-    return elbow(encoder.rows([one.job for one in ended]), most)
-
-
-class ClusteredModel:
-    """Centres, and a regression for each."""
-
-    def __init__(
-        self, encoder: Encoder, centres: Floats, regressions: Sequence[Vectors], scale: Scale
-    ) -> None:
-        self._encoder = encoder
-        self._centres = centres
-        self._regressions = regressions
-        self._scale = scale
-
-    @property
-    def clusters(self) -> int:
-        return len(self._centres)
-
-    def predict(self, jobs: Sequence[Submitted]) -> tuple[Integers, Floats]:
-        """The cluster of each job, and what its regression says in seconds, before any slack."""
-        rows = self._encoder.rows(jobs)
-        own = nearest(rows, self._centres)
-        predicted = np.zeros(len(jobs))
-        for cluster in np.unique(own).tolist():
-            members = own == cluster
-            predicted[members] = self._regressions[cluster].predict(rows[members])
-        return own, self._scale.seconds(predicted)
-
-
-def generate(window: Sequence[Scored], config: Config, at_s: int) -> Model:
-    """The estimation model generator (E-41 .. E-45), with the record that the window's jobs give."""
-    ended = [one.ended for one in window]
-    encoder, rows = Encoder.learn(ended, limits=config.limits)
-    targets = config.scale.targets(ended)
-    # Clusters are of jobs as they are coded when they are asked about; only what is learnt in them must not know itself.
-    places = encoder.rows([one.job for one in ended])
-    clusters = k_means(places, config.k or elbow(places).k)
-    own = nearest(places, clusters.centres)
-    arrays = {**prefixed("features.", encoder.dump()), "centres": clusters.centres}
-    for cluster in range(len(clusters.centres)):
-        members = own == cluster
-        vectors = Vectors.learn(rows[members], targets[members], cost=config.cost, epsilon=config.epsilon)
-        arrays.update(prefixed(f"svr{cluster}.", vectors.dump()))
-    scored = [(one.estimate_s, float(one.ended.runtime_s)) for one in window]
-    judged = np.array(scored).reshape(len(window), 2)
-    kept = judged[:, 0] > 0
-    arrays["record_cluster"], arrays["record_s"] = own[kept], judged[kept]
-    facts = {
-        **facts_of(config.scale, config.limits),
-        "kind": NAME,
-        "version": VERSION,
-        "window_jobs": len(window),
-        "learnt_at_s": at_s,
-        "clusters": len(clusters.centres),
-        "inertia": clusters.inertia,
-    }
-    return Model(arrays, facts)
-
-
-def read(model: Model) -> tuple[ClusteredModel, Record]:
-    """What `generate` made. Raises `ValueError` when it is of another kind or damaged."""
-    check_kind(model, NAME, VERSION)
-    scale, limits = read_facts(model.facts)
-    arrays, width = model.arrays, len(feature_names(limits))
-    centres = floats(arrays, "centres", None, width)
-    if not len(centres):
-        raise ValueError("the model is damaged: it has no clusters")
-    encoder = Encoder.load(under("features.", arrays), limits=limits)
-    regressions = [Vectors.load(under(f"svr{cluster}.", arrays), width) for cluster in range(len(centres))]
-    of_jobs = integers(arrays, "record_cluster", 0, len(centres) - 1, None)
-    seconds = floats(arrays, "record_s", len(of_jobs), 2)
-    if len(seconds) and float(seconds.min()) <= 0:
-        raise ValueError("the model is damaged: record_s must be above 0")
-    record = Record(len(centres))
-    record.add_all(
-        (cluster, estimate_s, runtime_s)
-        for cluster, (estimate_s, runtime_s) in zip(of_jobs.tolist(), seconds.tolist(), strict=True)
-    )
-    return ClusteredModel(encoder, centres, regressions, scale), record
 
 
 class ClusteredSvr:
@@ -243,7 +135,7 @@ class ClusteredSvr:
                 said_s = slacked(model_s, self._alpha)
                 estimates[index] = gated(said_s, question.job.limit_s, question.aeas[cluster], self._gate)
         return [
-            forecast(question.job, question.elapsed_s, *[estimate_s] * 4, cap_s=NO_LIMIT)
+            bounded([estimate_s] * 4, question.job, question.elapsed_s, cap_s=NO_LIMIT)
             for question, estimate_s in zip(questions, estimates, strict=True)
         ]
 
@@ -258,4 +150,4 @@ class ClusteredSvr:
         return None if window is None else lambda: generate(window, config, at_s)
 
     def adopt(self, model: Model) -> None:
-        self._model, self._record = read(model)
+        self._model, self._record = load(model)

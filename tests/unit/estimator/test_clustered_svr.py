@@ -1,4 +1,4 @@
-"""What every rival with a model must do: learn what repeats, keep it in a file, and answer the same however it is asked."""
+"""`clustered-svr` learns what repeats, keeps it in a file, and answers the same however it is asked; damage is refused."""
 
 from __future__ import annotations
 
@@ -20,28 +20,14 @@ from eslurm.ports.estimator import Estimator, Model, Setting
 from tests.unit.estimator.kit import jobs, synthetic
 
 HOUR_S = 3_600
-PLAIN: dict[str, dict[str, Setting]] = {
-    "svr": {},
-    "forest": {"trees": 20},
-    "irpa": {"trees": 10},
-    "trip": {},
-    "prep": {},
-    "clustered-svr": {"gate": 0, "k": 4},
-}
-VARIANTS: list[tuple[str, dict[str, Setting]]] = [
-    *PLAIN.items(),
-    ("svr", {"limits": False, "scale": "seconds"}),
-    ("forest", {"trees": 5, "scale": "log", "limits": False}),
-    ("irpa", {"trees": 5, "combine": "best"}),
-    ("trip", {"limits": False, "cut_at": 0.9}),
-    ("prep", {"cluster_jobs": 1, "regression_jobs": 2, "limits": False, "scale": "log"}),
-    ("clustered-svr", {}),
-    ("clustered-svr", {"k": "elbow", "gate": 0.3, "alpha": 1.0, "limits": True, "scale": "seconds"}),
+NAME = "clustered-svr"
+PLAIN: dict[str, Setting] = {"gate": 0, "k": 4}
+VARIANTS: list[dict[str, Setting]] = [
+    PLAIN,
+    {},
+    {"k": "elbow", "gate": 0.3, "alpha": 1.0, "limits": True, "scale": "seconds"},
 ]
-every = pytest.mark.parametrize("name", PLAIN)
-each_variant = pytest.mark.parametrize(
-    ("name", "settings"), VARIANTS, ids=lambda value: value if isinstance(value, str) else str(len(value))
-)
+each_variant = pytest.mark.parametrize("settings", VARIANTS, ids=lambda settings: str(len(settings)))
 
 
 def repeating(count: int) -> list[tuple[Submitted, int]]:
@@ -108,37 +94,33 @@ def strangers(count: int, at_s: int) -> list[Submitted]:
     ]
 
 
-@every
-def test_a_workload_that_repeats_is_learnt(name: str) -> None:
+def test_a_workload_that_repeats_is_learnt() -> None:
     told = repeating(400)
-    estimator = registry.make(name, PLAIN[name])
+    estimator = registry.make(NAME, PLAIN)
     estimator.adopt(teach(estimator, told[:360]))
     later = told[360:]
     answers = estimator.answer(asked(estimator, [job for job, _ in later]))
     tally = Tally()
     for answer, (_, runtime_s) in zip(answers, later, strict=True):
         tally.add(answer.estimate_s, runtime_s)
-    # A straight line through four kinds of jobs meets none of them exactly.
-    assert tally.aea > (0.6 if name == "trip" else 0.85)
+    assert tally.aea > 0.85
 
 
 @each_variant
-def test_a_model_from_a_file_answers_the_same(
-    name: str, settings: dict[str, Setting], tmp_path: Path
-) -> None:
-    taught = registry.make(name, settings)
+def test_a_model_from_a_file_answers_the_same(settings: dict[str, Setting], tmp_path: Path) -> None:
+    taught = registry.make(NAME, settings)
     model = teach(taught, repeating(150))
     taught.adopt(model)
-    write_model(tmp_path / "model.npz", name, model)
-    fresh = registry.make(name, settings)
-    fresh.adopt(read_model(tmp_path / "model.npz", name))
+    write_model(tmp_path / "model.npz", NAME, model)
+    fresh = registry.make(NAME, settings)
+    fresh.adopt(read_model(tmp_path / "model.npz", NAME))
     new = strangers(60, 10**6)
     assert fresh.answer(asked(fresh, new)) == taught.answer(asked(taught, new))
 
 
 @each_variant
-def test_answers_do_not_depend_on_the_batch(name: str, settings: dict[str, Setting]) -> None:
-    estimator = registry.make(name, settings)
+def test_answers_do_not_depend_on_the_batch(settings: dict[str, Setting]) -> None:
+    estimator = registry.make(NAME, settings)
     estimator.adopt(teach(estimator, repeating(150)))
     questions = asked(estimator, strangers(75, 10**6))
     whole = estimator.answer(questions)
@@ -150,9 +132,8 @@ def test_answers_do_not_depend_on_the_batch(name: str, settings: dict[str, Setti
     assert estimator.answer([]) == []
 
 
-@every
-def test_the_figures_behind_answers_are_the_same_bits(name: str) -> None:
-    estimator = registry.make(name, PLAIN[name])
+def test_the_figures_behind_answers_are_the_same_bits() -> None:
+    estimator = registry.make(NAME, PLAIN)
     estimator.adopt(teach(estimator, repeating(200)))
     questions = asked(estimator, strangers(40, 10**6))
     learnt = next(part for part in questions[0] if hasattr(part, "predict"))
@@ -164,10 +145,9 @@ def test_the_figures_behind_answers_are_the_same_bits(name: str) -> None:
             assert together[index].tobytes() == single[0].tobytes()
 
 
-@every
-def test_a_question_keeps_the_model_of_its_time(name: str) -> None:
+def test_a_question_keeps_the_model_of_its_time() -> None:
     told = repeating(200)
-    estimator, other = registry.make(name, PLAIN[name]), registry.make(name, PLAIN[name])
+    estimator, other = registry.make(NAME, PLAIN), registry.make(NAME, PLAIN)
     estimator.adopt(teach(estimator, told[:100]))
     new = strangers(10, 10**6)
     questions = asked(estimator, new)
@@ -182,20 +162,19 @@ def test_a_question_keeps_the_model_of_its_time(name: str) -> None:
 
 
 @each_variant
-def test_cutting_the_log_changes_nothing_before(name: str, settings: dict[str, Setting]) -> None:
+def test_cutting_the_log_changes_nothing_before(settings: dict[str, Setting]) -> None:
     log = jobs(*synthetic(120))
     quick = {**settings, "retrain_every_s": 20 * HOUR_S, "window_jobs": 40}
-    whole = replay(log, registry.make(name, quick))
+    whole = replay(log, registry.make(NAME, quick))
     assert whole.spent.lessons > 4
     cut = 81
-    part = replay(log[:cut], registry.make(name, quick), batch_max=5)
+    part = replay(log[:cut], registry.make(NAME, quick), batch_max=5)
     assert part.spent.lessons > 2
     assert part.at_submission == whole.at_submission[:cut]
 
 
-@every
-def test_a_running_job_outlives_every_answer(name: str) -> None:
-    estimator = registry.make(name, PLAIN[name])
+def test_a_running_job_outlives_every_answer() -> None:
+    estimator = registry.make(NAME, PLAIN)
     estimator.adopt(teach(estimator, repeating(150)))
     job = Submitted(9_000, 10**6, user="joe", cores=2, nodes=2, limit_s=10 * HOUR_S)
     estimator.submitted(job)
@@ -210,9 +189,8 @@ def test_a_running_job_outlives_every_answer(name: str) -> None:
     assert anew.estimate_s < 1_000, "a run after a requeue begins anew"
 
 
-@every
-def test_before_the_first_model(name: str) -> None:
-    estimator = registry.make(name, PLAIN[name])
+def test_before_the_first_model() -> None:
+    estimator = registry.make(NAME, PLAIN)
     estimator.submitted(Submitted(1, 0, limit_s=500))
     estimator.submitted(Submitted(2, 0))
     assert [one.estimate_s for one in estimator.answer([estimator.ask(1, 0), estimator.ask(2, 0)])] == [
@@ -226,9 +204,8 @@ def test_before_the_first_model(name: str) -> None:
     assert estimator.lesson(10**6) is None
 
 
-@every
-def test_hostile_input(name: str) -> None:
-    estimator = registry.make(name, {**PLAIN[name], "window_jobs": 40})
+def test_hostile_input() -> None:
+    estimator = registry.make(NAME, {**PLAIN, "window_jobs": 40})
     estimator.ended(77, 0, 5)
     estimator.started(77, 0)
     made = strangers(60, 0)
@@ -245,21 +222,18 @@ def test_hostile_input(name: str) -> None:
         assert 1 <= answer.estimate_s <= 10**9
 
 
-@every
-@pytest.mark.parametrize("count", [1, 2, 30])
-def test_few_and_equal_jobs(name: str, count: int) -> None:
-    estimator = registry.make(name, {**PLAIN[name], "window_jobs": count})
+@pytest.mark.parametrize("count", [10, 30])
+def test_few_and_equal_jobs(count: int) -> None:
+    estimator = registry.make(NAME, {**PLAIN, "window_jobs": count})
     same = [(Submitted(number, 0, user="ann", nodes=1, cores=1), 1_234) for number in range(count)]
     with np.errstate(all="raise", under="ignore"):
         estimator.adopt(teach(estimator, same))
         (answer,) = estimator.answer(asked(estimator, [Submitted(99, 5, user="ann", nodes=1, cores=1)]))
-    slack = 1.05 if name == "clustered-svr" else 1.0
-    assert answer.estimate_s == pytest.approx(1_234 * slack, abs=1)
+    assert answer.estimate_s == pytest.approx(1_234 * 1.05, abs=1)
 
 
-@every
-def test_retraining_waits_for_its_time_and_for_news(name: str) -> None:
-    estimator = registry.make(name, {**PLAIN[name], "retrain_every_s": 1_000})
+def test_retraining_waits_for_its_time_and_for_news() -> None:
+    estimator = registry.make(NAME, {**PLAIN, "retrain_every_s": 1_000})
     estimator.adopt(teach(estimator, repeating(40)))
     learnt_at_s = 50_000
     job = Submitted(500, learnt_at_s, user="ann")
@@ -272,13 +246,13 @@ def test_retraining_waits_for_its_time_and_for_news(name: str) -> None:
 
 
 @each_variant
-def test_a_damaged_model_is_refused_and_changes_nothing(name: str, settings: dict[str, Setting]) -> None:
-    estimator = registry.make(name, settings)
+def test_a_damaged_model_is_refused_and_changes_nothing(settings: dict[str, Setting]) -> None:
+    estimator = registry.make(NAME, settings)
     model = teach(estimator, repeating(150))
     estimator.adopt(model)
     questions = asked(estimator, strangers(20, 10**6))
     before = estimator.answer(questions)
-    with pytest.raises(ValueError, match=f"estimator {name} needs"):
+    with pytest.raises(ValueError, match=f"estimator {NAME} needs"):
         estimator.adopt(Model(model.arrays, {**model.facts, "kind": "another"}))
     with pytest.raises(ValueError, match="damaged"):
         estimator.adopt(Model(model.arrays, {**model.facts, "limits": None}))
@@ -297,9 +271,8 @@ def test_a_damaged_model_is_refused_and_changes_nothing(name: str, settings: dic
     assert estimator.answer(again) == before
 
 
-@every
-def test_a_model_of_absurd_numbers_is_refused_or_answers_all_the_same(name: str) -> None:
-    estimator = registry.make(name, PLAIN[name])
+def test_a_model_of_absurd_numbers_is_refused_or_answers_all_the_same() -> None:
+    estimator = registry.make(NAME, PLAIN)
     model = teach(estimator, repeating(60))
     new = strangers(12, 10**6)
     adopted = 0
@@ -321,23 +294,21 @@ def test_a_model_of_absurd_numbers_is_refused_or_answers_all_the_same(name: str)
     assert adopted
 
 
-@every
-def test_models_hold_no_names(name: str) -> None:
-    model = teach(registry.make(name, PLAIN[name]), repeating(60))
-    assert model.facts["kind"] == name
+def test_models_hold_no_names() -> None:
+    model = teach(registry.make(NAME, PLAIN), repeating(60))
+    assert model.facts["kind"] == NAME
     assert model.facts["window_jobs"] == 60
     assert model.facts["features"][:2] == ["job name", "user name"]
     assert "learnt_at_s" in model.facts
-    assert all(array.dtype in (np.float64, np.int64, np.uint64) for array in model.arrays.values())
+    assert all(array.dtype in (np.float64, np.int64) for array in model.arrays.values())
     said = json.dumps(dict(model.facts)).encode() + b"".join(one.tobytes() for one in model.arrays.values())
     assert not [word for word in (b"ann", b"ben", b"mesh", b"home", b"fold") if word in said]
 
 
-@every
 @pytest.mark.parametrize(
     ("setting", "value", "told"),
     [
-        ("window_jobs", 0, "window_jobs = 0: write a whole number from 1"),
+        ("window_jobs", 9, "window_jobs = 9: write a whole number from 10"),
         ("window_jobs", "many", "window_jobs = 'many'"),
         ("window_jobs", True, "window_jobs = True"),
         ("retrain_every_s", -1, "retrain_every_s = -1"),
@@ -345,25 +316,40 @@ def test_models_hold_no_names(name: str) -> None:
         ("windows", 5, "'windows' is no setting of it: it has .*window_jobs"),
     ],
 )
-def test_settings_that_cannot_be_used_are_named(name: str, setting: str, value: Setting, told: str) -> None:
-    with pytest.raises(ValueError, match=f"estimator {name}: {told}"):
-        registry.make(name, {setting: value})
+def test_settings_that_cannot_be_used_are_named(setting: str, value: Setting, told: str) -> None:
+    with pytest.raises(ValueError, match=f"estimator {NAME}: {told}"):
+        registry.make(NAME, {setting: value})
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "value"),
+    ("setting", "value"),
+    [("cost", "nan"), ("scale", "log10"), ("k", "knee"), ("gate", 1.1), ("alpha", "x")],
+)
+def test_settings_of_its_own(setting: str, value: Setting) -> None:
+    with pytest.raises(ValueError, match=f"estimator {NAME}: {setting} = {value!r}: write "):
+        registry.make(NAME, {setting: value})
+
+
+def test_a_model_of_an_older_version_is_refused() -> None:
+    estimator = registry.make(NAME, PLAIN)
+    model = teach(estimator, repeating(60))
+    with pytest.raises(ValueError, match="version 1: estimator clustered-svr needs version 2"):
+        estimator.adopt(Model(model.arrays, {**model.facts, "version": 1}))
+
+
+@pytest.mark.parametrize(
+    ("array", "wrong"),
     [
-        ("svr", "cost", "nan"),
-        ("svr", "scale", "log10"),
-        ("forest", "trees", 0),
-        ("irpa", "combine", "worst"),
-        ("trip", "cut_at", 1.5),
-        ("prep", "cluster_jobs", 0),
-        ("clustered-svr", "k", "knee"),
-        ("clustered-svr", "gate", 1.1),
-        ("clustered-svr", "alpha", "x"),
+        ("vectors", [10**6, 0, 0, 0]),
+        ("vectors", [-1, 1, 0, 0]),
+        ("vectors", [2**62, 2**62, 2**62, 2**62]),
+        ("gamma", [0.0, 1.0, 1.0, 1.0]),
+        ("spread", [0.0, 1.0, 1.0, 1.0, 1.0]),
     ],
 )
-def test_settings_of_their_own(name: str, setting: str, value: Setting) -> None:
-    with pytest.raises(ValueError, match=f"estimator {name}: {setting} = {value!r}: write "):
-        registry.make(name, {setting: value})
+def test_arrays_that_would_lead_beyond_others_are_refused(array: str, wrong: list[float]) -> None:
+    estimator = registry.make(NAME, PLAIN)
+    model = teach(estimator, repeating(60))
+    assert len(model.arrays[array]) == len(wrong)
+    with pytest.raises(ValueError, match="damaged"):
+        estimator.adopt(Model({**model.arrays, array: np.array(wrong)}, model.facts))

@@ -12,7 +12,7 @@ Number = TypeVar("Number", int, float)
 
 
 class SettingsReader:
-    """Takes the settings of one estimator one by one; `finish` complains of those that nobody has taken."""
+    """Takes the settings of one estimator one by one; `finish` refuses those that were not taken."""
 
     def __init__(self, estimator: str, settings: Mapping[str, Setting]) -> None:
         self._estimator = estimator
@@ -57,7 +57,7 @@ class SettingsReader:
         return self._settings.get(name)
 
     def finish(self) -> None:
-        """Every setting has been taken, or one is not known here."""
+        """Raise `ValueError` for a setting that was not taken."""
         for name in self._settings:
             if name not in self._known:
                 raise ValueError(

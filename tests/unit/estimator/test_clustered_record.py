@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eslurm.core.model.forecast import Submitted
-from eslurm.estimator.rivals.clustered_svr import ClusteredSvr, elbow_of, make, read
-from eslurm.estimator.rivals.jobs import Ended
+from eslurm.estimator.clustered_svr.estimator import ClusteredSvr, make
+from eslurm.estimator.clustered_svr.model import elbow_of, load
+from eslurm.estimator.jobs import Ended
 from eslurm.ports.estimator import Setting
 
 LIMIT_S = 36_000
@@ -128,4 +129,4 @@ def test_a_record_that_names_no_cluster_is_refused() -> None:
         rotten = model.arrays[name].copy()
         rotten.flat[0] = wrong
         with pytest.raises(ValueError, match="damaged"):
-            read(model._replace(arrays={**model.arrays, name: rotten}))
+            load(model._replace(arrays={**model.arrays, name: rotten}))

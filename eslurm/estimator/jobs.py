@@ -1,4 +1,4 @@
-"""The jobs that live, and what can be learnt from one once it has ended. Needs nothing but the standard library.
+"""The jobs that live, as an estimator knows them, and the run time of each that ends.
 
 Invariant: memory is held for jobs that have not ended.
 """
@@ -34,23 +34,23 @@ class Jobs:
         self._seen_s = 0
 
     def submitted(self, job: Submitted) -> None:
-        """A job has come."""
+        """Add a job."""
         self._live[job.job_id] = job
         self._began_s.pop(job.job_id, None)
         self._limits_s.pop(job.job_id, None)
 
     def started(self, job_id: int, at_s: int) -> None:
-        """It runs (again)."""
+        """Note that it runs (again)."""
         if job_id in self._live:
             self._began_s[job_id] = at_s
 
     def limit_changed(self, job_id: int, limit_s: int) -> None:
-        """It has another time limit."""
+        """Note another time limit."""
         if job_id in self._live:
             self._limits_s[job_id] = limit_s
 
     def ended(self, job_id: int, runtime_s: int) -> Ended | None:
-        """It is over: what can be learnt from it, if it was known and has run."""
+        """Forget a job that ended. Returns it with its run time; None when it was unknown or never ran."""
         job = self._live.pop(job_id, None)
         self._began_s.pop(job_id, None)
         self._limits_s.pop(job_id, None)
@@ -61,16 +61,16 @@ class Jobs:
         return Ended(job, runtime_s)
 
     def get(self, job_id: int) -> Submitted:
-        """As it was submitted, but for the limit that it has now. It must live."""
+        """The job as submitted, with the limit that it has now. It must live."""
         job, limit_s = self._live[job_id], self._limits_s.get(job_id)
         return job if limit_s is None else replace(job, limit_s=limit_s)
 
     def elapsed_s(self, job_id: int, at_s: int) -> int:
-        """How long it has run."""
+        """Seconds since its start; 0 before."""
         return max(0, at_s - self._began_s.get(job_id, at_s))
 
     def otherwise_s(self, job: Submitted) -> int:
-        """What to say without a model: the limit, else the mean of what was seen, else `DEFAULT_S`."""
+        """The estimate without a model: the limit, else the mean run time so far, else `DEFAULT_S`."""
         if job.limit_s != NO_LIMIT:
             return job.limit_s
         return round(self._seen_s / self._seen) if self._seen else DEFAULT_S

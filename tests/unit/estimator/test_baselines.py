@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eslurm.core.model.forecast import Submitted
+from eslurm.estimator.overrun import STEPS_S, corrected
 from eslurm.estimator.registry import make
-from eslurm.estimator.rivals.overrun import STEPS_S, corrected
 from eslurm.ports.estimator import Estimator, Model
 
 

@@ -1,1 +1,0 @@
-"""Estimators of others: what the product's own is measured against."""
