@@ -82,7 +82,7 @@ class Gate:
         _check_hash("environment", order.environment, (request or launch).environment_hash)
         if request is None:
             _check_hash("script", order.script, launch.script_hash)
-            path = self._scripts.hold(key, launch.user, order.script)
+            path = self._scripts.hold(key, launch.user, launch.script_hash, order.script)
         sealed = (key, launch, request, found.node_name, found.names, path)
         make = partial(self._builder.build, *sealed, order.environment, order.door)
         is_batch = request is None

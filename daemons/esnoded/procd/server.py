@@ -189,12 +189,7 @@ class Procd:
             self._end([order.key])
         if len(self._steps) >= wire.STEPS_MAX:
             raise NotAllowed(f"{len(self._steps)} steps are admitted")
-        try:
-            self._steps[order.key] = Step(self._gate.admit(order))
-        except OSError:
-            # A script may be there in part.
-            self._gate.release(order.key)
-            raise
+        self._steps[order.key] = Step(self._gate.admit(order))
 
     def _begin(self, step: Step) -> None:
         if not step.is_begun:
