@@ -12,4 +12,7 @@ if [ "$(id -u)" -ne 0 ]; then
         printf '     - s  %-10s %s\n' security 'NOT VERIFIED, most attacks need root' >>"$STAGE_LOG"
     fi
 fi
-exec "$python" -m pytest tests/security -p no:cacheprovider "$@"
+if [ $# -gt 0 ]; then exec "$python" -m pytest tests/security "$@"; fi
+# They mostly wait, and each file has its own cluster.
+exec "$python" -m pytest tests/security --numprocesses=$(($(nproc) + 1)) --dist=loadfile --no-loadscope-reorder \
+    -p no:cacheprovider --durations=5 --durations-min=5

@@ -6,6 +6,7 @@ that the relays need, whatever the tree, the deaths and the satellites.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -147,9 +148,10 @@ def even_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sim_network, "LATENCY_SPREAD_US", 0)
 
 
-@pytest.mark.parametrize("nodes", [1, 40, 700])
-@pytest.mark.parametrize("failed_share", [0.0, 0.02, 0.1, 0.3])
-@pytest.mark.parametrize("refused_share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("nodes", [1, 40, 300])
+@pytest.mark.parametrize(
+    ("failed_share", "refused_share"), [(0.0, 0.0), *itertools.product((0.02, 0.1, 0.3), (0.0, 0.5, 1.0))]
+)
 @pytest.mark.parametrize(
     "layout",
     [

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from esctld.__main__ import main
 from esctld.daemon import ControllerOptions
 from eslurm.config.file import parse_config
+from eslurm.core.model.plurals import quoted
 from tests.support.trust import Site
 
 CONFIG = b"""
@@ -32,7 +33,7 @@ def test_a_name_that_cannot_be_part_of_a_file_name_is_refused(name: str, tmp_pat
     words = ["--config", str(tmp_path / "none.toml"), "--state-dir", str(tmp_path), f"--name={name}"]
     ran = CliRunner().invoke(main, words)
     assert ran.exit_code == 2
-    assert f"--name: '{name}' is no name" in ran.output
+    assert f"--name: {quoted(name)} is no name" in ran.output
     assert not list(tmp_path.iterdir())
 
 

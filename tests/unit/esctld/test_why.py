@@ -217,9 +217,11 @@ def test_what_recurs_for_ever_is_told_as_far_ahead_as_plans_are_made() -> None:
             assert await leading.dispatcher.request(ChangePolicies(ROOT, changes)) == Changed(2)
             reply = await desk.inquiries.plan(pb.PlanRequest(until_us=INFINITY_US), CALLER)
             counts = Counter(one.name for one in reply.reservations)
-            assert counts == {"daily": 400, "often": OCCURRENCES_MAX}
+            # One more while one is open: between three and four o'clock.
+            assert counts.keys() == {"daily", "often"} and counts["often"] == OCCURRENCES_MAX
+            assert counts["daily"] in (400, 401)
             month = await desk.inquiries.plan(pb.PlanRequest(), CALLER)
-            assert Counter(one.name for one in month.reservations)["daily"] == 31
+            assert Counter(one.name for one in month.reservations)["daily"] in (31, 32)
 
     run(main())
 

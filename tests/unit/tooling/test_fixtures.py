@@ -36,17 +36,17 @@ def test_golden_text_is_missing_then_blessed_then_equal_then_different(project: 
     project.makepyfile(COMPARES)
     directory = f"--golden-dir={project.path}/golden"
 
-    missing = project.runpytest_subprocess(directory)
+    missing = project.runpytest_inprocess(directory)
     missing.assert_outcomes(failed=1)
     missing.stdout.fnmatch_lines(["*no golden text sub/name.txt*--bless*"])
 
-    project.runpytest_subprocess(directory, "--bless").assert_outcomes(passed=1)
+    project.runpytest_inprocess(directory, "--bless").assert_outcomes(passed=1)
     text = project.path / "golden" / "sub" / "name.txt"
     assert text.read_text() == "one\ntwo\n"
-    project.runpytest_subprocess(directory).assert_outcomes(passed=1)
+    project.runpytest_inprocess(directory).assert_outcomes(passed=1)
 
     text.write_text("one\nthree")
-    different = project.runpytest_subprocess(directory)
+    different = project.runpytest_inprocess(directory)
     different.assert_outcomes(failed=1)
     different.stdout.fnmatch_lines(["*sub/name.txt differs*", "*-three", "*no newline*", "*+two"])
     assert text.read_text() == "one\nthree"
@@ -55,7 +55,7 @@ def test_golden_text_is_missing_then_blessed_then_equal_then_different(project: 
 def test_bless_is_refused_in_ci(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     project.makepyfile(COMPARES)
-    result = project.runpytest_subprocess("--bless", f"--golden-dir={project.path}")
+    result = project.runpytest_inprocess("--bless", f"--golden-dir={project.path}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert not (project.path / "sub").exists()
 
@@ -73,11 +73,11 @@ def test_a_failing_seed_is_reported_with_the_command_that_runs_it_alone(project:
                 assert seed != 3
         """
     )
-    failing = project.runpytest_subprocess()
+    failing = project.runpytest_inprocess()
     failing.assert_outcomes(failed=1)
     failing.stdout.fnmatch_lines(["*run it again:*test_it.py::test_seeded*--seed 3*"])
-    project.runpytest_subprocess("--seed", "3").assert_outcomes(failed=1)
-    project.runpytest_subprocess("--seed", "4").assert_outcomes(passed=1)
+    project.runpytest_inprocess("--seed", "3").assert_outcomes(failed=1)
+    project.runpytest_inprocess("--seed", "4").assert_outcomes(passed=1)
 
 
 def test_seeds_count_from_one_unless_one_is_given() -> None:

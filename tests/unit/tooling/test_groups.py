@@ -46,6 +46,6 @@ def test_groups_that_are_not_run_are_counted_with_the_way_out(project: pytest.Py
 
 def test_in_ci_they_fail(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
-    result = project.runpytest_subprocess()
+    result = project.runpytest_inprocess()
     result.assert_outcomes(passed=1, failed=3)
     result.stdout.fnmatch_lines([f"*PostgreSQL is missing: install it with: {INSTALL}"])
