@@ -11,7 +11,7 @@ from google.protobuf.message import Message as Protobuf
 from eslurm.compat.constraints import parse_constraint
 from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.request_checks import checked_arguments, checked_line, checked_nodes, checked_path
-from eslurm.compat.rset import CHUNKS_MAX, PLACES, settle
+from eslurm.compat.rset import PLACES, settle
 from eslurm.compat.traceparent import trace_of
 from eslurm.core.model import ranges
 from eslurm.core.model import request_limits as limits
@@ -40,8 +40,6 @@ from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem,
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.store import BlobRow, content_hash
 from eslurm.v1 import controller_pb2 as pb
-
-ITEMS_MAX = 2**31 - 1
 
 T = TypeVar("T")
 
@@ -119,6 +117,13 @@ def _checked(option: str, value: T, problem: str) -> T:
     return value
 
 
+def _number(option: str, value: int, most: int = limits.COUNT_MAX) -> int:
+    """A number from 0 to `most`."""
+    if not 0 <= value <= most:
+        raise _refuse(f"{option}: {value} is not within 0..{most}")
+    return value
+
+
 class BlobCollector:
     """Content-addressed blobs of one call, each once."""
 
@@ -178,12 +183,12 @@ class SpecReader:
             script_hash=self._script(job),
             environment_hash=self._environment(job),
             work_dir=self._shared(work_dir),
-            time_limit_s=job.time_limit_s if job.HasField("time_limit_s") else 0,
+            time_limit_s=_number("--time", job.time_limit_s, limits.TIME_LIMIT_MAX_S),
             output=_path("--output", job.output),
             error=_path("--error", job.error),
             input=_path("--input", job.input),
             append_output=not job.truncate_output,
-            begin_us=job.begin_us,
+            begin_us=_number("--begin", job.begin_us, limits.MOMENT_MAX_US),
             priority=priority,
             requeue=job.requeue if job.HasField("requeue") else True,
             held=job.held,
@@ -196,10 +201,10 @@ class SpecReader:
             qos=_line("--qos", job.qos),
             reservation=_line("--reservation", job.reservation),
             nice=job.nice,
-            start_at_us=job.start_at_us,
-            deadline_us=job.deadline_us,
+            start_at_us=_number("--start-at", job.start_at_us, limits.MOMENT_MAX_US),
+            deadline_us=_number("--deadline", job.deadline_us, limits.MOMENT_MAX_US),
             warn_signal=_signal("--signal", job.warn_signal),
-            warn_before_s=job.warn_before_s,
+            warn_before_s=_number("--signal", job.warn_before_s, limits.WARN_BEFORE_MAX_S),
             warn_batch_only=job.warn_batch_only,
             warn_script=_path("--warn-script", job.warn_script),
             trace=trace_of(job.traceparent) or self._trace,
@@ -286,9 +291,9 @@ def _chunks(
     part: pb.ResourceRequest, constraint: str, config: ClusterConfig
 ) -> tuple[tuple[Chunk, ...], tuple[tuple[str, int], ...], str]:
     """The chunks, what belongs to no node, and the features of the whole job: words find their meaning here (C-16)."""
-    if len(part.chunks) > CHUNKS_MAX:
+    if len(part.chunks) > limits.CHUNKS_MAX:
         raise _refuse(
-            f"--rset: {len(part.chunks)} kinds of chunks are more than {CHUNKS_MAX}: join equal ones"
+            f"--rset: {len(part.chunks)} kinds of chunks are more than {limits.CHUNKS_MAX}: join equal ones"
         )
     of_nodes = {one.name for one in config.resources if not one.wide_total}
     of_cluster = {one.name for one in config.resources if one.wide_total}
@@ -301,7 +306,7 @@ def _chunks(
             asked = (*_named("--rset", one.resources), *named)
             wide += [(name, items * count) for name, items in asked if name in of_cluster]
             items = tuple(pair for pair in asked if pair[0] not in of_cluster)
-            chunks.append(Chunk(count, one.cores or 1, one.memory_mib, _added(items), rest))
+            chunks.append(_chunk(count, one, _added(items), rest))
         named, constraint = settle(constraint, of_nodes | of_cluster)
     except OptionError as error:
         raise _refuse(str(error)) from None
@@ -311,6 +316,16 @@ def _chunks(
                 f"--rset: {name} belongs to nodes, not to the whole job: join it to a chunk with ':'"
             )
     return tuple(chunks), (*wide, *named), constraint
+
+
+def _chunk(count: int, one: pb.Chunk, items: tuple[tuple[str, int], ...], constraint: str) -> Chunk:
+    return Chunk(
+        _number("--rset", count),
+        _number("--rset", one.cores or 1),
+        _number("--rset", one.memory_mib, limits.MEMORY_MAX_MIB),
+        items,
+        constraint,
+    )
 
 
 def _added(named: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
@@ -325,10 +340,10 @@ def _named(option: str, amounts: Iterable[pb.ResourceAmount]) -> tuple[tuple[str
     given = tuple(amounts)
     if len(given) > limits.RESOURCES_MAX:
         raise _refuse(f"{option}: names {len(given)} resources, at most {limits.RESOURCES_MAX} are possible")
-    found = tuple((_line(option, one.name), one.items) for one in given)
+    found = tuple((_line(option, one.name, limits.RESOURCE_CHARS_MAX), one.items) for one in given)
     for name, items in found:
-        if not 0 < items <= ITEMS_MAX:
-            raise _refuse(f"{option}: {items} of {name}: ask for 1 to {ITEMS_MAX}")
+        if not 0 < items <= limits.COUNT_MAX:
+            raise _refuse(f"{option}: {items} of {name}: ask for 1 to {limits.COUNT_MAX}")
     return _added(found)
 
 
@@ -340,23 +355,23 @@ def _constraint(option: str, text: str) -> str:
 
 
 def _of_tasks(part: pb.ResourceRequest) -> Request:
-    tasks = part.tasks or max(1, part.nodes_min * max(1, part.tasks_per_node))
-    if part.nodes_max and part.nodes_max < part.nodes_min:
-        raise _refuse(f"--nodes: the maximum {part.nodes_max} is below the minimum {part.nodes_min}")
-    if part.nodes_min and tasks < part.nodes_min and part.tasks:
-        raise _refuse(
-            f"--ntasks: {tasks} tasks cannot be spread over {part.nodes_min} nodes: ask for fewer nodes"
-        )
+    nodes_min, nodes_max = _number("--nodes", part.nodes_min), _number("--nodes", part.nodes_max)
+    tasks_per_node = _number("--ntasks-per-node", part.tasks_per_node)
+    tasks = _number("--ntasks", part.tasks or max(1, nodes_min * max(1, tasks_per_node)))
+    if nodes_max and nodes_max < nodes_min:
+        raise _refuse(f"--nodes: the maximum {nodes_max} is below the minimum {nodes_min}")
+    if nodes_min and tasks < nodes_min and part.tasks:
+        raise _refuse(f"--ntasks: {tasks} tasks cannot be spread over {nodes_min} nodes: ask for fewer nodes")
     if part.memory_per_node_mib and part.memory_per_cpu_mib:
         raise _refuse("--mem and --mem-per-cpu exclude each other: give one")
     return Request(
         tasks=tasks,
-        cpus_per_task=part.cpus_per_task or 1,
-        nodes_min=part.nodes_min,
-        nodes_max=part.nodes_max or part.nodes_min,
-        tasks_per_node=part.tasks_per_node,
-        memory_per_node_mib=part.memory_per_node_mib,
-        memory_per_cpu_mib=part.memory_per_cpu_mib,
+        cpus_per_task=_number("--cpus-per-task", part.cpus_per_task or 1),
+        nodes_min=nodes_min,
+        nodes_max=nodes_max or nodes_min,
+        tasks_per_node=tasks_per_node,
+        memory_per_node_mib=_number("--mem", part.memory_per_node_mib, limits.MEMORY_MAX_MIB),
+        memory_per_cpu_mib=_number("--mem-per-cpu", part.memory_per_cpu_mib, limits.MEMORY_MAX_MIB),
         exclusive=part.exclusive,
         include=_nodes("--nodelist", part.include),
         exclude=_nodes("--exclude", part.exclude),
@@ -366,7 +381,11 @@ def _of_tasks(part: pb.ResourceRequest) -> Request:
 def _dependencies(job: pb.JobRequest) -> tuple[Dependency, ...]:
     if len(job.dependencies) > limits.DEPENDENCIES_MAX:
         raise _refuse(f"--dependency: more than {limits.DEPENDENCIES_MAX} conditions")
-    return tuple(Dependency(one.kind, one.job_id, one.delay_s) for one in job.dependencies)
+    delay_max_s = limits.DEPENDENCY_DELAY_MAX_S
+    return tuple(
+        Dependency(one.kind, one.job_id, _number("--dependency", one.delay_s, delay_max_s))
+        for one in job.dependencies
+    )
 
 
 def _array(job: pb.JobRequest, tasks_max: int) -> ArraySpec | None:
@@ -381,6 +400,7 @@ def _array(job: pb.JobRequest, tasks_max: int) -> ArraySpec | None:
             raise _refuse(f"--array: the range {first}-{last} runs backwards")
     if sum((last - first) // step + 1 for first, last, step in parts) > tasks_max:
         raise _refuse(f"--array: more than {tasks_max} tasks: split it")
+    _number("--array", max(last for _first, last, _step in parts), limits.ARRAY_TASK_MAX)
     strided = [(first, last, step) for first, last, step in parts if step > 1]
     listed = sum((last - first) // step + 1 for first, last, step in strided)
     if listed > limits.ARRAY_STRIDED_MAX:
@@ -439,6 +459,13 @@ def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfi
         ("reservation", request.reservation, limits.NAME_CHARS_MAX),
     ):
         _line(option, value, limit)
+    for option, number, most in (
+        ("time", request.time_limit_s, limits.TIME_LIMIT_MAX_S),
+        ("begin", request.begin_us, limits.MOMENT_MAX_US),
+        ("deadline", request.deadline_us, limits.MOMENT_MAX_US),
+        ("nodes", max(request.nodes_min, request.nodes_max), limits.COUNT_MAX),
+    ):
+        _number(option, number, most)
     given = _given(request, *names)
     if request.HasField("constraint"):
         given["constraint"] = _constraint("constraint", request.constraint)
@@ -467,14 +494,14 @@ def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollect
     return CreateStep(
         by=by,
         job_id=request.job_id,
-        tasks=request.tasks,
-        nodes=request.nodes,
+        tasks=_number("--ntasks", request.tasks),
+        nodes=_number("--nodes", request.nodes),
         argv=_arguments(request.argv),
         environment_hash=blobs.put(_environment_bytes(request.environment)),
         work_dir=_work_dir(request.work_dir),
         endpoint=_endpoint(request.endpoint),
         cookie=request.cookie,
-        cpus_per_task=request.cpus_per_task or 1,
+        cpus_per_task=_number("--cpus-per-task", request.cpus_per_task or 1),
         name=_line("--job-name", request.name),
     )
 

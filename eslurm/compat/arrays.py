@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from eslurm.compat.errors import OptionError, whole_number
+from eslurm.core.model import request_limits as limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     TaskRanges: TypeAlias = tuple[tuple[int, int, int], ...]
 
-TASK_MAX = 2**31 - 2
-TASKS_MAX = 1_000_000
-_PARTS_MAX = 10_000
 _WAY_OUT = "use e.g. {option} 0-15, 1,3,7, 0-30:2 or 0-99%10"
 
 
@@ -29,14 +27,24 @@ def parse_array(text: str, option: str = "--array") -> tuple[TaskRanges, int]:
     if percent and limit <= 0:
         raise OptionError(option, text, "has a bad limit after '%'", f"use e.g. {option} {body or '0-99'}%10")
     parts = body.split(",")
-    if len(parts) > _PARTS_MAX:
-        raise OptionError(option, text, f"has more than {_PARTS_MAX} parts", "submit several arrays")
-    ranges = [_range(part, text, option) for part in parts]
-    if task_count(ranges) > TASKS_MAX:
+    if len(parts) > limits.ARRAY_PARTS_MAX:
         raise OptionError(
-            option, text, f"means {task_count(ranges)} tasks, more than {TASKS_MAX}", "submit several arrays"
+            option, text, f"has more than {limits.ARRAY_PARTS_MAX} parts", "submit several arrays"
         )
-    return _disjoint(ranges), limit
+    ranges = [_range(part, text, option) for part in parts]
+    if task_count(ranges) > limits.ARRAY_TASKS_MAX:
+        raise OptionError(
+            option,
+            text,
+            f"means {task_count(ranges)} tasks, more than {limits.ARRAY_TASKS_MAX}",
+            "submit several arrays",
+        )
+    found = _disjoint(ranges)
+    listed = task_count(one for one in found if one[2] > 1)
+    if listed > limits.ARRAY_STRIDED_MAX:
+        why = f"means {listed} tasks with a step, more than {limits.ARRAY_STRIDED_MAX}"
+        raise OptionError(option, text, why, "submit several arrays, or number the tasks without one")
+    return found, limit
 
 
 def _range(part: str, text: str, option: str) -> tuple[int, int, int]:
@@ -47,8 +55,10 @@ def _range(part: str, text: str, option: str) -> tuple[int, int, int]:
     step = whole_number(step_text, 10) if colon else 1
     if low < 0 or high < 0 or step <= 0 or (colon and not dash):
         raise OptionError(option, text, "is not a list of task numbers", _WAY_OUT.format(option=option))
-    if high > TASK_MAX or low > TASK_MAX:
-        raise OptionError(option, text, f"has a task number above {TASK_MAX}", "number the tasks from 0")
+    if high > limits.ARRAY_TASK_MAX or low > limits.ARRAY_TASK_MAX:
+        raise OptionError(
+            option, text, f"has a task number above {limits.ARRAY_TASK_MAX}", "number the tasks from 0"
+        )
     if high < low:
         raise OptionError(option, text, f"has '{part[:24]}' with its ends swapped", f"use {high}-{low}")
     last = low + (high - low) // step * step
@@ -59,7 +69,7 @@ def _disjoint(ranges: list[tuple[int, int, int]]) -> TaskRanges:
     ranges.sort()
     if all(before[1] < after[0] for before, after in pairwise(ranges)):
         return tuple(ranges)
-    # Overlapping or interleaved ranges are rare and bounded by TASKS_MAX: list the tasks and fold anew.
+    # Overlapping or interleaved ranges are rare and bounded by limits.ARRAY_TASKS_MAX: list the tasks and fold anew.
     tasks = {task for low, high, step in ranges for task in range(low, high + 1, step)}
     return fold_tasks(sorted(tasks))
 

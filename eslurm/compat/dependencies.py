@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.jobrefs import JOB_ID_MAX
+from eslurm.core.model import request_limits as limits
 
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
-_DEPENDENCIES_MAX = 10_000
-_DELAY_MAX_MIN = 60 * 24 * 366
 _WAY_OUT = "use e.g. {option} afterok:12:13,singleton"
 
 
@@ -32,9 +31,9 @@ def parse_dependencies(text: str, option: str = "--dependency") -> tuple[tuple[s
         for target in targets:
             job_id, delay_s = _target(kind.lower(), target, text, option)
             conditions[kind.lower(), job_id, delay_s] = None
-            if len(conditions) > _DEPENDENCIES_MAX:
+            if len(conditions) > limits.DEPENDENCIES_MAX:
                 raise OptionError(
-                    option, text, f"has more than {_DEPENDENCIES_MAX} conditions", "name fewer jobs"
+                    option, text, f"has more than {limits.DEPENDENCIES_MAX} conditions", "name fewer jobs"
                 )
     return tuple(conditions)
 
@@ -78,7 +77,7 @@ def _target(kind: str, target: str, text: str, option: str) -> tuple[int, int]:
         raise OptionError(
             option, text, f"has a delay after '{kind}'", f"only 'after' takes one: after:{job_id}+5"
         )
-    if not 0 <= minutes <= _DELAY_MAX_MIN:
+    if not 0 <= minutes <= limits.DEPENDENCY_DELAY_MAX_S // 60:
         raise OptionError(
             option, text, "has a delay that is no number of minutes", f"use e.g. after:{job_id}+5"
         )

@@ -6,9 +6,9 @@ Owns both directions: what `--time` reads and what the TIME columns show.
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, whole_number
+from eslurm.core.model import request_limits as limits
 
 UNLIMITED_S = 0
-LIMIT_MAX_S = 2**31 - 1
 _ENDLESS = frozenset({"unlimited", "infinite", "-1"})
 _WAY_OUT = "use e.g. {option} 90 (minutes), 1:30:00 or 2-12:00:00"
 
@@ -25,7 +25,7 @@ def parse_time_limit(text: str, option: str = "--time") -> int:
         raise OptionError(
             option, text, "is not a time (minutes, h:m:s or d-h:m:s)", _WAY_OUT.format(option=option)
         )
-    if seconds > LIMIT_MAX_S:
+    if seconds > limits.TIME_LIMIT_MAX_S:
         raise OptionError(option, text, "is longer than 68 years", f"use {option} UNLIMITED for no limit")
     return seconds
 

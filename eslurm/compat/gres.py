@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, quoted, whole_number
+from eslurm.core.model import request_limits as limits
 
-COUNT_MAX = 2**31 - 1
 GPU = "gpu"
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _WAY_OUT = "write NAME[:TYPE][:N], e.g. gpu:2 or gpu:a100:2"
@@ -22,6 +22,8 @@ def parse_gres(text: str, option: str = "--gres") -> tuple[tuple[str, str, int],
         if name in seen:
             raise OptionError(option, text, f"names {name} twice", "add them up, or ask for one type")
         seen.add(name)
+    if len(found) > limits.RESOURCES_MAX:
+        raise OptionError(option, text, f"names more than {limits.RESOURCES_MAX} resources", "ask for fewer")
     return tuple(found)
 
 
@@ -29,7 +31,7 @@ def parse_gpus(text: str, option: str = "--gpus") -> tuple[str, int]:
     """(type or "", how many) of `2` or `a100:2`. Raises OptionError."""
     kind, colon, number = text.rpartition(":")
     count = whole_number(number, 10)
-    if not 0 < count <= COUNT_MAX or (colon and not _is_name(kind)):
+    if not 0 < count <= limits.COUNT_MAX or (colon and not _is_name(kind)):
         raise OptionError(
             option, text, "is not a number of GPUs", f"write [TYPE:]N, e.g. {option} 2 or {option} a100:2"
         )
@@ -51,10 +53,14 @@ def _entry(entry: str, column: int, text: str, option: str) -> tuple[str, str, i
         count = 0
     if len(more) == 1:
         kind = more.pop()
-    if more or not _is_name(name) or (kind and not _is_name(kind)) or not 0 < count <= COUNT_MAX:
+    if more or not _is_name(name) or (kind and not _is_name(kind)) or not 0 < count <= limits.COUNT_MAX:
         raise OptionError(option, text, f"is not understood at {quoted(entry)} (column {column})", _WAY_OUT)
     return name, kind, count
 
 
 def _is_name(text: str) -> bool:
-    return text[:1].isalnum() and len(text) <= 63 and all(char in _NAME_CHARS for char in text)
+    return (
+        text[:1].isalnum()
+        and len(text) <= limits.RESOURCE_CHARS_MAX
+        and all(char in _NAME_CHARS for char in text)
+    )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, quoted, whole_number
-
-COUNT_MAX = 2**31 - 1
+from eslurm.core.model import request_limits as limits
 
 
 def parse_licenses(text: str, option: str = "--licenses") -> tuple[tuple[str, int], ...]:
@@ -20,7 +19,11 @@ def parse_licenses(text: str, option: str = "--licenses") -> tuple[tuple[str, in
         elif "@" in entry:
             why = "names a licence server, which this cluster does not count by"
         elif (
-            not name or not name.isprintable() or " " in name or len(name) > 63 or not 0 < count <= COUNT_MAX
+            not name
+            or not name.isprintable()
+            or " " in name
+            or len(name) > limits.RESOURCE_CHARS_MAX
+            or not 0 < count <= limits.COUNT_MAX
         ):
             why = "is not understood"
         if why:
@@ -34,4 +37,10 @@ def parse_licenses(text: str, option: str = "--licenses") -> tuple[tuple[str, in
             raise OptionError(option, text, f"names {name} twice (column {column})", "add them up")
         found[name] = count
         column += len(entry) + 1
+    if len(found) > limits.RESOURCES_MAX:
+        raise OptionError(option, text, f"names more than {limits.RESOURCES_MAX} licences", "ask for fewer")
     return tuple(found.items())
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= limits.RESOURCE_CHARS_MAX and text.isprintable() and " " not in text

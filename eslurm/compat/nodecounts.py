@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, whole_number
+from eslurm.core.model import request_limits as limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NODES_MAX = 2**31 - 1
 _SUFFIXES: Mapping[str, int] = {"k": 1024, "m": 1024**2}
 
 
@@ -31,4 +31,4 @@ def parse_node_count(text: str, option: str = "--nodes") -> tuple[int, int]:
 def _count(text: str) -> int:
     factor = _SUFFIXES.get(text[-1:].lower(), 1)
     number = whole_number(text[:-1] if factor > 1 else text, 10)
-    return number * factor if 0 <= number * factor <= NODES_MAX else -1
+    return number * factor if 0 <= number * factor <= limits.COUNT_MAX else -1

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, quoted, whole_number
 from eslurm.compat.sizes import parse_memory
-from eslurm.core.resources.features import CHARS_MAX, WORD_CHARS
+from eslurm.core.model import request_limits as limits
+from eslurm.core.resources.features import WORD_CHARS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-COUNT_MAX = 2**31 - 1
-CHUNKS_MAX = 8
 PLACES = ("free", "pack", "scatter")
 _CORES = ("ncpus", "cores", "cpus")
 _MEMORY = ("mem", "memory")
@@ -87,7 +86,7 @@ def _amount(value: str, word: str, option: str) -> int:
     number = whole_number(value, 10)
     if number < 0 and whole_number(value[:-1], 10) >= 0:
         number = parse_memory(value, option)
-    if not 0 < number <= COUNT_MAX:
+    if not 0 < number <= limits.COUNT_MAX:
         raise OptionError(option, word, "is not an amount", f"write e.g. {word.partition('=')[0]}=2")
     return number
 
@@ -105,14 +104,18 @@ class _Reader:
         for chunk in body.split("+"):
             self._chunk(chunk, column)
             column += len(chunk) + 1
-        if len(self._found.chunks) > CHUNKS_MAX:
-            raise self._error(1, f"has more than {CHUNKS_MAX} kinds of chunks", "join equal ones: N:...")
+        if len(self._found.chunks) > limits.CHUNKS_MAX:
+            raise self._error(
+                1, f"has more than {limits.CHUNKS_MAX} kinds of chunks", "join equal ones: N:..."
+            )
         for wide in more:
             self._of_job(wide, column)
             column += len(wide) + 1
         constraints = (self._found.constraint, *(chunk.constraint for chunk in self._found.chunks))
-        if max(map(len, constraints)) > CHARS_MAX:
-            raise self._error(1, f"names features of more than {CHARS_MAX} characters", "name fewer")
+        if max(map(len, constraints)) > limits.CONSTRAINT_CHARS_MAX:
+            raise self._error(
+                1, f"names features of more than {limits.CONSTRAINT_CHARS_MAX} characters", "name fewer"
+            )
         return self._found
 
     def _chunk(self, text: str, column: int) -> None:
@@ -120,7 +123,7 @@ class _Reader:
         count = 1
         if words[0] and words[0][0].isdigit() and "=" not in words[0]:
             count = whole_number(words[0], 10)
-            if not 0 < count <= COUNT_MAX:
+            if not 0 < count <= limits.COUNT_MAX:
                 raise self._error(column, f"{quoted(words[0])} is not a number of chunks", _EXAMPLE)
             column += len(words[0]) + 1
             words = words[1:]
@@ -193,7 +196,7 @@ class _Reader:
 
     def _number(self, name: str, value: str, column: int) -> int:
         number = whole_number(value, 10)
-        if not 0 < number <= COUNT_MAX:
+        if not 0 < number <= limits.COUNT_MAX:
             raise self._error(
                 column + len(name) + 1, f"{quoted(value)} is not a number from 1 on", f"write e.g. {name}=4"
             )

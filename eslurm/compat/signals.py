@@ -6,10 +6,10 @@ Pure text work: a signal's number is what travels, and it is Linux's.
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, nearest, quoted, whole_number
+from eslurm.core.model import request_limits as limits
 from eslurm.core.model.values import signal_problem
 
 BEFORE_DEFAULT_S = 60
-BEFORE_MAX_S = 65_535
 _NAMES = (
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
     "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
@@ -49,7 +49,7 @@ def parse_warning(text: str, option: str = "--signal") -> tuple[int, int, bool]:
         why = f"is not understood at {quoted(name)} (column {start}), which {error.why}"
         raise OptionError(option, text, why, error.way_out if name else _WAY_OUT) from None
     before_s = whole_number(seconds, 5) if at else BEFORE_DEFAULT_S
-    if not 0 <= before_s <= BEFORE_MAX_S:
+    if not 0 <= before_s <= limits.WARN_BEFORE_MAX_S:
         why = f"is not understood at {quoted(seconds)} (column {start + len(name) + 1})"
-        raise OptionError(option, text, why, f"give seconds from 0 to {BEFORE_MAX_S}: {_WAY_OUT}")
+        raise OptionError(option, text, why, f"give seconds from 0 to {limits.WARN_BEFORE_MAX_S}: {_WAY_OUT}")
     return number, before_s, bool(colon)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, whole_number
+from eslurm.core.model import request_limits as limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MEMORY_MAX_MIB = 2**40
 _UNIT_KIB: Mapping[str, int] = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3, "": 1024}
 
 
@@ -28,7 +28,7 @@ def parse_memory(text: str, option: str = "--mem") -> int:
             f"use e.g. {option} 4G (K, M, G or T; M when none is given)",
         )
     mib = -(-number * _UNIT_KIB[unit] // 1024)
-    if mib > MEMORY_MAX_MIB:
+    if mib > limits.MEMORY_MAX_MIB:
         raise OptionError(option, text, "is more than an exbibyte", f"use e.g. {option} 4G")
     return mib
 

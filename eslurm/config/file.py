@@ -33,6 +33,7 @@ from eslurm.config.nodes import (
 from eslurm.config.policies import policy_names
 from eslurm.config.tokens import TokensSection, check_tokens, token_rules
 from eslurm.config.values import (
+    ArrayTasks,
     Count,
     JobId,
     Name,
@@ -47,7 +48,7 @@ from eslurm.config.values import (
 )
 from eslurm.core.control.privacy import KINDS as PRIVATE_KINDS
 from eslurm.core.model.config import ClusterConfig, Partition, PriorityWeights
-from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
+from eslurm.core.model.request_limits import ARRAY_TASKS_MAX, SCRIPT_BYTES_MAX
 from eslurm.core.model.timekeeping import loss_slack_s, lost_after_min_s
 from eslurm.security.files import UnsafeFile, read_trusted
 
@@ -231,7 +232,7 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     pending_jobs_user_max: Whole = 20_000
     """Most jobs of one user that may wait; a job counts once more for each 16 KiB of arguments, node names and array ranges.
     Operators are exempt. 0: no limit of its own."""
-    array_tasks_max: Count = 1_000_000
+    array_tasks_max: ArrayTasks = ARRAY_TASKS_MAX
     """Most tasks of one array."""
     script_bytes_max: ScriptBytes = SCRIPT_BYTES_MAX
     """Most bytes of a batch script."""

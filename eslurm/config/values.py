@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
+from eslurm.core.model.request_limits import ARRAY_TASKS_MAX, SCRIPT_BYTES_MAX
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 Name = Annotated[str, Meta(pattern=NAME)]
@@ -18,6 +18,7 @@ NotNegative = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
 Count = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
 Whole = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 ScriptBytes = Annotated[int, Meta(ge=1024, le=SCRIPT_BYTES_MAX)]
+ArrayTasks = Annotated[int, Meta(ge=1, le=ARRAY_TASKS_MAX)]
 JobId = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Width = Annotated[int, Meta(le=NUMBER_MAX)]
 UserId = Annotated[int, Meta(ge=0, lt=2**32)]

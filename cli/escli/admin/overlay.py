@@ -11,6 +11,7 @@ from escli.user.draft_resources import GPU_OPTIONS, WITHOUT_RSET, draft_resource
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.gres import GPU, parse_gres
 from eslurm.compat.rset import PLACES
+from eslurm.core.model import request_limits as limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _CPUS = "numcpus"
 _PLACE = "place"
-_NUMBER_MAX = 2**31 - 1
 RESOURCES: Mapping[str, str] = {
     "nodes": "nodes",
     "numnodes": "nodes",
@@ -97,10 +97,10 @@ def changed_resources(asked: Iterable[str], given: Given) -> dict[str, Any]:
     for option, value in options.items():
         words.put(option, "" if option == "exclusive" else value, spellings.get(option, f"--{option}"))
     request = draft_resources(words)
-    if request["tasks"] > _NUMBER_MAX:
+    if request["tasks"] > limits.COUNT_MAX:
         option = "rset" if "rset" in options else "ntasks"
         raise OptionError(
-            option, str(request["tasks"]), f"are more tasks than {_NUMBER_MAX}", "ask for fewer"
+            option, str(request["tasks"]), f"are more tasks than {limits.COUNT_MAX}", "ask for fewer"
         )
     return request
 
@@ -165,7 +165,7 @@ def _set_cpus(options: dict[str, str], spellings: dict[str, str], value: str, ke
     """So many cores in all: as many tasks as that gives."""
     number = whole_number(value, 10)
     each = whole_number(options.get("cpus-per-task", "1"), 10)
-    if not 0 < number <= _NUMBER_MAX or each < 1 or number % each:
+    if not 0 < number <= limits.COUNT_MAX or each < 1 or number % each:
         why = (
             f"is no multiple of {each} cores a task"
             if number > 0 and each > 1

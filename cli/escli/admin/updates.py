@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Setter: TypeAlias = Callable[[Any, str, str], None]
 
-_NUMBER_MAX = 2**31 - 1
 KNOWN = (
     "name, partition, time, priority, nice, begin, deadline, comment, account, qos, reservation, arraylimit, "
     f"{', '.join(dict.fromkeys(RESOURCES.values()))}"
@@ -104,7 +103,7 @@ def _set_resources(door: Door, request: Any, job_text: str, resources: Mapping[s
     request.was.extend(asked)
 
 
-def _number(value: str, key: str, largest: int = _NUMBER_MAX) -> int:
+def _number(value: str, key: str, largest: int = limits.COUNT_MAX) -> int:
     number = whole_number(value, 10)
     if not 0 <= number <= largest:
         raise OptionError(key, value, f"is not a number from 0 to {largest}", f"use e.g. {key}=10")
@@ -134,7 +133,7 @@ def _set_time(request: Any, value: str, key: str) -> None:
 
 
 def _set_priority(request: Any, value: str, key: str) -> None:
-    request.priority = _number(value, key, 2**32 - 1)
+    request.priority = _number(value, key, limits.PRIORITY_MAX)
 
 
 def _set_begin(request: Any, value: str, key: str) -> None:

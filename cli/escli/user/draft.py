@@ -179,11 +179,11 @@ def _short_text(given: Words, long: str, default: str = "", chars_max: int = lim
 def _priority(given: Words) -> int:
     text = given.text("priority")
     number = whole_number(text, 10)
-    if not 0 <= number < 2**32:
+    if not 0 <= number <= limits.PRIORITY_MAX:
         raise OptionError(
             given.spelling("priority"),
             text,
-            f"is not a number from 0 to {2**32 - 1}",
+            f"is not a number from 0 to {limits.PRIORITY_MAX}",
             "use e.g. --priority 100",
         )
     return number

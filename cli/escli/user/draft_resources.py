@@ -12,8 +12,10 @@ from eslurm.compat.gres import GPU, parse_gpus, parse_gres, typed
 from eslurm.compat.hostlist import expand
 from eslurm.compat.licenses import parse_licenses
 from eslurm.compat.nodecounts import parse_node_count
+from eslurm.compat.request_checks import checked_nodes
 from eslurm.compat.rset import parse_rset
 from eslurm.compat.sizes import parse_memory
+from eslurm.core.model import request_limits as limits
 from eslurm.core.resources.features import both
 
 TYPE_CHECKING = False
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from escli.options import Words
 
-_COUNT_MAX = 2**31 - 1
 GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task")
 WITHOUT_RSET = (
     "nodes",
@@ -242,7 +243,7 @@ def _count(given: Words, long: str) -> int:
         return 0
     text = given.text(long)
     number = whole_number(text, 10)
-    if not 0 < number <= _COUNT_MAX:
+    if not 0 < number <= limits.COUNT_MAX:
         raise OptionError(given.spelling(long), text, "is not a number from 1 on", f"use e.g. --{long} 4")
     return number
 
@@ -250,4 +251,5 @@ def _count(given: Words, long: str) -> int:
 def _node_names(given: Words, long: str) -> list[str]:
     if not given.has(long):
         return []
-    return list(dict.fromkeys(expand(given.text(long), given.spelling(long))))
+    names = list(dict.fromkeys(expand(given.text(long), given.spelling(long), limits.NODES_NAMED_MAX)))
+    return list(checked_nodes(given.spelling(long), names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
+from eslurm.core.model.request_limits import ARRAY_TASKS_MAX, SCRIPT_BYTES_MAX
 from eslurm.core.model.token import TokenRules
 
 
@@ -104,7 +104,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     finished_retention_s: float = 60.0
     finished_jobs_max: int = 2_000
     pending_jobs_max: int = 200_000
-    array_tasks_max: int = 1_000_000
+    array_tasks_max: int = ARRAY_TASKS_MAX
     script_bytes_max: int = SCRIPT_BYTES_MAX
     job_id_first: int = 1
     job_id_block: int = 10_000

@@ -11,6 +11,8 @@ REFERENCES_MAX = 10_000
 NAME_CHARS_MAX = 256
 """Names of jobs, accounts, QOS, reservations and resources."""
 PARTITION_CHARS_MAX = 63
+RESOURCE_CHARS_MAX = 63
+"""Names of GPUs, licences and other resources."""
 COMMENT_CHARS_MAX = 1024
 REASON_CHARS_MAX = 1024
 PATH_CHARS_MAX = 4096
@@ -26,8 +28,26 @@ NODE_NAME_CHARS_MAX = 255
 NODES_NAMED_MAX = 32_768
 """Nodes that a job may ask for, or exclude, by name."""
 DEPENDENCIES_MAX = 1000
+DEPENDENCY_DELAY_MAX_S = 366 * 86_400
 RESOURCES_MAX = 32
+"""Resources that one option names."""
+CONSTRAINT_CHARS_MAX = 1024
+"""An expression over features."""
+CHUNKS_MAX = 8
+"""Kinds of chunks."""
+COUNT_MAX = 2**31 - 1
+"""Tasks, cores, nodes and items of a resource."""
+MEMORY_MAX_MIB = 2**40
+TIME_LIMIT_MAX_S = 2**31 - 1
+WARN_BEFORE_MAX_S = 65_535
+MOMENT_MAX_US = 253_402_300_800_000_000
+"""The end of the year 9999, UTC: begin times, fixed starts, deadlines."""
+PRIORITY_MAX = 2**31 - 1
 ARRAY_PARTS_MAX = 10_000
+ARRAY_TASKS_MAX = 1_000_000
+"""Unless the site allows less (`array_tasks_max`)."""
+ARRAY_TASK_MAX = 2**31 - 2
+"""The highest number of a task."""
 ARRAY_STRIDED_MAX = 100_000
 """Tasks of an array that are named with a step (0-98:2): each of them is a range of its own."""
 NICE_MAX = 1_000_000

@@ -7,6 +7,8 @@ Invariant: `evaluate` never raises for a text that `parse` has taken.
 
 from __future__ import annotations
 
+from eslurm.core.model.request_limits import CONSTRAINT_CHARS_MAX
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 WORD_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=-+@/")
 DEPTH_MAX = 32
-CHARS_MAX = 1024
 
 
 class FeatureError(ValueError):
@@ -38,8 +39,12 @@ class _Reader:
         self._depth = 0
 
     def read(self) -> Tree:
-        if len(self._text) > CHARS_MAX:
-            raise FeatureError(CHARS_MAX + 1, f"is longer than {CHARS_MAX} characters", "name fewer features")
+        if len(self._text) > CONSTRAINT_CHARS_MAX:
+            raise FeatureError(
+                CONSTRAINT_CHARS_MAX + 1,
+                f"is longer than {CONSTRAINT_CHARS_MAX} characters",
+                "name fewer features",
+            )
         tree = self._any()
         if self._peek():
             raise self._unexpected()

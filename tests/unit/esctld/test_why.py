@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
@@ -209,7 +210,9 @@ def test_what_recurs_for_ever_is_told_as_far_ahead_as_plans_are_made() -> None:
         async with LeadingController(StoreImage(CLUSTER), config=CONFIG) as leading:
             desk = await opened(leading)
             leading.state.calendar = SiteCalendar()
-            daily, often = Validity(cron="0 3 * * *", duration_s=HOUR_S), Validity(cron="0,30 * * * *")
+            # Half a day from now: one that is in force counts once more.
+            hour = (datetime.now(UTC).hour + 12) % 24
+            daily, often = Validity(cron=f"0 {hour} * * *", duration_s=HOUR_S), Validity(cron="0,30 * * * *")
             changes = tuple(
                 PolicyChange("add", "reservation", name, Reservation(name, validity, (node,), ("ada",)))
                 for name, validity, node in (("daily", daily, "cn1"), ("often", often, "cn2"))

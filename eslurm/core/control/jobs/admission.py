@@ -25,10 +25,10 @@ from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs, Submitted
 from eslurm.core.model.request import Request
-from eslurm.core.model.request_limits import NICE_MAX
+from eslurm.core.model.request_limits import NICE_MAX, PRIORITY_MAX
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.model.values import parts_problem
-from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT, PRIORITY_MAX, weighs
+from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT, weighs
 from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
 from eslurm.core.state.cluster import State, name_key
 

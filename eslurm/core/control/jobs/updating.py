@@ -22,7 +22,8 @@ from eslurm.core.model.messages import Changed, RefusalCode, Refused, UpdateJob
 from eslurm.core.model.option_text import asked_words
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.priority import PRIORITY_MAX, weighs
+from eslurm.core.model.request_limits import PRIORITY_MAX
+from eslurm.core.plan.cycle.priority import weighs
 from eslurm.core.state.cluster import State
 
 _PLAIN = (

@@ -18,13 +18,13 @@ import msgspec
 
 from eslurm.core.model.config import PriorityWeights
 from eslurm.core.model.request import Request
+from eslurm.core.model.request_limits import PRIORITY_MAX
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.plan.slices import SORTED_PER_SLICE, sorting
 
 PRIORITY_DEFAULT: Final = 1000
 """The number of a job that nobody gave one: it is computed if the site weighs anything."""
-PRIORITY_MAX: Final = 2**31 - 1
 COMPUTED_PER_SLICE: Final = 1_500
 FEW: Final = 256
 """Up to so many changes are sorted in one by one; beyond, all at once."""
