@@ -38,7 +38,7 @@ class Adjustments:
         self._desk.settle(waiter, node.number, OK)
 
     def set_time(self, node: LocalNode, command: SetTime, waiter: Waiter) -> None:
-        """Give the batch script another time limit; whoever does not run it only remembers."""
+        """Give the batch script another time limit; a node that does not run it only remembers it."""
         attempt = node.attempts.get((command.job_id, command.attempt))
         if attempt is not None and attempt.stage in _OPEN and waiter.revision > attempt.time_revision:
             attempt.time_revision = waiter.revision

@@ -1,6 +1,6 @@
 """Who waits for which blob (script, environment).
 
-Invariant: a wait is dropped when any of its blobs arrives or cannot be had; whoever is woken asks again
+Invariant: a wait is dropped when any of its blobs arrives or cannot be had; a woken attempt asks again
 for what it still lacks.
 """
 
@@ -31,6 +31,6 @@ class Wants:
         return bool(missing)
 
     def take(self, hashes: tuple[bytes, ...]) -> list[tuple[Attempt, int]]:
-        """Everybody who waited for one of these, each once."""
+        """The attempts that waited for one of these, each once."""
         waits = [wait for key in hashes for wait in self._waits.pop(key, ())]
         return list(dict.fromkeys(waits))

@@ -226,7 +226,7 @@ class Agent:
         return self.desk.take(self.outbox.pump(now_us))
 
     def _command_refusal(self, command: Command) -> str:
-        """Why the command is none of ours, so that nobody waits for our answer; empty when it is."""
+        """The reason why the command is not for this agent, so that its sender does not wait; empty when it is."""
         if command.cluster != self.cluster:
             return f"the command is for cluster {command.cluster!r}, this is {self.cluster!r}"
         fence = self.desk.fences.get(command.owner)

@@ -4,7 +4,7 @@ Invariants: records reach the spool in their order, all or none; while one is mi
 or forgotten; an attempt whose preparation never reached the spool leaves no record when it is over, so that a later
 process cannot start what was refused.
 
-Whoever drives it tells `Agent.on_storage` when `error` changes, calls `retry` every `RETRY_S` while there is one, and
+The shell calls `Agent.on_storage` when `error` changes, calls `retry` every `RETRY_S` while there is one, and
 offers everything anew once there is none.
 """
 

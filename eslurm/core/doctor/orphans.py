@@ -1,4 +1,4 @@
-"""Attempts that run where nobody knows of them, and attempts that are thought to run where nothing runs.
+"""Attempts that run unknown to the controller, and attempts that it believes to run where nothing runs.
 
 `Watch` remembers what nodes said they hold when they registered, for the state keeps only what follows from it. It is
 told of every committed batch. Invariant: what it remembers is bounded: one inventory for each node, `ORPHANS_MAX`

@@ -45,7 +45,7 @@ from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.queue_entries import UNFORESEEN, pending_of
 
 STRICT_POLICY = "fcfs"
-"""The policy under which nobody starts before those ahead."""
+"""The policy under which no job starts before those ahead."""
 NAMES_MAX = 4
 NODES_FEW = 1_000
 """Up to so many nodes it costs little to ask the book for amounts that nobody asks for."""

@@ -71,7 +71,7 @@ class WhatIf:
         return None if isinstance(found, Never) else found
 
     def _clear_of_late(self, quest: Quest, job: Pending) -> Quest:
-        """Nobody is let into the places of the late before him; who is not in the queue comes behind his equals."""
+        """Keep the job out of the places of late jobs before it; a job that is not in the queue comes behind its equals."""
         if not self.schedule.slips.late:
             return quest
         if self._turns is None:
@@ -83,7 +83,7 @@ class WhatIf:
     def plan_ahead(self, entries: Sequence[QueueEntry], *, strict: bool) -> Generator[None, None, bool]:
         """Books the waiting jobs that come first and have no booking yet, each as early as it fits.
 
-        `strict`: nobody starts before those ahead. False when there are more than `AHEAD_MAX`.
+        `strict`: no job starts before those ahead. False when there are more than `AHEAD_MAX`.
         """
         todo = [entry for entry in entries if entry.job_id not in self.schedule.bookings]
         if sum(entry.job.startable for entry in todo) > AHEAD_MAX:

@@ -74,7 +74,7 @@ class Access(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, g
 
 
 class FreePool(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="pool"):
-    """Resources kept free for those who are let in by one of `access` (C-15); nobody, when there is none.
+    """Resources kept free for the jobs that one of `access` lets in (C-15); for none without it.
 
     `nodes` (a folded list) or `feature` keep whole nodes free instead of an amount of `resource`.
     """

@@ -129,7 +129,7 @@ class HeardRounds:
         self._count()
 
     def on_proved(self, began_us: int) -> None:
-        """The lead was renewed by what began then: nobody else had won it before."""
+        """Note a renewal of the lead that began then: no other controller had won it before."""
         self._proved_us = max(began_us, self._proved_us or began_us)
         self._count()
 

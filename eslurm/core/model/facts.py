@@ -96,7 +96,7 @@ class NodeTriedAgain(FactBase, frozen=True, tag=True):
 
 
 class OrphanFound(FactBase, frozen=True, tag=True):
-    """A node holds an attempt that the controller does not: it is told to end it."""
+    """A node holds an attempt that the controller does not know, and has to end it."""
 
     number: int
     job_id: int
@@ -231,7 +231,7 @@ class JobSignalled(FactBase, frozen=True, tag=True):
 
 
 class AttemptSuspended(FactBase, frozen=True, tag=True):
-    """The attempt's processes are told to stop where they are (or to go on); it keeps what it holds.
+    """The attempt's processes have to stop where they are (or to go on); it keeps what it holds.
 
     With `room_for` (a job) it keeps all but its cores, once its nodes have acknowledged. `by`: "by alice".
     """
@@ -398,7 +398,7 @@ class JoinTokenMade(FactBase, frozen=True, tag=True):
 
 
 class JoinTokensEnded(FactBase, frozen=True, tag=True):
-    """Nobody joins with these any more. `by` revoked them; empty: their time is over."""
+    """These join tokens are void. `by` revoked them; empty: their time is over."""
 
     ids: tuple[bytes, ...]
     by: str = ""

@@ -1,4 +1,4 @@
-"""What an estimator is told of a job, and what it answers.
+"""The features of a job that an estimator gets, and its answer.
 
 Times are whole seconds; instants count from any epoch as long as it is the same for all (the controller uses UTC, a log its
 own start). Invariant: nothing in a `Submitted` was learnt after the submission.
@@ -40,7 +40,7 @@ class Forecast(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
 
     Eight of ten jobs are meant to end between `p10_s` and `p90_s`, half of them before `p50_s`. Invariant:
     1 <= p10_s <= p50_s <= p90_s and estimate_s >= 1. `estimate_s` may exceed a time limit (jobs run into their grace):
-    whoever plans takes the smaller one. It never ends a job.
+    the planner takes the smaller one. It never ends a job.
     """
 
     p10_s: int

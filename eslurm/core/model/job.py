@@ -126,7 +126,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Somebody wants the attempt to end: why, who, and since when."""
+    """A demand to end the attempt: its cause, its author and its time."""
 
     cause: StopCause
     at_us: int

@@ -1,6 +1,6 @@
 """What the controller remembers of hosts that joined: who they are, with which token, and which are revoked.
 
-Invariant: a membership is a fact before anybody has it, and a revoked serial stays revoked.
+Invariant: a membership is a fact before its host has it, and a revoked serial stays revoked.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def lost_after_s(config: ClusterConfig, dead_s: float = 0.0) -> float:
 
 
 class Timekeeper:
-    """One per leading controller. `floor_us` is the time of the last commit, whoever made it.
+    """One per leading controller. `floor_us` is the time of the last commit of any leader.
 
     Ask `read` with both clocks for each batch; `monotonic_us` should count a host's sleep (CLOCK_BOOTTIME).
     """

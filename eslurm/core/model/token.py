@@ -24,7 +24,7 @@ class TokenRules(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     life_user_max_s: int = 604_800
     """Of a token that a user makes for themselves."""
     life_max_s: int = 2_592_000
-    """Of a token that an administrator makes for somebody else."""
+    """Of a token that an administrator makes for another user."""
     user_max: int = 100
     total_max: int = 10_000
 

@@ -115,7 +115,7 @@ class AlertBook:
 
 
 class AlertPredictor:
-    """Predicts the nodes with a firing alert; the book is filled by whoever listens to the sources."""
+    """Predicts the nodes with a firing alert; the adapters of the sources fill the book."""
 
     def __init__(self, book: AlertBook) -> None:
         self._book = book

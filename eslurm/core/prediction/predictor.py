@@ -1,4 +1,4 @@
-"""What a failure predictor is told and asked (E-22, E-27): the protocol that built-in and third-party ones follow.
+"""The inputs and answers of a failure predictor (E-22, E-27): the protocol that built-in and third-party ones follow.
 
 Invariant: a prediction changes a node's place in a broadcast tree and nothing else, neither its state nor
 whether it gets work (E-26), so a predictor may be wrong at will.

@@ -1,7 +1,7 @@
 """The predictors in force and the union of what they say (E-22, E-27).
 
 Invariants: only known nodes are predicted; a predictor that raises is switched off for good with one notice that
-names it, what it said is dropped, and the others go on; one that predicts nearly everybody is left out of the
+names it, what it said is dropped, and the others go on; one that predicts nearly all nodes is left out of the
 union while it does; equal predictions are the same object, so whoever keeps
 something per prediction may compare identities.
 """
@@ -22,7 +22,7 @@ WORDS_CHARS_MAX: Final = 200
 
 
 class Prediction(msgspec.Struct, frozen=True):
-    """Who is predicted to fail: by anybody, and by each predictor that is on."""
+    """The nodes predicted to fail: by any predictor, and by each that is on."""
 
     all: frozenset[int] = frozenset()
     by_name: Mapping[str, frozenset[int]] = {}

@@ -113,7 +113,7 @@ class Children:
     # Failing.
 
     def suspect(self, send: Send, why: str, now_us: int, out: list[Action]) -> None:
-        """Take a child's list back: what it owes is sought by somebody else."""
+        """Take a child's list back: another node is asked for what it owes."""
         record = send.record
         owed = record.owed_by(send)
         send.cause = cause_of(why)

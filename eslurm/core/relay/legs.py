@@ -26,7 +26,7 @@ class LegKeeper(Protocol):
     def on_leg_failed(self, to_node: int, tries: int, why: str, now_us: int) -> int | None:
         """The satellite did not. Returns who gets the rest; None: the controller sends it itself (E-16).
 
-        `tries` is how often this share has been handed on before. Whoever is named has a leg from then on.
+        `tries` is how often this share has been handed on before. Each satellite that is named has a leg from then on.
         """
         ...
 
@@ -55,7 +55,7 @@ class Legs:
         ]
 
     def on_done(self, send: Send, now_us: int) -> None:
-        """The share is served, or somebody else has answered for all of it."""
+        """The share is served, or another satellite has answered for all of it."""
         if send.via and not send.judged:
             send.judged = True
             if self._keeper is not None:

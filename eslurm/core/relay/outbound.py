@@ -124,7 +124,7 @@ class Outbound:
 
 
 def _message(send: Send, time_us: int) -> Broadcast:
-    """What the child is told. Only a satellite hears how to arrange the list and what is expected of it."""
+    """The message to the child. Only a satellite hears how to arrange the list and what is expected of it."""
     origin = send.record.broadcast
     nodes = tuple(send.nodes)
     message = Broadcast(

@@ -242,7 +242,7 @@ class Record:
         self.dirty[request.requester] = None
 
     def resolve(self, nodes: Iterable[int], outcome: Outcome) -> None:
-        """Merge one outcome of many nodes and tell it to whoever waits for them."""
+        """Merge one outcome of many nodes and pass it to the broadcasts that wait for them."""
         outcomes = self.outcomes
         waiters = self.waiters
         for node in nodes:
@@ -267,7 +267,7 @@ class Record:
                     self._tell(request, node, old is None)
 
     def forget_unreached(self) -> None:
-        """Whoever asks for these nodes again wants another try."""
+        """Forget these nodes: a repeated question asks for another try."""
         for node in self.unreached:
             del self.outcomes[node]
         self.unreached.clear()

@@ -1,4 +1,4 @@
-"""Whether a job asks for no more than another: whoever asks for no more fits wherever the other would.
+"""Compare requests: a job that asks for no more than another fits wherever the other would.
 
 Invariant: what is called no more never needs a node, an amount or a second that the other does not; what cannot be told
 is called more.

@@ -1,7 +1,7 @@
 """Other rules over a kept plan: which planned starts they still allow.
 
 The plans are gone through in the order of their starts, each as if it were made now, under the new rules, behind those
-that start before it. Invariant: what the rules allow keeps its place, what they forbid is displaced, and so nobody starts
+that start before it. Invariant: what the rules allow keeps its place, what they forbid is displaced, and so no job starts
 later for a rule that binds others only; what runs counts, but is left alone.
 """
 

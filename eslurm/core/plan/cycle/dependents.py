@@ -1,6 +1,6 @@
 """Places for jobs that wait for other jobs or for a time: behind the planned ends of those they wait for.
 
-Invariant: nobody is planned before the planned end of a job that it waits for, and when that end moves, all behind it are
+Invariant: no job is planned before the planned end of a job that it waits for, and when that end moves, all behind it are
 planned anew, each once; linear in the whole graph.
 """
 
@@ -39,7 +39,7 @@ def plan_later(ahead: Ahead) -> Generator[None, None, None]:
 
 
 def _dependants(ahead: Ahead) -> Generator[None, None, dict[int, QueueEntry]]:
-    """Those that have no place yet, and everybody behind them or behind a job whose end is not what it was."""
+    """Jobs without a place, and all jobs behind them or behind a job whose end has changed."""
     cycle, schedule = ahead.cycle, ahead.schedule
     todo: dict[int, QueueEntry] = {}
     behind: dict[int, list[QueueEntry]] = {}

@@ -72,7 +72,7 @@ def end_us(one: Running, now_us: int, grace_us: int) -> int:
 def shortest_first(entries: Sequence[QueueEntry], now_us: int) -> Generator[None, None, list[QueueEntry]]:
     """Waiting jobs in the order in which what came free is offered to them: by priority, and among equals by length.
 
-    Whoever is gone soon delays few; those that have waited for a day have their turn before them, by age (ADR 14).
+    A job that ends soon delays few; those that have waited for a day have their turn before them, by age (ADR 14).
     """
 
     def turn(entry: QueueEntry) -> tuple[int, int]:

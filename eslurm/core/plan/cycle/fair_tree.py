@@ -76,7 +76,7 @@ class FairTree:
         usage: Mapping[Association, float],
         waiting: Iterable[Association] = (),
     ) -> None:
-        """`usage` is as of one instant. An account that nobody has defined hangs from the root with one share."""
+        """`usage` is as of one instant. An account without a definition hangs from the root with one share."""
         exhaust(self._grow(accounts, users, usage, waiting))
 
     @classmethod
@@ -131,7 +131,7 @@ class FairTree:
         self._root = _Node("", "", 1)
         self.factors: dict[Association, float] = {}
         self.best: dict[str, float] = {}
-        """By account the highest factor in it: who comes new to it has used as little as anybody there."""
+        """By account the highest factor in it, which new users of the account get."""
         leaves = yield from self._build(accounts, users, usage, waiting)
         yield from self._use(leaves, usage)
         yield from self._compare()

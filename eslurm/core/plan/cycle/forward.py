@@ -192,7 +192,7 @@ class Ahead:
     def _settle(
         self, entry: QueueEntry, quest: Quest, never: Why | None = None
     ) -> Generator[None, None, None]:
-        """Starts what begins now; the rest is told why it waits."""
+        """Start what begins now, and note for the rest why it waits."""
         schedule = self.schedule
         job_id = entry.job_id
         yield from self._start_if_now(entry)

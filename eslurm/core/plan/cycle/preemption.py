@@ -1,4 +1,4 @@
-"""Making room: which waiting job pushes out whom, and that nobody else takes what comes free for it.
+"""Preemption: choose victims for a waiting job, and keep what they free for it.
 
 In each cycle one job at most is made room for. From then on it is one of the schedule's *claimants*: before all other
 planning it is started if it fits, and else the nodes that are being cleared are booked for it from their expected end
@@ -154,7 +154,7 @@ class MakingRoom:
         return True
 
     def _keep_free(self, job_id: int, spans: Sequence[Span], until_us: int) -> None:
-        """Books what is free already on these nodes: whoever took it would not be gone when the others are."""
+        """Book what is free already on these nodes: another job there would outlast the victims."""
         cycle = self.cycle
         positions = cycle.ledger.topology.positions
         free: list[Span] = []
@@ -247,7 +247,7 @@ class MakingRoom:
         return [one for one in self._everybody() if one.is_going]
 
     def _may_push(self, job_id: int) -> bool:
-        """Whether somebody else may be told to go for it."""
+        """Check whether further jobs may be preempted for it."""
         return self.schedule.pushes.get(job_id, (0, 0))[1] <= self.cycle.now_us
 
     def _may_claim(self, job: Pending) -> bool:
@@ -398,7 +398,7 @@ class MakingRoom:
         return self._is_allowed(rules.of(job, quest.need).constraints, quest.duration_us)
 
     def _could_start(self, job: Pending, quest: Quest, need: Need) -> bool:
-        """Whether it could start with everybody gone whom it may push out; if not, nobody need be looked for."""
+        """Check whether it could start with all jobs gone that it may preempt; if not, no victim is looked for."""
         room, gone = self._without_all(job)
         if choose(room, need) is None:
             return False

@@ -1,7 +1,7 @@
 """In which order jobs are planned where a site weighs age, fair share, size, partition and QOS (C-38).
 
 A priority is derived, never a fact: `Ranking` keeps those of the waiting jobs, takes over what the queue changes, and
-computes all of them anew from time to time, in slices. A number that somebody gave a job stays what it is; all others
+computes all of them anew from time to time, in slices. A number that was given to a job stays what it is; all others
 are the sum of weighted factors, each within 0..1, less the job's nice value. Invariant: a ranked entry differs from
 the queue's only in its first element, and the entries are sorted as tuples.
 """
@@ -24,7 +24,7 @@ from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.plan.slices import SORTED_PER_SLICE, sorting
 
 PRIORITY_DEFAULT: Final = 1000
-"""The number of a job that nobody gave one: it is computed if the site weighs anything."""
+"""The number of a job without a given one: it is computed if the site weighs anything."""
 COMPUTED_PER_SLICE: Final = 1_500
 FEW: Final = 256
 """Up to so many changes are sorted in one by one; beyond, all at once."""
@@ -47,7 +47,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """How one job's priority came about, in points. `given`: somebody said so, and the points count for nothing."""
+    """The parts of one job's priority, in points. `given`: a person set the number, and the points do not count."""
 
     value: int
     given: bool = False
@@ -155,7 +155,7 @@ class Ranking:
         del self._order[bisect_left(self._order, entry)]
 
     def clear(self) -> None:
-        """Rank nobody, as if nobody ever was."""
+        """Forget all jobs."""
         if self._known or self._computed_us:
             self._take_over(Ranking())
 

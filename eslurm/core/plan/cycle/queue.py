@@ -27,7 +27,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     is planned as up to that many placements.
     `groups` are gid numbers in decimal. `after` are the jobs it waits for and `not_before_us` the begin time it waits
     for: such jobs are planned ahead (by policies that do) but started only once nothing of that is left.
-    `estimate_us` is how long it is expected to run (0: nobody said): plans count on it, nothing ends a job by it.
+    `estimate_us` is how long it is expected to run (0: not known): plans count on it, nothing ends a job by it.
     `start_at_us` is a fixed start, `deadline_us` the latest end; 0: none (C-30). `eligible_us` is the begin time it was
     submitted with: it has waited for resources no longer than since then.
     """

@@ -200,7 +200,7 @@ class _Following:
             book.set_usable(numbers[position], bool(usable >> position & 1))
 
     def _displace_on(self, numbers: set[int]) -> Generator[None, None, None]:
-        """Nodes are out: whoever was planned on them has lost the place (C-39)."""
+        """Nodes are out: jobs planned on them have lost their places (C-39)."""
         schedule = self.schedule
         seen = 0
         for job_id, bookings in list(schedule.bookings.items()):

@@ -412,7 +412,7 @@ class Schedule:
         self.moved.add(job.job_id)
 
     def free_early(self, spans: Iterable[Span]) -> None:
-        """Notes that something was given back: whoever could use these nodes may start earlier now."""
+        """Note that something was given back: jobs that could use these nodes may start earlier now."""
         self.freed |= self.book.topology.mask_of_numbers(span.node for span in spans)
 
     def claiming(

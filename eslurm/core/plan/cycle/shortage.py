@@ -58,7 +58,7 @@ class Reasons:
         return self.short_now(quest)
 
     def short_now(self, quest: Quest) -> Why:
-        """Nodes are closed to it, somebody else was promised them, they are out of service, or too little is free."""
+        """Nodes are closed to it, promised to other jobs, out of service, or have too little free."""
         need = quest.need
         book = self._schedule.book
         if quest.closed and book.fits_at(need, self._now_us, quest.duration_us) is not None:

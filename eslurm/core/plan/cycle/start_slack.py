@@ -17,7 +17,7 @@ PATIENCE_US: Final = 12 * 3_600_000_000
 """Who has waited for so long when such a policy promises him a start is not to slip at all."""
 SLIP_MIN_US: Final = 3_600_000_000
 SLIP_MAX_US: Final = 4 * SLIP_MIN_US
-"""Where everybody has a planned start, it may slip by as much as it was foretold ahead, within these bounds."""
+"""Where every job has a planned start, the start may slip by as much as it was foretold ahead, within these bounds."""
 
 
 def slack_us(ahead_us: int) -> int:

@@ -1,7 +1,7 @@
 """Whom to push out so that a waiting job can start now: who may, and the choice of victims; nothing else.
 
 Pure: running work and a room in, victims out. Invariants: only work that the job may push out is chosen, with every
-victim gone the job fits, and it would not fit if any one of them stayed; whoever is pushed out is of a lower rank.
+victim gone the job fits, and it would not fit if any one of them stayed; a victim is of a lower rank.
 
 A job that nobody may push out has the highest rank; any other's is the level of its QOS and then the tier of its
 partition. A QOS that lists no other is at level 0, any other one level above the highest that it lists. (QOS that list each
@@ -25,7 +25,7 @@ from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, add, fits
 
 ABOVE_ALL: Final = 1 << 62
-"""The level of those that nobody may push out."""
+"""The level of jobs that may not be preempted."""
 
 Share = tuple[int, Vector]
 """(node number, amounts) that come free there."""

@@ -274,7 +274,7 @@ class Slots:
         return (rows[index - 1] if index else None), (rows[index] if index < len(rows) else None)
 
     def _has_room(self, resource: int) -> bool:
-        """Whether one more row of a resource can be made; one that nobody has asked for in a long time gives way."""
+        """Check whether one more row of a resource can be made; the row unused for longest gives way."""
         values = self.values[resource]
         if len(values) < ROWS_MAX:
             return True

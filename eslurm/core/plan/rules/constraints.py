@@ -185,7 +185,7 @@ class Rules:
             self._shifted.clear()
 
     def rest_on(self, future: Future) -> None:
-        """From now on this is asked for what everybody uses together."""
+        """Add the total usage of all jobs to what is recorded."""
         self._future = future
         self._lines.clear()
 
@@ -419,7 +419,7 @@ class Rules:
         return known
 
     def _steps(self, column: int) -> Callable[[], Steps]:
-        """How to get at the use of one resource by everybody."""
+        """The function that reads the use of one resource by all jobs."""
         if column < len(self._topology.resources):
             return lambda: self._future.steps(column)
         line = self._line(column)

@@ -3,7 +3,7 @@
 A job is bound through its user, its groups, its account and those above it, its QOS and its partition. For each of them
 and each resource a limit on that resource counts before one on `*`, one on a name before one on each (C-12); for groups
 and accounts "each" means the job's primary group and its own account. At every instant the first of these levels with a
-limit in force counts, and of that level all. Nobody without limits is bound (C-13). What a limit forbids now may be
+limit in force counts, and of that level all. A consumer without limits is not bound (C-13). What a limit forbids now may be
 allowed later: a job is moved, not refused (C-14), unless the limit is always in force.
 """
 
@@ -184,7 +184,7 @@ class Items:
 
 
 class Duration:
-    """While the limit is in force nobody holds the resource for longer: longer jobs keep out of its windows."""
+    """While the limit is in force no job holds the resource for longer: longer jobs keep out of its windows."""
 
     __slots__ = ("_beyond_us", "_duration_us", "_windows", "ask", "limit")
     kind = "limit"

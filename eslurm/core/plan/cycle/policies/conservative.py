@@ -14,10 +14,10 @@ from eslurm.core.plan.slices import sorting
 
 
 class Conservative:
-    """Everybody is promised a start on arrival, and nobody who comes later may delay it.
+    """Every job is promised a start on arrival, and no later job may delay it.
 
     When something ends early, the promises are gone through in the order of their starts: each may move to an earlier
-    place and none to a later one. So with exact estimates nobody ever starts later than was first promised. When work
+    place and none to a later one. So with exact estimates no job ever starts later than was first promised. When work
     outlives its limit, the promises in its way and those behind them move in the order of their starts.
     """
 

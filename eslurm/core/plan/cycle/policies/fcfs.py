@@ -10,7 +10,7 @@ from eslurm.core.plan.cycle.reasons import WhyKind
 
 
 class Fcfs:
-    """First come, first served: nobody starts before a job ahead of it that could use the same nodes.
+    """First come, first served: no job starts before one ahead of it that could use the same nodes.
 
     Jobs whose partition is down, or that need nodes which are out of service or more than their limits allow, are passed
     over; they do not block those behind them.
@@ -28,7 +28,7 @@ class Fcfs:
             members = cycle.members(job)
             if blocked & members:
                 cycle.waiting[job.job_id] = cycle.rest
-                # Whoever waits its turn keeps it on all the nodes it could use.
+                # A job that waits its turn keeps it on all the nodes it could use.
                 blocked |= members
                 continue
             left = yield from cycle.start_now(job)

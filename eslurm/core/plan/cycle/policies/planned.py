@@ -16,7 +16,7 @@ from eslurm.core.plan.cycle.snapshot import Snapshot
 class Planned:
     """Every accepted job has a planned start, or is in the waiting room with a reason (C-01, C-04).
 
-    Arrivals displace nobody (C-59). What ends early, comes back or changes is offered to the planned jobs by priority,
+    Arrivals displace no job (C-59). What ends early, comes back or changes is offered to the planned jobs by priority,
     then age, or length where running times are forecast: first fit, and each keeps the earlier of its places (C-37).
     What is lost to work that outlives its limit is borne by those of lower priority (C-39).
     """
