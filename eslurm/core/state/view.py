@@ -5,11 +5,11 @@ While a batch is being committed, readers see the one before: nothing is visible
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.job import Job
+from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.node import Node, names_of
 from eslurm.core.model.step import Step
 from eslurm.core.state.allocation_amounts import attempts_of, lends
@@ -61,15 +61,11 @@ class View:
         """The batch that ended with `revision` is durable."""
         if self.topology is not self._state.ledger.topology:
             self._take_holdings()
-        else:
-            for job_id in touched.jobs:
-                self._refresh_holdings(self.jobs.get(job_id), self._state.jobs.get(job_id))
-            for number in touched.nodes:
-                self._refresh_node(number)
         for job_id in touched.jobs:
-            self._refresh_tasks(job_id)
+            self._refresh_job(job_id)
+        for number in touched.nodes:
+            self._refresh_node(number)
         self._take_scalars()
-        _refresh(self.jobs, self._state.jobs, touched.jobs)
         _refresh(self.nodes, self._state.nodes, touched.nodes)
         _refresh(self.steps, self._state.steps, touched.steps)
         for kind, name in touched.records:
@@ -103,14 +99,29 @@ class View:
             number: ledger.free_on(position) for number, position in ledger.topology.positions.items()
         }
 
-    def _refresh_holdings(self, old: Job | None, new: Job | None) -> None:
-        before, after = _holding(old), _holding(new)
-        if before == after:
-            return
-        for job in (old, new):
-            for attempt in attempts_of(job) if job is not None else ():
+    def _refresh_job(self, job_id: int) -> None:
+        old, new = self.jobs.get(job_id), self._state.jobs.get(job_id)
+        before = attempts_of(old) if old is not None else ()
+        after = attempts_of(new) if new is not None else ()
+        if _holds_otherwise(before, after):
+            for attempt in (*before, *after):
                 for span in attempt.spans:
                     self._refresh_node(span.node)
+        if new is None:
+            if old is not None:
+                del self.jobs[job_id]
+                self._drop_task(old)
+            return
+        self.jobs[job_id] = new
+        if old is None and new.array_job_id:
+            self.tasks_of.setdefault(new.array_job_id, set()).add(job_id)
+
+    def _drop_task(self, job: Job) -> None:
+        if job.array_job_id:
+            tasks = self.tasks_of[job.array_job_id]
+            tasks.discard(job.job_id)
+            if not tasks:
+                del self.tasks_of[job.array_job_id]
 
     def _refresh_node(self, number: int) -> None:
         jobs = self._state.jobs_on.get(number)
@@ -122,25 +133,17 @@ class View:
         if position is not None:
             self.free[number] = self._state.ledger.free_on(position)
 
-    def _refresh_tasks(self, job_id: int) -> None:
-        job = self._state.jobs.get(job_id)
-        array_id = (job or self.jobs[job_id]).array_job_id if job is not None or job_id in self.jobs else 0
-        if not array_id:
-            return
-        tasks = self.tasks_of.setdefault(array_id, set())
-        if job is not None:
-            tasks.add(job_id)
-        else:
-            tasks.discard(job_id)
-        if not tasks:
-            del self.tasks_of[array_id]
 
-
-def _holding(job: Job | None) -> list[tuple[int, int, bool]]:
-    """What decides where a job holds something; records that are shared have the same identity."""
-    if job is None:
-        return []
-    return [(one.number, id(one.held), lends(one)) for one in attempts_of(job)]
+def _holds_otherwise(before: Sequence[Attempt], after: Sequence[Attempt]) -> bool:
+    """Whether a job's attempts hold anything else than before; records that did not change are shared."""
+    if len(before) != len(after):
+        return True
+    for old, new in zip(before, after, strict=True):
+        if old is not new and (
+            old.number != new.number or old.held is not new.held or lends(old) != lends(new)
+        ):
+            return True
+    return False
 
 
 def _refresh(view: dict[K, V], current: dict[K, V], keys: set[K]) -> None:
