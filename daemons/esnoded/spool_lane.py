@@ -2,8 +2,8 @@
 
 One thread writes, syncs and compacts the spool, so the event loop, and with it the links and the tree, goes on while a disk
 takes its time. Invariants: one thing is written at a time, in the order of the calls; the actions of a call are carried out
-after its records are in the spool and after the actions of the calls before (`backlog`: when the spool cannot be written);
-a compaction is made of an agent all of whose records are written. What relies on no record waits for none.
+after its records are in the spool and after the actions of the calls before (`spool_buffer`: when it cannot be
+written); a compaction is made of an agent all of whose records are written. What relies on no record waits for none.
 """
 
 from __future__ import annotations

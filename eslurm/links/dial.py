@@ -1,6 +1,6 @@
 """Dialling: from an endpoint to a live link, or a clear reason why not.
 
-Invariant: a dial takes no longer than the connect timeout plus the hello timeout (and once in a while `mismatch.ASK_S`
+Invariant: a dial takes no longer than the connect timeout plus the hello timeout (and once in a while `tls_diagnosis.ASK_S`
 more), and leaves nothing behind when it fails.
 """
 

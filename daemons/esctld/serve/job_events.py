@@ -1,9 +1,9 @@
 """What happened to jobs, for estimators that follow (JobFeed): a bounded ring of events, filled from what is committed.
 
-Whoever comes for the first time, was away too long, or followed another leader is told from the beginning: the jobs that
-ended last, then those that live (`feed_history`), then goes on in the ring. Invariants: filling the ring waits for nobody
-and costs nothing until somebody follows; what is told of a job is in order, and instants never go back; a cursor of
-another controller's life is noticed.
+A follower that comes for the first time, was away too long, or followed another leader is told from the beginning: the jobs
+that ended last, then those that live (`job_event_history`); then it goes on in the ring. Invariants: filling the
+ring waits for nobody and costs nothing until somebody follows; what is told of a job is in order, instants never go back;
+a cursor of another controller's life is noticed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Why a job waits, when a job would start, and the whole plan: questions of people about what is planned.
 
-Answered beside the dispatcher in slices (`pacing`), on copies of what the planner keeps, taken between two of
+Answered beside the dispatcher in slices (`time_slicing`), on copies of what the planner keeps, taken between two of
 its cycles: nobody is delayed, and nothing is answered from the middle of a plan. Invariants: nothing here changes anything;
 a job is shown, and may be seen, as it is committed; what was found in the live state is told when all of it is committed.
 """

@@ -95,8 +95,8 @@ class RequeueJobs(msgspec.Struct, frozen=True, gc=False):
 class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     """Change a pending job's parameters; None leaves one as it is. Answer: `Changed`.
 
-    `request` is all that it asks for from now on; `was` what it asked for when that was made (`phrases.asked_words`): if it
-    asks for something else by now, nothing is changed.
+    `request` is all that it asks for from now on; `was` what it asked for when that was made (`option_text.asked_words`):
+    if it asks for something else by now, nothing is changed.
     """
 
     by: Principal
@@ -301,7 +301,7 @@ class Reports(msgspec.Struct, frozen=True, gc=False):
 class NodeOutcome(msgspec.Struct, frozen=True, gc=False):
     """What became of one effect on a set of nodes. `status` is ok, failed or unreached; unreached means unknown.
 
-    `code` is that of a failure, as in `tree.results`.
+    `code` is that of a failure, as in `relay.results`.
     """
 
     nodes: tuple[int, ...]

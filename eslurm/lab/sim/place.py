@@ -1,4 +1,4 @@
-"""A controller's place as the process sees it that sits there (`seat.Seat`)."""
+"""A controller's place as the process sees it that sits there (`controller_host.Seat`)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from eslurm.lab.sim.scheduler import Scheduler
 
 
 class Offered(Protocol):
-    """`faults.Offer`."""
+    """`fault_schedule.Offer`."""
 
     @property
     def process(self) -> str: ...
@@ -36,14 +36,14 @@ class Offered(Protocol):
 
 
 class LastingPlan(Protocol):
-    """The part of `faults.FaultPlan` that outlasts single faults."""
+    """The part of `fault_schedule.FaultPlan` that outlasts single faults."""
 
     @property
     def weather(self) -> Weather: ...
 
 
 class Striking(Protocol):
-    """`faults.Faults`, as single faults see it."""
+    """`fault_schedule.Faults`, as single faults see it."""
 
     @property
     def is_calm(self) -> bool: ...

@@ -75,7 +75,7 @@ class Witness(Protocol):
 
 
 class CalmPlan(Protocol):
-    """The part of `faults.FaultPlan` that requests are drawn by."""
+    """The part of `fault_schedule.FaultPlan` that requests are drawn by."""
 
     @property
     def calm_us(self) -> int: ...
@@ -89,7 +89,7 @@ class LongJobs(Protocol):
 
 
 class FaultSource(Protocol):
-    """`faults.Faults`, as processes see it."""
+    """`fault_schedule.Faults`, as processes see it."""
 
     @property
     def plan(self) -> CalmPlan: ...

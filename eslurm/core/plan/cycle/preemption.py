@@ -6,7 +6,7 @@ on, what is free of them already until then, and if that came to nothing others 
 pushed out for a job that its own rules would not let start there; a plan of another waiting job gives way only if the
 claimant might push that job out when it runs, and never a fixed start; what comes free goes to whom it was cleared for.
 
-Why this ends, if nothing new arrives: whoever is pushed out is of a lower rank (`preempt`), so those of the highest rank
+Why this ends, if nothing new arrives: whoever is pushed out is of a lower rank (`victims`), so those of the highest rank
 start once each, and those below once each and once more for every time that they were pushed out. Room that was made and
 not used (a node failed, a job that stood still went on there) would not be counted in that: so each time that others are
 told to go for the same waiting job, it has to wait twice as long for the next.

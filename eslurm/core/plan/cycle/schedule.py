@@ -142,7 +142,7 @@ class Schedule:
         self.claimants: dict[int, Booking | None] = {}
         # How often others have been told to go for a job that waits, and from when on more of them may be.
         self.pushes: dict[int, tuple[int, int]] = {}
-        # The cores that were lent, from when they are to be given back (`returning`).
+        # The cores that were lent, from when they are to be given back (`resuming`).
         self.returns: list[Booking] = []
         self.slips = Slips()
         # Whether the policy makes its promises anew in each cycle: they are in nobody's way.

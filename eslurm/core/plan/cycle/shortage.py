@@ -1,4 +1,4 @@
-"""Why a job of this cycle does not start now, in the words of `explain`: what is short, who is in the way, who is late.
+"""Why a job of this cycle does not start now, in the words of `reasons`: what is short, who is in the way, who is late.
 
 Invariant: asking changes neither the schedule nor the ledger. What is short of resources is found out once per cycle for
 all that ask for the same, since less and less is free.
