@@ -137,6 +137,19 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.parametrize("rows", [10**9, 10**12, 10**18, 10**30])
+def test_an_array_that_claims_more_than_its_bytes_is_refused(tmp_path: Path, rows: int) -> None:
+    path = tmp_path / "svr-1.npz"
+    write_model(path, "svr", model())
+    claim = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows},), }}\n".encode()
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(
+            "array.huge.npy", b"\x93NUMPY\x01\x00" + len(claim).to_bytes(2, "little") + claim + bytes(64)
+        )
+    with pytest.raises(ModelError, match=r"svr-1\.npz: is damaged, or no model"):
+        read_model(path)
+
+
 @pytest.mark.parametrize(
     ("head", "text"),
     [
