@@ -36,6 +36,8 @@ NOW_US = 1000
 OFFICE = Office()
 TOKEN = OFFICE.token(NOW_US + 1, ALICE, "admin")
 COST_S = 0.1
+HELD_S, SHORT_S = 10.0, 19.0
+"""Of two refusals that last so long a client has time for one."""
 SETTINGS = LimitSettings(read_share_percent=20.0, read_share_user_percent=10.0)
 
 
@@ -198,9 +200,9 @@ def test_a_command_comes_again_when_it_was_told_to() -> None:
 
 def test_a_command_that_cannot_wait_so_long_is_told_why() -> None:
     async def scenario() -> None:
-        async with unix_door(Gate(Later(100, 30.0), nobody)) as path:
+        async with unix_door(Gate(Later(100, HELD_S), nobody)) as path:
             with Client(path) as client, pytest.raises(DoorRefused, match="alice asks too much"):
-                await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), PATIENCE_S)
+                await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), SHORT_S)
 
     run(scenario())
 
@@ -243,10 +245,10 @@ def test_a_remote_client_without_manners_is_held_at_every_refusal() -> None:
 
 def test_a_remote_client_that_cannot_wait_so_long_is_told_why() -> None:
     async def scenario() -> None:
-        async with grpc_door(Gate(Later(100, 30.0), nobody)) as endpoint:
+        async with grpc_door(Gate(Later(100, HELD_S), nobody)) as endpoint:
             client = GrpcClient(endpoint, TOKEN)
             with pytest.raises(DoorRefused, match="alice asks too much"):
-                await client.call(methods.JOBS, pb.JobsRequest(), PATIENCE_S)
+                await client.call(methods.JOBS, pb.JobsRequest(), SHORT_S)
             await client.close()
             await until(lambda: not calls_ending())
 
