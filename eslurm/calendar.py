@@ -9,10 +9,12 @@ start at a certain time within a skipped hour is moved behind it, and within a r
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from operator import itemgetter
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim
@@ -84,7 +86,7 @@ class SiteCalendar:
         first = (start_us - length_us) // STRETCH_US
         found: list[Window] = []
         for number in range(first, -(-stop_us // STRETCH_US)):
-            found += self._stretch(validity.cron, validity.duration_s, number)
+            found += _within(self._stretch(validity.cron, validity.duration_s, number), start_us, stop_us)
         return clipped(merged(found), start_us, stop_us)
 
     def _stretch(self, text: str, duration_s: int, number: int) -> list[Window]:
@@ -170,6 +172,12 @@ class SiteCalendar:
             else:
                 high = middle
         return high * SECOND_US
+
+
+def _within(windows: list[Window], start_us: int, stop_us: int) -> list[Window]:
+    """Those of a stretch, which ascend, that have a part in the time asked for: a stretch may have 100,000."""
+    first = bisect_right(windows, start_us, key=itemgetter(1))
+    return windows[first : bisect_left(windows, stop_us, lo=first, key=itemgetter(0))]
 
 
 def _starts_around(cron: Cron, change_us: int, before_us: int, after_us: int) -> Iterable[int]:

@@ -64,6 +64,7 @@ LOOK_S = 0.0005
 """Every commit wakes all who wait. Beyond a few, each looks only so often that all together look 2,000 times a second."""
 STORE_AWAY = "the job store does not answer at present: try again in a moment"
 STORE_AWAY_RETRY_S = 0.5
+NOT_COMMITTED = "what the answer rests on cannot be committed at present: try again in a moment"
 
 _answers = msgspec.msgpack.Decoder(StoredAnswer)
 
@@ -141,8 +142,10 @@ class ControllerService:
             raise DoorError(Status.UNIMPLEMENTED, f"{method.name} is not known to this controller")
         try:
             return await handler(request, caller)
-        except (StoreUnavailable, NotNow):
+        except StoreUnavailable:
             raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
+        except NotNow:
+            raise DoorError(Status.UNAVAILABLE, NOT_COMMITTED) from None
 
     # ---- changing ----
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable, Coroutine, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -51,6 +52,12 @@ _encode = msgspec.msgpack.Encoder().encode
 _commands = msgspec.msgpack.Decoder(Command)
 
 
+@cache
+def _calendar(zone: str) -> SiteCalendar:
+    """One for all worlds of a process: what it has worked out of a cron string is true in each."""
+    return SiteCalendar(zone)
+
+
 class World:
     """The cluster of one seed. `trace`, if given, is told of every event; `plan` replaces the seed's own faults."""
 
@@ -68,7 +75,7 @@ class World:
         self.network = Network(self.scheduler, f"{seed}/network", self._observe)
         self.tuning = Tuning()
         self.config = draw_config(rng, self.cluster, nodes)
-        self.calendar = SiteCalendar(self.config.zone)
+        self.calendar = _calendar(self.config.zone)
         self.names = tuple(node.name for node in self.config.nodes)
         self.totals = [node.total for node in self.config.nodes]
         self.actions = rng.randint(25, 50)

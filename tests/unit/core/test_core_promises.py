@@ -15,7 +15,9 @@ from eslurm.core.model.promise import Promise, PromisedStart, Run
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.resources.nodes import Resource
 from eslurm.replay.base import pack_base, unpack_base
 from tests.unit.core.mirror import picture
 from tests.unit.core.world import ALICE, ROOT, SECOND, World
@@ -324,3 +326,26 @@ def test_a_base_state_has_them(led: Led) -> None:
 def test_runs_say_what_they_stand_for() -> None:
     promise = Promise(1, (PromisedStart(5, (Run(3, 2, 1, (4, 0)), Run(9, 1, 2))),))
     assert list(promise.nodes()) == [3, 4, 9]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "planned"])
+def test_a_job_that_waits_for_licences_says_so(policy: str) -> None:
+    world = Led(policy)
+    world.send(ConfigLoaded(replace(world.state.config, resources=(Resource("lic", wide_total=3),))))
+    for _ in range(2):
+        world.submit(request=Request(wide=(("lic", 2),)), time_limit_s=100)
+    why = world.settle().why(2)
+    assert (why.kind, why.text) == (WhyKind.LICENCE, "lic: 2 asked for, 1 is free")
+
+
+def test_easy_promises_a_job_that_waits_for_licences_and_the_first_that_waits_for_nodes() -> None:
+    world = Led("easy", nodes=1)
+    world.send(ConfigLoaded(replace(world.state.config, resources=(Resource("lic", wide_total=3),))))
+    lic = Request(wide=(("lic", 2),))
+    for request, limit_s in ((lic, 100), (lic, 100), (WHOLE, 50), (Request(), 200), (Request(), 30)):
+        world.submit(request=request, time_limit_s=limit_s)
+    plan = world.settle()
+    # Job 3 needs the whole node, so it follows job 2; jobs 4 and 5 delay neither.
+    began_us = world.now_us
+    assert starts(plan) == {2: began_us + 100 * SECOND, 3: began_us + 200 * SECOND}
+    assert sorted(job.job_id for job in world.state.jobs.values() if job.attempt is not None) == [1, 4, 5]

@@ -146,6 +146,11 @@ def _avoided(need: Need) -> str:
 
 def short_of_resources(need: Need, ledger: Ledger, planned_start_us: int | None = None) -> Why:
     """Too little is free now."""
+    for name, items, free in zip(ledger.topology.wide, need.wide, ledger.wide_free, strict=False):
+        if items > free:
+            return Why(
+                WhyKind.LICENCE, f"{name}: {items} asked for, {free} {are(free)} free", planned_start_us
+            )
     candidates = need.allowed & ledger.usable
     if need.exclusive:
         candidates &= ledger.idle
