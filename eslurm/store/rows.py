@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from eslurm.core.control.commit_pipeline import Commit
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model.facts import encode_fact
 from eslurm.core.model.hostlist import fold
@@ -21,6 +24,17 @@ from eslurm.core.state.cluster import State
 from eslurm.ports import store
 
 SETTINGS = "state"
+
+_encode_answer = msgspec.msgpack.Encoder().encode
+
+
+def transaction_of(state: State, commit: Commit) -> store.Batch:
+    """What a commit of the pipeline writes: its batch, answers by request id, and the rows and blobs that came along."""
+    answers = [store.AnswerRow(request_id, _encode_answer(answer)) for request_id, answer in commit.answers]
+    durable = to_store(state, commit.batch, answers, commit.blobs)
+    if commit.rows:
+        durable = msgspec.structs.replace(durable, rows=[*durable.rows, *commit.rows])
+    return durable
 
 
 def to_store(

@@ -1,8 +1,8 @@
-"""The one place where messages become durable state: drain the inbox, decide and apply, commit, then release.
+"""The one place where messages become durable state: the event loop, clock and store around the core's commit pipeline.
 
-Handlers never touch the state: they put a message here and await the answer. Invariant: no answer,
-acknowledgement, effect or new view leaves before the transaction that holds its facts is durable. Two lanes: node
-outcomes, plans and timers are never refused because users flood.
+Handlers never touch the state: they put a message here and await the answer. What is batched, refused, committed and
+released, and in which order, is `core.control.commit_pipeline`'s, the same as in the simulator; here are the futures, the
+timers, the transaction and its retries, and the committed view.
 """
 
 from __future__ import annotations
@@ -11,83 +11,62 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
-
 from esctld.lead.clock import Clock
-from eslurm.core.control.reactor import Batch, BatchAnswer, Reactor
-from eslurm.core.model.messages import (
-    CancelJobs,
-    Changed,
-    HoldJobs,
-    Message,
-    PlanMade,
-    Refused,
-    Reports,
-    RequeueJobs,
-    SetForecasts,
-    StepCreated,
-    SubmitJobs,
-    Submitted,
-    SuspendJobs,
-    Tick,
+from eslurm.core.control.commit_pipeline import (
+    BATCH_WEIGHT_MAX,
+    Action,
+    Commit,
+    CommitPipeline,
+    Entry,
+    Give,
+    InboxFull,
+    NotNow,
+    Show,
+    Unsettled,
 )
+from eslurm.core.control.reactor import Batch, BatchAnswer, Reactor
+from eslurm.core.model.messages import Message, Tick
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.view import View
-from eslurm.ports.store import AnswerRow, BlobRow, RowChange, Store, StoreUnavailable
-from eslurm.store.rows import to_store
+from eslurm.ports.store import BlobRow, RowChange, Store, StoreUnavailable
+from eslurm.store.rows import transaction_of
 from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger("esctld.dispatcher")
-
-BATCH_WEIGHT_MAX = 128
-"""Most messages (or jobs, reports and placements in them) decided in one batch: bounds how long the loop is held."""
-RECENT_ANSWERS_MAX = 4_096
-"""Answers kept in memory by request id; older ones are looked up in the store by calls marked as a retry."""
-RECENT_BYTES_MAX = 32 * 1024 * 1024
-"""What these answers may take; the oldest are dropped."""
-GATHER_S = 0.003
-"""Longest wait after a commit for as many requests as it answered: clients that each wait for their answer come back
-together, and one commit for all of them costs little more than one for the first."""
-RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-
-_encoder = msgspec.msgpack.Encoder()
 
 Done = Callable[[BatchAnswer], None]
 Charge = Callable[[float], None]
 
 
-class InboxFull(Exception):
-    """More requests wait than may."""
+class _Waiter:
+    """Gets one answer: the future of a call, or the callback of an event. `charge` pays for deciding it."""
 
-
-class NotNow(Exception):
-    """The store does not take commits at present, or the controller stops; nothing of the request has happened."""
-
-
-class Unsettled(Exception):
-    """The store went away under the commit that holds the request: whether it has happened shows when it is back."""
-
-
-class _Entry:
-    __slots__ = ("blobs", "charge", "done", "message", "request_id", "rows")
+    __slots__ = ("_done", "_future", "charge")
 
     def __init__(
         self,
-        message: Message,
-        done: Done | None,
-        request_id: bytes,
-        blobs: Sequence[BlobRow],
-        rows: Sequence[RowChange] = (),
+        future: asyncio.Future[BatchAnswer] | None = None,
+        done: Done | None = None,
         charge: Charge | None = None,
     ) -> None:
-        self.message = message
+        self._future = future
+        self._done = done
         self.charge = charge
-        self.done = done
-        self.request_id = request_id
-        self.blobs = blobs
-        self.rows = rows
+
+    def give(self, answer: BatchAnswer | NotNow | Unsettled) -> None:
+        future = self._future
+        if isinstance(answer, NotNow | Unsettled):
+            if future is not None and not future.done():
+                future.set_exception(answer)
+                # Its caller may be gone.
+                future.exception()
+        elif future is None:
+            assert self._done is not None
+            self._done(answer)
+        elif not future.done():
+            future.set_result(answer)
 
 
 class Dispatcher:
@@ -111,22 +90,10 @@ class Dispatcher:
         self._reactor = reactor
         self._store = store
         self._metrics = metrics
-        self._inbox_max = inbox_max
         self._on_committed = on_committed
         self._clock = clock
-        self._requests: deque[_Entry] = deque()
-        self._events: deque[_Entry] = deque()
+        self._pipeline: CommitPipeline[_Waiter] = CommitPipeline(inbox_max)
         self._wake = asyncio.Event()
-        # So many requests wake the loop; how many the last batch answered, and when.
-        self._wanted = 1
-        self._answered = 0
-        self._answered_at_s = 0.0
-        # What is being decided (the inbox bounds it), and what was answered lately.
-        self._under_way: dict[bytes, asyncio.Future[BatchAnswer]] = {}
-        self._recent: OrderedDict[bytes, BatchAnswer] = OrderedDict()
-        self._recent_bytes = 0
-        self._available = True
-        self._stopping = False
         self._interrupted = False
         self._moved = asyncio.Event()
         self._rests = asyncio.Event()
@@ -134,12 +101,12 @@ class Dispatcher:
     @property
     def is_available(self) -> bool:
         """Whether the store takes commits, as far as is known."""
-        return self._available
+        return self._pipeline.is_available
 
     @property
     def depths(self) -> dict[str, float]:
         """How many messages wait in each lane of the inbox."""
-        return {"requests": len(self._requests), "events": len(self._events)}
+        return self._pipeline.depths
 
     def now_us(self) -> int:
         """The time that a batch would be decided at now."""
@@ -152,31 +119,29 @@ class Dispatcher:
 
         After `stop` it is dropped: nobody acknowledges it, so it is told again to whoever leads next.
         """
-        if self._stopping:
-            return
-        self._events.append(_Entry(message, done, b"", ()))
-        self._wake.set()
+        if self._pipeline.post(message, None if done is None else _Waiter(done=done)):
+            self._wake.set()
 
     async def decided(self, message: Message) -> None:
         """Post an event and wait until it has been decided and committed.
 
         Raises `NotNow` once the dispatcher stops: nothing would ever answer.
         """
-        if self._stopping:
-            raise NotNow
-        done: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
-        self.post(message, _setter(done))
-        await done
+        await self._post_and_wait(message)
 
     async def keep(self, rows: Sequence[RowChange], blobs: Sequence[BlobRow] = ()) -> None:
         """Write rows that are no part of the state (what is known of the log itself) with the next commit.
 
         Raises `NotNow` once the dispatcher stops.
         """
-        if self._stopping:
-            raise NotNow
+        await self._post_and_wait(Tick(), rows, blobs)
+
+    async def _post_and_wait(
+        self, message: Message, rows: Sequence[RowChange] = (), blobs: Sequence[BlobRow] = ()
+    ) -> None:
         done: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
-        self._events.append(_Entry(Tick(), _setter(done), b"", blobs, rows))
+        if not self._pipeline.post(message, _Waiter(done), rows, blobs):
+            raise NotNow
         self._wake.set()
         await done
 
@@ -192,34 +157,21 @@ class Dispatcher:
 
         Raises `InboxFull` or `NotNow`, both before anything has happened, or `Unsettled`; so may the answer.
         """
-        if request_id and (known := self._find_answer(request_id)) is not None:
-            return known
-        if not self._available or self._stopping:
-            raise NotNow
-        if len(self._requests) >= self._inbox_max:
-            self._metrics.refused_full.inc()
-            raise InboxFull
         answer: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
-        if request_id:
-            self._under_way[request_id] = answer
-        self._requests.append(_Entry(message, _setter(answer), request_id, blobs, charge=charge))
-        if len(self._requests) >= self._wanted:
+        try:
+            known = self._pipeline.request(message, _Waiter(answer, charge=charge), request_id, blobs)
+        except InboxFull:
+            self._metrics.refused_full.inc()
+            raise
+        if known is not None:
+            known.waiter.give(known.answer)
+        elif self._pipeline.is_ready:
             self._wake.set()
         return answer
 
     def knows(self, request_id: bytes) -> bool:
         """Whether a request is under way or was answered lately: the store need not be asked for it."""
-        return request_id in self._under_way or request_id in self._recent
-
-    def _find_answer(self, request_id: bytes) -> asyncio.Future[BatchAnswer] | None:
-        under_way = self._under_way.get(request_id)
-        if under_way is not None and under_way.done():
-            raise Unsettled
-        if under_way is not None or request_id not in self._recent:
-            return under_way
-        answered: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
-        answered.set_result(self._recent[request_id])
-        return answered
+        return self._pipeline.knows(request_id)
 
     async def moved(self) -> None:
         """Wait until another batch has been committed, or the store has gone away.
@@ -238,7 +190,7 @@ class Dispatcher:
         """
         revision = self.state.revision
         while self.view.revision < revision:
-            if not self._available:
+            if not self._pipeline.is_available:
                 raise NotNow
             await self.moved()
 
@@ -259,7 +211,7 @@ class Dispatcher:
 
     def stop(self) -> None:
         """Take no more requests; `run` returns once the inbox is empty and committed."""
-        self._stopping = True
+        self._pipeline.stop()
         self._wake.set()
 
     # ---- the loop ----
@@ -267,8 +219,8 @@ class Dispatcher:
     async def run(self) -> None:
         """Until `stop`. Raises what makes going on impossible: a lost fence, a damaged store, a bug in apply."""
         while True:
-            if not self._requests and not self._events:
-                if self._stopping:
+            if self._pipeline.is_empty:
+                if self._pipeline.is_stopping:
                     return
                 self._wake.clear()
                 self._rests.set()
@@ -276,195 +228,95 @@ class Dispatcher:
                 self._rests.clear()
                 continue
             await self._gather()
-            entries = self._take()
-            batch = self._decide(entries)
+            batch = self._decide(self._pipeline.take())
             if len(batch.facts) > BATCH_WEIGHT_MAX:
                 # One large call has held the loop long enough; nobody else writes, and nothing shows before the commit.
                 await asyncio.sleep(0)
-            answers = self._answers(entries, batch)
-            blobs = [blob for entry in entries for blob in entry.blobs]
-            rows = [row for entry in entries for row in entry.rows]
-            if batch.facts or answers or rows or _acknowledges(entries):
-                await self._commit(entries, batch, answers, blobs, rows)
-            self._release(entries, batch)
+            await self._perform(
+                self._pipeline.decided(batch, _loop_us(), owes_more=bool(self.state.unsettled))
+            )
             # Let readers and writers of links have their turn between two batches.
             await asyncio.sleep(0)
 
     async def _gather(self) -> None:
-        """Wait a moment for those who had an answer just now; never when anything but requests is there."""
-        if self._events or self._stopping or len(self._requests) >= self._answered:
+        """Wait a moment for clients that had an answer just now."""
+        until_us = self._pipeline.gathers_until_us(_loop_us())
+        if not until_us:
             return
-        loop = asyncio.get_running_loop()
-        left_s = self._answered_at_s + GATHER_S - loop.time()
-        if left_s <= 0:
-            return
-        self._wanted = self._answered
         self._wake.clear()
-        timer = loop.call_later(left_s, self._wake.set)
+        timer = asyncio.get_running_loop().call_at(until_us / SECOND_US, self._wake.set)
         await self._wake.wait()
         timer.cancel()
-        self._wanted = 1
 
-    def _take(self) -> list[_Entry]:
-        entries: list[_Entry] = []
-        weight = 0
-        for lane in (self._events, self._requests):
-            while lane and weight < BATCH_WEIGHT_MAX:
-                entry = lane.popleft()
-                entries.append(entry)
-                weight += _weight(entry.message)
-        return entries
-
-    def _decide(self, entries: list[_Entry]) -> Batch:
+    def _decide(self, entries: Sequence[Entry[_Waiter]]) -> Batch:
         started = time.perf_counter()
         batch = self._reactor.process(_metered(entries), self.now_us())
         self._metrics.stall.observe(time.perf_counter() - started)
         return batch
 
-    def _answers(self, entries: list[_Entry], batch: Batch) -> list[AnswerRow]:
-        return [
-            AnswerRow(entry.request_id, _encoder.encode(answer))
-            for entry, answer in zip(entries, batch.answers, strict=True)
-            if entry.request_id and not isinstance(answer, Refused)
-        ]
+    async def _perform(self, actions: Sequence[Action[_Waiter]]) -> None:
+        has_moved = False
+        for action in actions:
+            match action:
+                case Give():
+                    self._give(action)
+                case Show(messages=messages, batch=batch):
+                    self.view.advance(batch.touched, self.state.revision, batch.now_us)
+                    self._on_committed(messages, batch)
+                    has_moved = bool(batch.facts)
+                case Commit():
+                    await self._commit(action)
+        if has_moved:
+            self._tell_moved()
 
-    async def _commit(
-        self,
-        entries: list[_Entry],
-        batch: Batch,
-        answers: list[AnswerRow],
-        blobs: list[BlobRow],
-        rows: list[RowChange],
-    ) -> None:
+    async def _commit(self, commit: Commit) -> None:
         """One transaction; while the store is away the same batch is tried again and requests are refused."""
-        durable = to_store(self.state, batch, answers, blobs)
-        if rows:
-            durable = msgspec.structs.replace(durable, rows=[*durable.rows, *rows])
-        tries = 0
+        pipeline = self._pipeline
+        durable = transaction_of(self.state, commit)
         started = time.perf_counter()
         while True:
             try:
                 await self._store.commit(durable)
                 break
             except StoreUnavailable as error:
-                if self._available:
+                if pipeline.is_available:
                     log.error("the store takes no commits: %s; requests are refused until it does", error)
-                    self._available = False
-                    self._let_go(entries)
+                    for give in pipeline.unavailable():
+                        self._give(give)
                     self._tell_moved()
-                await asyncio.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
-                tries += 1
-        if not self._available:
+                else:
+                    pipeline.unavailable()
+                await asyncio.sleep(pipeline.pause_us / SECOND_US)
+        if not pipeline.is_available:
             log.warning("the store takes commits again")
-            self._available = True
         self._metrics.commit.observe(time.perf_counter() - started)
-        self._metrics.facts.inc(len(batch.facts))
-
-    def _let_go(self, entries: list[_Entry]) -> None:
-        """Whoever waits for an answer hears now that the store is away; a retry finds what has become of its request."""
-        for entry in entries:
-            self._fail(self._under_way.get(entry.request_id), Unsettled())
-        waiting, self._requests = self._requests, deque()
-        for entry in waiting:
-            if entry.request_id:
-                # Not decided yet: it has never happened.
-                self._fail(self._under_way.pop(entry.request_id), NotNow())
-            else:
-                self._requests.append(entry)
+        self._metrics.facts.inc(len(commit.batch.facts))
+        await self._perform(pipeline.committed(_loop_us()))
 
     @staticmethod
-    def _fail(answer: asyncio.Future[BatchAnswer] | None, why: Exception) -> None:
-        if answer is not None and not answer.done():
-            answer.set_exception(why)
-            # Its caller may be gone.
-            answer.exception()
-
-    def _release(self, entries: list[_Entry], batch: Batch) -> None:
-        self.view.advance(batch.touched, self.state.revision, batch.now_us)
-        self._on_committed([entry.message for entry in entries], batch)
-        for entry, answer in zip(entries, batch.answers, strict=True):
-            if entry.request_id:
-                self._remember(entry.request_id, answer)
-            if entry.done is not None:
-                # It is committed: what goes wrong now ends this answer, never the daemon.
-                try:
-                    entry.done(answer)
-                except Exception:
-                    log.exception("the answer to a %s could not be given", type(entry.message).__name__)
-        self._answered = sum(bool(entry.request_id) for entry in entries)
-        self._answered_at_s = asyncio.get_running_loop().time()
-        if batch.facts:
-            self._tell_moved()
-        if self.state.unsettled and not self._events:
-            # One batch is not made of ten thousand dependents: the next one goes on, after whoever else has come.
-            self.post(Tick())
+    def _give(give: Give[_Waiter]) -> None:
+        # What goes wrong now ends this answer, never the daemon.
+        try:
+            give.waiter.give(give.answer)
+        except Exception:
+            log.exception("the answer to a %s could not be given", type(give.message).__name__)
 
     def _tell_moved(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    def _remember(self, request_id: bytes, answer: BatchAnswer) -> None:
-        del self._under_way[request_id]
-        if isinstance(answer, Refused):
-            # Its traceback holds the whole message it refused.
-            answer.__traceback__ = None
-        self._recent[request_id] = answer
-        self._recent_bytes += _answer_bytes(answer)
-        while len(self._recent) > RECENT_ANSWERS_MAX or self._recent_bytes > RECENT_BYTES_MAX:
-            _id, oldest = self._recent.popitem(last=False)
-            self._recent_bytes -= _answer_bytes(oldest)
+
+def _loop_us() -> int:
+    return int(asyncio.get_running_loop().time() * SECOND_US)
 
 
-def _acknowledges(entries: Sequence[_Entry]) -> bool:
-    """Whether agents will forget something because of this batch. Even when it changes nothing it is committed: a leader
-    that was overtaken while it stood still knows nothing of its successor's jobs, and only the fence tells it."""
-    return any(isinstance(entry.message, Reports) for entry in entries)
-
-
-def _metered(entries: Sequence[_Entry]) -> Iterator[Message]:
+def _metered(entries: Sequence[Entry[_Waiter]]) -> Iterator[Message]:
     """Their messages; what each took until the next was asked for is charged to its sender."""
     for entry in entries:
-        if entry.charge is None:
+        charge = entry.waiters[0].charge if entry.waiters else None
+        if charge is None:
             yield entry.message
             continue
         began_s = time.perf_counter()
         yield entry.message
-        entry.charge(time.perf_counter() - began_s)
-
-
-def _answer_bytes(answer: BatchAnswer) -> int:
-    """About what an answer takes in memory."""
-    match answer:
-        case Submitted():
-            return 256 + 40 * len(answer.job_ids)
-        case StepCreated():
-            return 256 + 160 * len(answer.layout)
-        case Changed():
-            return 256 + 400 * len(answer.problems) + 400 * len(answer.notes)
-        case _:
-            return 1024
-
-
-def _weight(message: Message) -> int:
-    """How many facts to expect of it, roughly."""
-    match message:
-        case SubmitJobs():
-            return len(message.specs)
-        case Reports():
-            return len(message.reports)
-        case PlanMade():
-            return len(message.placements) + len(message.promises)
-        case SetForecasts():
-            return len(message.forecasts)
-        case CancelJobs() | HoldJobs() | RequeueJobs() | SuspendJobs():
-            return max(1, len(message.jobs))
-        case _:
-            return 1
-
-
-def _setter(answer: asyncio.Future[BatchAnswer]) -> Done:
-    def give(value: BatchAnswer) -> None:
-        if not answer.done():
-            answer.set_result(value)
-
-    return give
+        charge(time.perf_counter() - began_s)

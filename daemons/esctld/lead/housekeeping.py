@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from esctld.lead.dispatcher import NotNow
 from esctld.lead.log_export import LogKeeper
+from eslurm.core.control.commit_pipeline import NotNow
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
 from eslurm.ports.store import Prune, Pruned, Store, StoreUnavailable

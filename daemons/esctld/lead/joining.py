@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, cast
 
-from esctld.lead.dispatcher import InboxFull, NotNow, Unsettled
 from esctld.lead.site import SiteSigner
 from eslurm.api.audit import CallAudit
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
+from eslurm.core.control.commit_pipeline import InboxFull, NotNow, Unsettled
 from eslurm.core.control.members import check_wish
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.control.waiting_members import Asked, Denied, NoRoom, WaitingHosts

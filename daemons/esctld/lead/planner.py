@@ -12,14 +12,13 @@ import time
 
 from esctld.lead.dispatcher import Dispatcher
 from eslurm.config.policies import PolicyError, load_policy
-from eslurm.core.control.planning import messages_of, plan_slices
+from eslurm.core.control.planning import LIMITS, messages_of, next_cycle_in_us, plan_slices
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.policies import BUILT_IN
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
-from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger(__name__)
@@ -27,11 +26,6 @@ log = logging.getLogger(__name__)
 FALLBACK = "easy"
 CYCLE_MAX_S = 60.0
 """A site's own policy that has worked so long on one cycle is taken for one that never ends."""
-LIMITS = PlanLimits(placements_max=256, examined_max=2_000, improved_max=500)
-REPLAN_S = 30.0
-"""Seconds after which a queue that nothing else moves is planned again: promises grow old."""
-DUE_MIN_S = 0.05
-"""A planned start that could not begin is tried again after so many seconds."""
 PAUSE_SHARE = 2.0
 PAUSE_MAX_S = 0.1
 """After each cycle the loop belongs to others for so many times as long as it took, at most so many seconds: a long
@@ -102,7 +96,8 @@ class Planner:
         assert self._dispatcher is not None
         while True:
             try:
-                async with asyncio.timeout(self._patience_s(self._dispatcher)):
+                wait_us = next_cycle_in_us(self._plan, self._dispatcher.now_us())
+                async with asyncio.timeout(wait_us / SECOND_US):
                     await self._wake.wait()
             except TimeoutError:
                 self._dispatcher.state.want_plan()
@@ -119,13 +114,6 @@ class Planner:
                 self._wake.set()
             await asyncio.sleep(min(self._spent_s * PAUSE_SHARE, PAUSE_MAX_S))
             self.look()
-
-    def _patience_s(self, dispatcher: Dispatcher) -> float:
-        """How long nothing may happen until it is time to plan: the next planned start, or `REPLAN_S`."""
-        if self._plan is None or self._plan.next_us == INFINITY_US:
-            return REPLAN_S
-        wait_s = (self._plan.next_us - dispatcher.now_us()) / SECOND_US
-        return min(max(wait_s, DUE_MIN_S), REPLAN_S)
 
     async def _cycle(self, dispatcher: Dispatcher) -> Plan:
         policy = self._policy(dispatcher.state.config.policy)

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from esctld.lead.dispatcher import NotNow
 from esctld.lead.time_slicing import paced
 from esctld.serve.job_event_history import LOOKS_PER_SLICE, Recorded, beginning, open_ids
 from esctld.serve.job_event_messages import Happening, event_bytes, run_time_s
+from eslurm.core.control.commit_pipeline import NotNow
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from esctld.lead.dispatcher import Dispatcher, InboxFull, NotNow, Unsettled
+from esctld.lead.dispatcher import Dispatcher
 from esctld.lead.leadership import Leadership
 from esctld.lead.planner import Planner
 from esctld.lead.trees import TreeQueries
@@ -29,8 +29,9 @@ from eslurm import __version__
 from eslurm.api import requests
 from eslurm.api.limits import charging
 from eslurm.api.shapes import Submission
+from eslurm.core.control.commit_pipeline import InboxFull, NotNow, Unsettled
 from eslurm.core.control.jobs.access import check_managed
-from eslurm.core.control.jobs.dependency import settled_verdict
+from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.control.privacy import CONFIGURATION, JOBS, Sight
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.model.job import JobSpec, Principal
@@ -217,18 +218,14 @@ class ControllerService:
 
     async def _settled(self, spec: JobSpec) -> JobSpec:
         """Dependencies on jobs that have left memory are settled from the store, once and for all."""
-        jobs = self._dispatcher.view.jobs
-        old = [one.job_id for one in spec.dependencies if one.job_id and one.job_id not in jobs]
+        old = forgotten_targets(spec, self._dispatcher.view.jobs)
         if not old:
             return spec
         sight = Sight(self._dispatcher.view, spec.user)
         found = await self._store.find_jobs(self._owner, old)
-        rows = {row.job_id: row for row in found if sight.job(decode_job(row.blob))}
-        settled = tuple(
-            settled_verdict(one, JobState(rows[one.job_id].state)) if one.job_id in rows else one
-            for one in spec.dependencies
+        return settled_by(
+            spec, {row.job_id: JobState(row.state) for row in found if sight.job(decode_job(row.blob))}
         )
-        return msgspec.structs.replace(spec, dependencies=settled)
 
     def _changing(self, read: Callable[[Any, Any], Message]) -> Callable[[Any, Caller], Awaitable[Any]]:
         async def handle(request: Any, caller: Caller) -> pb.ChangeReply:

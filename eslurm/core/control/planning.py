@@ -21,6 +21,7 @@ from eslurm.core.model.job import Job, Span
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.messages import PlanMade, Preemption
 from eslurm.core.model.placement import Placement
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.cycle import plan_cycle
 from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.core.plan.cycle.preemption import Work
@@ -30,10 +31,24 @@ from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import Running, Snapshot, changes_since
 from eslurm.core.plan.placement.mapping import revalidate
 from eslurm.core.resources.devices import Picker
+from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State, task_slots, waits
 
+LIMITS: Final = PlanLimits(placements_max=256, examined_max=2_000, improved_max=500)
+"""Bounds of one cycle of a controller."""
+REPLAN_US: Final = 30 * SECOND_US
+"""Time after which a queue that nothing else moves is planned again: promises grow old."""
+DUE_MIN_US: Final = 50_000
+"""A planned start that could not begin is tried again after so long."""
 PROMISES_MAX: Final = 500
 """New promises in one message: some milliseconds."""
+
+
+def next_cycle_in_us(plan: Plan | None, now_us: int) -> int:
+    """How long nothing may happen until it is time to plan: the next planned start, or `REPLAN_US`."""
+    if plan is None or plan.next_us == INFINITY_US:
+        return REPLAN_US
+    return min(max(plan.next_us - now_us, DUE_MIN_US), REPLAN_US)
 
 
 def plan_slices(

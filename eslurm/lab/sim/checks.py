@@ -71,6 +71,9 @@ class Checks:
         self._satellites_down: dict[str, None] = {}
         self._leaders: dict[int, str] = {}
         self._written = Head()
+        self._answered: dict[bytes, store.Batch] = {}
+        # The last revision that each epoch has shown.
+        self._shown: dict[int, int] = {}
         # The epoch under which the store says that a node has registered.
         self._registered: dict[int, int] = {}
 
@@ -118,6 +121,10 @@ class Checks:
         follows = batch.revision_first == before.revision + 1
         require(follows, f"revision {batch.revision_first} is written after {before.revision}")
         self._written = Head(epoch, batch.revision_last, batch.at_us)
+        for answer in batch.answers:
+            # A batch without facts may be written again when its writer does not know how the first try ended.
+            first = self._answered.setdefault(answer.request_id, batch)
+            require(first is batch, f"request {answer.request_id!r} takes effect a second time")
         self.commits += 1
         self._world.coverage.on_durable(
             decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in COUNTED
@@ -148,6 +155,10 @@ class Checks:
         last = batch.revision_first + len(batch.facts) - 1
         durable = world.disk.head(world.owner).revision
         require(last <= durable, f"revision {last} is shown, {durable} is durable")
+        shown = self._shown.get(epoch, batch.revision_first - 1)
+        in_order = batch.revision_first == shown + 1
+        require(in_order, f"revision {batch.revision_first} is shown after revision {shown}")
+        self._shown[epoch] = last
         try:
             logged = next(world.disk.load_facts(world.owner, last))
         except store.LogPruned:

@@ -45,6 +45,8 @@ from eslurm.lab.sim.workload_generator import BASE, USERS, draw_changes, draw_sp
 from eslurm.ports.store import BlobRow, content_hash
 
 RETRY_US = 2 * SECOND_US
+REFUSED_RETRY_US = (50_000, 600_000)
+"""A refused call is made again after a time between these."""
 ASKED_AGAIN = 0.2
 LATE_US = 60 * SECOND_US
 """So late a fixed start is missed for good."""
@@ -60,6 +62,7 @@ class _Pending(msgspec.Struct):
     then: Then | None
     blobs: tuple[BlobRow, ...]
     tries: int = 0
+    is_retried: bool = False
 
 
 class Client(Process):
@@ -123,7 +126,10 @@ class Client(Process):
 
     def on_message(self, source: str, message: Any) -> None:
         """An answer; none means that the same is to be asked again."""
-        if type(message) is not wire.Result or message.answer is None:
+        if type(message) is not wire.Result:
+            return
+        if message.answer is None:
+            self._on_refused_call(message.request_id)
             return
         pending = self._pending.pop(message.request_id, None)
         if pending is None:
@@ -141,6 +147,19 @@ class Client(Process):
         self._learn(pending.message, message.answer)
         if pending.then is not None:
             pending.then(message.answer)
+
+    def _on_refused_call(self, request_id: bytes) -> None:
+        """Not now: soon again, once for any number of refusals."""
+        pending = self._pending.get(request_id)
+        if pending is not None and not pending.is_retried:
+            pending.is_retried = True
+            self.later(self._random.randint(*REFUSED_RETRY_US), self._retry, request_id)
+
+    def _retry(self, request_id: bytes) -> None:
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            pending.is_retried = False
+            self._send(wire.Call(request_id, pending.message, pending.blobs, retry=True))
 
     def _learn(self, asked: Request, answer: BatchAnswer) -> None:
         checks = self.world.checks

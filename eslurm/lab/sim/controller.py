@@ -1,8 +1,8 @@
 """A simulated controller that leads: the core's reactor, herald and planner over the simulated disk.
 
-Mirrors the daemon's dispatcher: one batch at a time, decide and apply, commit, then release. Invariants: nothing
-(answer, acknowledgement, effect) leaves before the commit it belongs to has finished; a lost fence ends the process,
-and who lets go of the lead has committed everything it took on.
+Messages go through the same `CommitPipeline` as in the daemon's dispatcher; here are virtual time, the simulated store and
+network around it. Invariants: a lost fence ends the process; a leader lets go of the lead once it has committed everything
+that it took on.
 """
 
 from __future__ import annotations
@@ -14,14 +14,23 @@ from typing import Any
 
 import msgspec
 
-from eslurm.core.control.jobs.dependency import settled_verdict
-from eslurm.core.control.planning import messages_of, plan_slices
-from eslurm.core.control.reactor import Batch, BatchAnswer, Reactor
+from eslurm.core.control.commit_pipeline import (
+    Action,
+    Commit,
+    CommitPipeline,
+    Give,
+    InboxFull,
+    NotNow,
+    Show,
+    Unsettled,
+)
+from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
+from eslurm.core.control.planning import LIMITS, REPLAN_US, messages_of, next_cycle_in_us, plan_slices
+from eslurm.core.control.reactor import BatchAnswer, Reactor
 from eslurm.core.control.timers import next_timer_us
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
 from eslurm.core.dispatch.election import RENEWS_PER_LEASE
 from eslurm.core.dispatch.satellite_pool import Roster
-from eslurm.core.model.job import JobSpec
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import (
     Changed,
@@ -29,7 +38,6 @@ from eslurm.core.model.messages import (
     EpochStarted,
     Message,
     PlanMade,
-    Refused,
     Reports,
     StepCreated,
     SubmitJobs,
@@ -37,7 +45,7 @@ from eslurm.core.model.messages import (
     Tick,
 )
 from eslurm.core.model.timekeeping import Timekeeper, leap_bound_us
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.relay import messages as tree
@@ -52,30 +60,19 @@ from eslurm.lab.sim.standby import LEASE_US
 from eslurm.lab.sim.store_lane import StoreLane
 from eslurm.lab.sim.surroundings import Surroundings
 from eslurm.ports import store
-from eslurm.store.rows import to_store
+from eslurm.store.rows import transaction_of
 
 TICK_US = 200
 TIMERS_MIN_US = 20_000
 TIMERS_MAX_US = 1_000_000
-REPLAN_US = 30_000_000
 PLAN_US = 5_000
-RETRY_US = 200_000
+RELEASE_RETRY_US = 200_000
 RELEASE_TRIES = 3
-BATCH_MAX = 256
-LIMITS = PlanLimits(placements_max=256, examined_max=2_000, improved_max=20)
+INBOX_MAX = 6
+"""So few that it is full at times: a cluster of the simulator has few users."""
 
 _answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
-_encode = msgspec.msgpack.Encoder().encode
-
-Done = Callable[[BatchAnswer], None]
-
-
-class _Entry(msgspec.Struct):
-    message: Message
-    done: Done | None = None
-    request_id: bytes = b""
-    blobs: Sequence[store.BlobRow] = ()
-    rows: Sequence[store.RowChange] = ()
+Waiter = Callable[[BatchAnswer | NotNow | Unsettled], None]
 
 
 class Controller(Process):
@@ -101,17 +98,14 @@ class Controller(Process):
         # Right or wrong: predictions may change nothing but places in trees (E-26).
         numbers = range(len(world.names))
         self.herald.set_predicted(frozenset(number for number in numbers if world.random.random() < 0.2))
-        self._events: deque[_Entry] = deque()
-        self._requests: deque[_Entry] = deque()
-        self._recent: dict[bytes, list[str] | BatchAnswer] = {}
+        self._pipeline: CommitPipeline[Waiter] = CommitPipeline(INBOX_MAX)
         self._is_woken = False
-        self._commit: store.Batch | None = None
-        self._is_available = True
         self._leads = False
         self._successor: str | None = None
         self._is_leaving = False
         self._release_tries = 0
-        self._is_planning = False
+        # The parts of a plan that are still to be decided; None when no plan is under way.
+        self._parts: deque[PlanMade] | None = None
         self._schedule = Schedule()
         self._ranking = Ranking()
         self._due_at_us: int | None = None
@@ -133,9 +127,9 @@ class Controller(Process):
     @property
     def busy_with(self) -> str:
         """What is under way; empty when idle."""
-        if self._events or self._requests or self._commit is not None:
+        if not self._pipeline.is_idle:
             return "messages wait to be committed"
-        if self._is_planning:
+        if self._parts is not None:
             return "a plan is under way"
         return f"{len(self.herald.courier)} effects are under way" if len(self.herald.courier) else ""
 
@@ -212,7 +206,7 @@ class Controller(Process):
         self.world.checks.on_given(action.to_node, self.epoch)
         super()._send_broadcast(action)
 
-    def _acknowledge(self, source: str, acks: BatchAnswer) -> None:
+    def _acknowledge(self, source: str, acks: BatchAnswer | NotNow | Unsettled) -> None:
         assert isinstance(acks, tuple)
         self.send(source, wire.Acks(acks))
 
@@ -220,129 +214,143 @@ class Controller(Process):
         self, rows: Sequence[store.RowChange], blobs: Sequence[store.BlobRow], done: Callable[[], None]
     ) -> bool:
         """Write rows that are no part of the state with the next commit; False when nothing is taken on any more."""
-        if self._successor is not None:
+        return self._post(Tick(), lambda _answer: done(), rows, blobs)
+
+    def _post(
+        self,
+        message: Message,
+        waiter: Waiter | None = None,
+        rows: Sequence[store.RowChange] = (),
+        blobs: Sequence[store.BlobRow] = (),
+    ) -> bool:
+        if not self._pipeline.post(message, waiter, rows, blobs):
             return False
-        self._events.append(_Entry(Tick(), lambda _answer: done(), b"", blobs, rows))
         self._wake()
         return True
-
-    def _post(self, message: Message, done: Done | None = None) -> None:
-        self._events.append(_Entry(message, done))
-        self._wake()
 
     # ---- requests of clients ----
 
     def _on_call(self, source: str, call: wire.Call) -> None:
-        if call.retry:
-            if not self.seat.reaches_store:
-                self.send(source, wire.Result(call.request_id))
-                return
-            stored = self.world.disk.lookup_request(call.request_id)
-            if stored is not None:
-                self.send(source, wire.Result(call.request_id, _answers.decode(stored)))
-                return
-        if call.request_id in self._recent:
-            known = self._recent[call.request_id]
-            if isinstance(known, list):
-                known.append(source)
+        """As the daemon's service does: what has left memory is read from the store first, which takes time."""
+        message = call.message
+        if not isinstance(message, SubmitJobs):
+            self._look_up(source, call, message)
+            return
+        old = [job_id for spec in message.specs for job_id in forgotten_targets(spec, self.state.jobs)]
+        if not old:
+            self._look_up(source, call, message)
+            return
+
+        def settle(rows: list[store.JobRow]) -> None:
+            ended = {row.job_id: JobState(row.state) for row in rows}
+            specs = tuple(settled_by(spec, ended) for spec in message.specs)
+            self._look_up(source, call, SubmitJobs(specs))
+
+        self._read(source, call, partial(self.world.disk.find_jobs, self.world.owner, old), settle)
+
+    def _look_up(self, source: str, call: wire.Call, message: Message) -> None:
+        """A retry gets the answer of its first try."""
+        if not call.retry or self._pipeline.knows(call.request_id):
+            self._request(source, call, message)
+            return
+
+        def found(stored: bytes | None) -> None:
+            if stored is None:
+                self._request(source, call, message)
             else:
-                self.send(source, wire.Result(call.request_id, known))
-        elif not self._is_available:
-            self.send(source, wire.Result(call.request_id))
+                self.send(source, wire.Result(call.request_id, _answers.decode(stored)))
+
+        self._read(source, call, partial(self.world.disk.lookup_request, call.request_id), found)
+
+    def _read(
+        self, source: str, call: wire.Call, look: Callable[[], Any], then: Callable[[Any], None]
+    ) -> None:
+        """What is committed now; it is known here a while later."""
+        if self.seat.reaches_store:
+            self.later(self.world.commit_delay_us(), then, look())
         else:
-            self._recent[call.request_id] = [source]
-            message = call.message
-            if isinstance(message, SubmitJobs):
-                message = SubmitJobs(tuple(map(self._settled, message.specs)))
-            done = lambda answer: self._answer(call.request_id, answer)  # noqa: E731
-            self._requests.append(_Entry(message, done, call.request_id, call.blobs))
+            self.send(source, wire.Result(call.request_id))
+
+    def _request(self, source: str, call: wire.Call, message: Message) -> None:
+        waiter = partial(self._answer, source, call.request_id)
+        try:
+            known = self._pipeline.request(message, waiter, call.request_id, call.blobs)
+        except (InboxFull, NotNow, Unsettled):
+            self.send(source, wire.Result(call.request_id))
+            return
+        if known is not None:
+            known.waiter(known.answer)
+        elif self._pipeline.is_ready:
             self._wake()
 
-    def _settled(self, spec: JobSpec) -> JobSpec:
-        """Dependencies on jobs that have left memory are settled at the door, from the store."""
-        old = [one.job_id for one in spec.dependencies if one.job_id and one.job_id not in self.state.jobs]
-        if not old:
-            return spec
-        rows = {row.job_id: row for row in self.world.disk.find_jobs(self.world.owner, old)}
-        settled = tuple(
-            settled_verdict(one, JobState(rows[one.job_id].state)) if one.job_id in rows else one
-            for one in spec.dependencies
-        )
-        return msgspec.structs.replace(spec, dependencies=settled)
-
-    def _answer(self, request_id: bytes, answer: BatchAnswer) -> None:
-        waiting = self._recent[request_id]
-        assert isinstance(waiting, list)
-        self._recent[request_id] = answer
-        for source in waiting:
+    def _answer(self, source: str, request_id: bytes, answer: BatchAnswer | NotNow | Unsettled) -> None:
+        if isinstance(answer, NotNow | Unsettled):
+            self.send(source, wire.Result(request_id))
+        else:
             self.send(source, wire.Result(request_id, answer))
 
     # ---- decide, commit, release ----
 
     def _wake(self) -> None:
-        if not self._is_woken and self._commit is None:
+        if not self._is_woken:
             self._is_woken = True
             self.later(TICK_US, self._drain)
 
     def _drain(self) -> None:
         self._is_woken = False
-        if self._commit is not None:
+        now_us = self.world.scheduler.at_us
+        until_us = self._pipeline.gathers_until_us(now_us)
+        if until_us:
+            self.later(until_us - now_us, self._wake)
             return
-        entries: list[_Entry] = []
-        for lane in (self._events, self._requests):
-            while lane and len(entries) < BATCH_MAX:
-                entries.append(lane.popleft())
+        entries = self._pipeline.take()
         if not entries:
             return
         batch = self._reactor.process((entry.message for entry in entries), self._read_clock())
-        answers = [
-            store.AnswerRow(entry.request_id, _encode(answer))
-            for entry, answer in zip(entries, batch.answers, strict=True)
-            if entry.request_id and not isinstance(answer, Refused)
-        ]
-        rows = [row for entry in entries for row in entry.rows]
-        acknowledges = any(isinstance(entry.message, Reports) for entry in entries)
-        if not (batch.facts or answers or rows or acknowledges):
-            self._release(entries, batch)
-            return
-        blobs = [blob for entry in entries for blob in entry.blobs]
-        durable = to_store(self.state, batch, answers, blobs)
-        self._commit = msgspec.structs.replace(durable, rows=[*durable.rows, *rows])
-        self._begin(entries, batch)
+        owes_more = bool(self.state.unsettled)
+        self._carry_out(self._pipeline.decided(batch, self.world.scheduler.at_us, owes_more=owes_more))
 
-    def _begin(self, entries: list[_Entry], batch: Batch) -> None:
-        world, durable = self.world, self._commit
-        assert durable is not None
-        commit = partial(world.disk.commit, world.owner, self.epoch, durable)
+    def _carry_out(self, actions: Sequence[Action[Waiter]]) -> None:
+        is_released = False
+        for action in actions:
+            match action:
+                case Commit():
+                    self._begin(transaction_of(self.state, action))
+                case Show():
+                    is_released = True
+                    self._show(action)
+                case Give(waiter=waiter, answer=answer):
+                    waiter(answer)
+        if is_released:
+            self._after_release()
+
+    def _begin(self, durable: store.Batch) -> None:
+        commit = partial(self.world.disk.commit, self.world.owner, self.epoch, durable)
         kind = "answers" if durable.answers else "commit"
-        self._lane.ask(kind, commit, lambda result: self._finish(entries, batch, result))
+        self._lane.ask(kind, commit, partial(self._finish, durable))
 
-    def _finish(self, entries: list[_Entry], batch: Batch, result: Any) -> None:
+    def _finish(self, durable: store.Batch, result: Any) -> None:
         if isinstance(result, store.StoreUnavailable):
-            self._is_available = False
-            self.later(RETRY_US, self._begin, entries, batch)
+            self._carry_out(self._pipeline.unavailable())
+            self.later(self._pipeline.pause_us, self._begin, durable)
         elif isinstance(result, store.FenceLost):
             self.lose_fence(result)
         elif isinstance(result, store.StoreError):
             raise result
         else:
-            self._commit = None
-            self._is_available = True
-            self._release(entries, batch)
+            self._carry_out(self._pipeline.committed(self.world.scheduler.at_us))
 
-    def _release(self, entries: list[_Entry], batch: Batch) -> None:
+    def _show(self, action: Show) -> None:
+        batch = action.batch
         self.world.checks.on_shown(self.epoch, batch)
-        messages = [entry.message for entry in entries]
-        self.perform(self.herald.on_committed(messages, batch, self.now_us))
+        self.perform(self.herald.on_committed(action.messages, batch, self.now_us))
         if not self._leads and self.state.epoch == self.epoch:
             self._leads = True
             self.perform(self.herald.lead(self.now_us))
-        for entry, answer in zip(entries, batch.answers, strict=True):
-            if entry.done is not None:
-                entry.done(answer)
-        if any(isinstance(message, PlanMade) for message in messages):
-            self._is_planning = False
-        if self._events or self._requests:
+
+    def _after_release(self) -> None:
+        """A batch is released: what comes next."""
+        if not self._pipeline.is_empty:
             self._wake()
         self._plan()
         self._set_tick()
@@ -373,11 +381,12 @@ class Controller(Process):
         """Take on nothing more, finish what is under way, and let this standby lead; "": stop, whoever leads then."""
         if self._successor is None:
             self._successor = to
+            self._pipeline.stop()
+            self._wake()
             self._leave_if_done()
 
     def _leave_if_done(self) -> None:
-        waits = self._events or self._requests or self._commit is not None
-        if self._successor is not None and not waits and not self._is_leaving:
+        if self._successor is not None and self._pipeline.is_idle and not self._is_leaving:
             self._is_leaving = True
             self._let_go()
 
@@ -391,7 +400,7 @@ class Controller(Process):
         """A store that is away makes the others wait for the lease."""
         self._release_tries += 1
         if isinstance(result, store.StoreUnavailable) and self._release_tries < RELEASE_TRIES:
-            self.later(RETRY_US, self._let_go)
+            self.later(RELEASE_RETRY_US, self._let_go)
         elif self._successor:
             self.seat.stand_by()
         else:
@@ -406,7 +415,7 @@ class Controller(Process):
         return now_us
 
     def _plan(self) -> None:
-        if self._is_planning or not self.state.plan_wanted:
+        if self._parts is not None or not self.state.plan_wanted:
             return
         now_us = max(self._read_clock(), self.state.now_us)
         slices = plan_slices(
@@ -421,24 +430,29 @@ class Controller(Process):
         self.world.checks.plans.on_plan(self.state, self._schedule, plan, self._ranking)
         messages = messages_of(plan)
         if messages:
-            self._is_planning = True
-            delay_us = int(self.world.random.random() * PLAN_US)
-            for message in messages:
-                self.later(delay_us, self._post, message)
-        elif plan.is_unfinished:
+            self._parts = deque(messages)
+            self.later(int(self.world.random.random() * PLAN_US), self._post_part)
+        if plan.is_unfinished:
             self.later(PLAN_US, self._plan_again)
-        self._set_due(plan.next_us)
+        self._set_due(plan)
+
+    def _post_part(self) -> None:
+        """The next cycle sees these placements on the ledger, not in the queue."""
+        if self._parts:
+            self._post(self._parts.popleft(), lambda _answer: self._post_part())
+        else:
+            self._parts = None
 
     def _plan_again(self) -> None:
         self.state.want_plan()
         self._plan()
 
-    def _set_due(self, next_us: int) -> None:
+    def _set_due(self, plan: Plan) -> None:
         """A planned start is a reason to plan: nothing else may happen then."""
+        next_us = plan.next_us
         if next_us < INFINITY_US and (self._due_at_us is None or next_us < self._due_at_us):
             self._due_at_us = next_us
-            wait_us = min(max(next_us - self._read_clock(), TIMERS_MIN_US), REPLAN_US)
-            self.later(wait_us, self._begin_due, next_us)
+            self.later(next_cycle_in_us(plan, self._read_clock()), self._begin_due, next_us)
 
     def _begin_due(self, next_us: int) -> None:
         if self._due_at_us == next_us:

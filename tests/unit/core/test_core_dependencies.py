@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from eslurm.core.control.jobs.dependency import settled_verdict
+from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.model.facts import TasksDropped, TasksReleased
 from eslurm.core.model.job import Dependency, StepEnd
 from eslurm.core.model.job_states import JobState
@@ -69,11 +70,17 @@ def test_a_dependency_on_a_job_that_has_ended_is_decided_at_once(kind: str) -> N
 def test_a_job_that_has_left_memory_is_settled_at_the_door(met: bool) -> None:
     world = World()
     outcome = JobState.COMPLETED if met else JobState.FAILED
-    settled = settled_verdict(Dependency("afterok", 777), outcome)
+    known = world.submit()
+    dependencies = (*depends("afterok", known), Dependency("afterok", 777))
+    spec = replace(world.state.jobs[known].spec, dependencies=dependencies)
+    assert forgotten_targets(spec, world.state.jobs) == [777]
+    assert settled_by(spec, {}) == spec
+    settled = settled_by(spec, {777: outcome}).dependencies
+    assert [one.settled for one in settled] == ["", MET if met else NEVER]
     if met:
-        assert verdict(world, world.submit(dependencies=(settled,))) == MET
+        assert verdict(world, world.submit(dependencies=settled[1:])) == MET
     else:
-        assert "afterok:777" in refused(world.try_submit(dependencies=(settled,)))
+        assert "afterok:777" in refused(world.try_submit(dependencies=settled[1:]))
 
 
 def test_all_of_several_must_hold() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from esctld.lead.dispatcher import NotNow
 from esctld.serve.job_events import Feed
+from eslurm.core.control.commit_pipeline import NotNow
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model.messages import Message
 from eslurm.core.state.cluster import State

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from esctld.lead.clock import Clock
-from esctld.lead.dispatcher import BATCH_WEIGHT_MAX, Dispatcher, InboxFull, NotNow
+from esctld.lead.dispatcher import Dispatcher
+from eslurm.core.control.commit_pipeline import BATCH_WEIGHT_MAX, InboxFull, NotNow
 from eslurm.core.control.reactor import Batch, Reactor
 from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.model.job import JobSpec, Principal, StepEnd
@@ -336,7 +337,7 @@ def test_whoever_asks_pays_for_its_own_deciding() -> None:
 
 
 def test_kept_answers_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("esctld.lead.dispatcher.RECENT_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("eslurm.core.control.commit_pipeline.RECENT_BYTES_MAX", 1_000_000)
 
     async def main() -> None:
         async with Bench() as bench:

@@ -17,8 +17,9 @@ from escli.option_table import rows_of
 from escli.options import Parser
 from esctld.lead import housekeeping
 from esctld.lead.clock import Clock
-from esctld.lead.dispatcher import Dispatcher, NotNow
+from esctld.lead.dispatcher import Dispatcher
 from esctld.lead.log_export import BASES, DAY_US, Logbook, LogKeeper, pack_rows, stored_bases
+from eslurm.core.control.commit_pipeline import NotNow
 from eslurm.core.control.reactor import Reactor
 from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.model.job import JobSpec, Principal

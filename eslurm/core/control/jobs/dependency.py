@@ -5,7 +5,7 @@ An array is one job to others: it ends with its last task. `aftercorr` alone loo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -40,9 +40,18 @@ def verdict_of(kind: str, outcome: JobState) -> str:
     return MET if outcome is JobState.COMPLETED else NEVER
 
 
-def settled_verdict(dependency: Dependency, outcome: JobState) -> Dependency:
-    """The dependency on a job that has left memory, settled by the final state the store remembers."""
-    return replace(dependency, settled=verdict_of(dependency.kind, outcome))
+def forgotten_targets(spec: JobSpec, jobs: Container[int]) -> list[int]:
+    """Ids of the jobs that a new job depends on and that are not in memory (`jobs`) any more."""
+    return [one.job_id for one in spec.dependencies if one.job_id and one.job_id not in jobs]
+
+
+def settled_by(spec: JobSpec, ended: Mapping[int, JobState]) -> JobSpec:
+    """The new job with its dependencies on jobs that have left memory settled, by the final states that the store has."""
+    settled = tuple(
+        replace(one, settled=verdict_of(one.kind, ended[one.job_id])) if one.job_id in ended else one
+        for one in spec.dependencies
+    )
+    return replace(spec, dependencies=settled)
 
 
 def judge(state: State, dependency: Dependency, dependent: JobSpec, dependent_id: int) -> str:
