@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +16,9 @@ from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.report_queue import Outbox
+from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
 from eslurm.core.control.jobs import outcomes, requests, stopping
+from eslurm.core.control.reactor import Batch
 from eslurm.core.dispatch import effect_delivery
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.protocol import StepEnded
@@ -23,7 +26,6 @@ from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.checks import Checks
-from eslurm.lab.sim.controller import Controller
 from eslurm.lab.sim.spool import Spool
 from eslurm.lab.sim.standby import Standby
 from eslurm.store.image import StoreImage
@@ -33,23 +35,69 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def show_before_commit(patch: pytest.MonkeyPatch) -> None:
     """Answers and effects leave as soon as they are decided."""
-    begin, finish, release = Controller._begin, Controller._finish, Controller._release
+    decided, committed = CommitPipeline.decided, CommitPipeline.committed
 
-    def hasty_begin(self: Controller, entries: Any, batch: Any) -> None:
-        if not vars(batch).get("was_shown"):
-            batch.was_shown = True
-            release(self, entries, batch)
-        begin(self, entries, batch)
+    def hasty(self: CommitPipeline[Any], batch: Batch, now_us: int, *, owes_more: bool = False) -> Any:
+        actions = decided(self, batch, now_us, owes_more=owes_more)
+        writes = [action for action in actions if isinstance(action, Commit)]
+        return [*committed(self, now_us), *writes] if writes else actions
 
-    def plain_finish(self: Controller, entries: Any, batch: Any, result: Any) -> None:
-        self._release = lambda entries, batch: self._wake()  # type: ignore[method-assign]
-        finish(self, entries, batch, result)
-        del self._release
-
-    patch.setattr(Controller, "_begin", hasty_begin)
-    patch.setattr(Controller, "_finish", plain_finish)
+    patch.setattr(CommitPipeline, "decided", hasty)
+    patch.setattr(CommitPipeline, "committed", lambda self, now_us: [])
     # Its own alarm is off: what leaves too early has to be noticed where it arrives.
     patch.setattr(Checks, "on_shown", lambda self, epoch, batch: None)
+
+
+def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
+    """Answers to clients and agents leave as soon as they are decided; effects wait for the commit."""
+    decided = CommitPipeline.decided
+
+    def hasty(self: CommitPipeline[Any], batch: Batch, now_us: int, *, owes_more: bool = False) -> Any:
+        entries = list(self._entries)
+        actions = decided(self, batch, now_us, owes_more=owes_more)
+        if not isinstance(actions[0], Commit):
+            return actions
+        gives = []
+        for entry, answer in zip(entries, batch.answers, strict=True):
+            gives += [Give(waiter, answer, entry.message) for waiter in entry.waiters]
+            entry.waiters = []
+        return [*gives, *actions]
+
+    patch.setattr(CommitPipeline, "decided", hasty)
+
+
+def release_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """A batch is shown and answered after the one that follows it."""
+    committed = CommitPipeline.committed
+    held: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def swapped(self: CommitPipeline[Any], now_us: int) -> Any:
+        actions = committed(self, now_us)
+        if self in held:
+            return [*actions, *held.pop(self)]
+        if self.is_empty:
+            return actions
+        held[self] = actions
+        show = actions[0]
+        assert isinstance(show, Show)
+        return [Show([], Batch(show.batch.revision_first, show.batch.now_us))]
+
+    patch.setattr(CommitPipeline, "committed", swapped)
+
+
+def forget_after_unsettled(patch: pytest.MonkeyPatch) -> None:
+    """A request whose caller was told that its fate is open is not known any more when the caller comes back."""
+    unavailable = CommitPipeline.unavailable
+
+    def forgetful(self: CommitPipeline[Any]) -> Any:
+        gives = unavailable(self)
+        for entry in self._entries:
+            if entry.request_id:
+                del self._under_way[entry.request_id]
+                entry.request_id = b""
+        return gives
+
+    patch.setattr(CommitPipeline, "unavailable", forgetful)
 
 
 def no_store_fence(patch: pytest.MonkeyPatch) -> None:

@@ -275,7 +275,9 @@ class Controller(Process):
         waiter = partial(self._answer, source, call.request_id)
         try:
             known = self._pipeline.request(message, waiter, call.request_id, call.blobs)
-        except (InboxFull, NotNow, Unsettled):
+        except (InboxFull, NotNow, Unsettled) as refusal:
+            if isinstance(refusal, Unsettled):
+                self.world.coverage.count("unsettled request asked again")
             self.send(source, wire.Result(call.request_id))
             return
         if known is not None:
@@ -285,6 +287,8 @@ class Controller(Process):
 
     def _answer(self, source: str, request_id: bytes, answer: BatchAnswer | NotNow | Unsettled) -> None:
         if isinstance(answer, NotNow | Unsettled):
+            if isinstance(answer, Unsettled):
+                self.world.coverage.count("request unsettled when the store went away")
             self.send(source, wire.Result(request_id))
         else:
             self.send(source, wire.Result(request_id, answer))

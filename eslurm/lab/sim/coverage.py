@@ -27,6 +27,8 @@ PATHS: Final = (
     "lost node came back",
     "takeover while a node with jobs was unreachable",
     "launch refused for want of contact",
+    "request unsettled when the store went away",
+    "unsettled request asked again",
     "link out for longer than node_lost_after_s",
     "link in for longer than node_lost_after_s",
     "link slow for longer than node_lost_after_s",
