@@ -53,6 +53,8 @@ def first_failure(seeds_max: int, focus: tuple[str, ...]) -> Failure | None:
     ("plant", "focus", "seeds_max", "says"),
     [
         (planted.show_before_commit, ANY, 3, "is durable"),
+        (planted.acknowledge_before_commit, ANY, 3, "is durable"),
+        (planted.release_out_of_order, ANY, 3, "is shown after"),
         (planted.one_core_too_few, ANY, 3, "ledger|resource"),
         (planted.drop_completions, ANY, 5, "no recovery|accounted"),
         (planted.forget_reports, ANY, 20, "no recovery"),

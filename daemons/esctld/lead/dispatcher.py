@@ -13,6 +13,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from esctld.lead.clock import Clock
 from eslurm.core.control.commit_pipeline import (
     BATCH_WEIGHT_MAX,
@@ -23,7 +25,6 @@ from eslurm.core.control.commit_pipeline import (
     Give,
     InboxFull,
     NotNow,
-    Show,
     Unsettled,
 )
 from eslurm.core.control.reactor import Batch, BatchAnswer, Reactor
@@ -40,33 +41,25 @@ Done = Callable[[BatchAnswer], None]
 Charge = Callable[[float], None]
 
 
-class _Waiter:
+class _Waiter(msgspec.Struct):
     """Gets one answer: the future of a call, or the callback of an event. `charge` pays for deciding it."""
 
-    __slots__ = ("_done", "_future", "charge")
-
-    def __init__(
-        self,
-        future: asyncio.Future[BatchAnswer] | None = None,
-        done: Done | None = None,
-        charge: Charge | None = None,
-    ) -> None:
-        self._future = future
-        self._done = done
-        self.charge = charge
+    future: asyncio.Future[BatchAnswer] | None = None
+    done: Done | None = None
+    charge: Charge | None = None
 
     def give(self, answer: BatchAnswer | NotNow | Unsettled) -> None:
-        future = self._future
-        if isinstance(answer, NotNow | Unsettled):
+        future = self.future
+        if isinstance(answer, (NotNow, Unsettled)):
             if future is not None and not future.done():
                 future.set_exception(answer)
                 # Its caller may be gone.
                 future.exception()
-        elif future is None:
-            assert self._done is not None
-            self._done(answer)
-        elif not future.done():
-            future.set_result(answer)
+        elif future is not None:
+            if not future.done():
+                future.set_result(answer)
+        elif self.done is not None:
+            self.done(answer)
 
 
 class Dispatcher:
@@ -257,15 +250,15 @@ class Dispatcher:
     async def _perform(self, actions: Sequence[Action[_Waiter]]) -> None:
         has_moved = False
         for action in actions:
-            match action:
-                case Give():
-                    self._give(action)
-                case Show(messages=messages, batch=batch):
-                    self.view.advance(batch.touched, self.state.revision, batch.now_us)
-                    self._on_committed(messages, batch)
-                    has_moved = bool(batch.facts)
-                case Commit():
-                    await self._commit(action)
+            if isinstance(action, Give):
+                self._give(action)
+            elif isinstance(action, Commit):
+                await self._commit(action)
+            else:
+                batch = action.batch
+                self.view.advance(batch.touched, self.state.revision, batch.now_us)
+                self._on_committed(action.messages, batch)
+                has_moved = bool(batch.facts)
         if has_moved:
             self._tell_moved()
 

@@ -13,6 +13,8 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+import msgspec
+
 from eslurm.core.control.reactor import Batch, BatchAnswer
 from eslurm.core.model.messages import (
     CancelJobs,
@@ -61,60 +63,39 @@ class Unsettled(Exception):
     """The store went away under the commit that holds the request: whether it has happened shows when it is back."""
 
 
-class Entry(Generic[W]):
+class Entry(msgspec.Struct, Generic[W]):
     """One message on its way; `rows` and `blobs` go to the store with its commit."""
 
-    __slots__ = ("blobs", "is_unsettled", "message", "request_id", "rows", "waiters")
-
-    def __init__(
-        self,
-        message: Message,
-        waiters: list[W],
-        request_id: bytes = b"",
-        blobs: Sequence[Any] = (),
-        rows: Sequence[Any] = (),
-    ) -> None:
-        self.message = message
-        self.waiters = waiters
-        self.request_id = request_id
-        self.blobs = blobs
-        self.rows = rows
-        self.is_unsettled = False
+    message: Message
+    waiters: list[W]
+    request_id: bytes = b""
+    blobs: Sequence[Any] = ()
+    rows: Sequence[Any] = ()
+    is_unsettled: bool = False
 
 
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """Action: write this in one transaction, then report `committed`, or `unavailable` and try it again."""
 
-    __slots__ = ("answers", "batch", "blobs", "rows")
-
-    def __init__(
-        self, batch: Batch, answers: Sequence[tuple[bytes, BatchAnswer]], blobs: list[Any], rows: list[Any]
-    ) -> None:
-        self.batch = batch
-        self.answers = answers
-        self.blobs = blobs
-        self.rows = rows
+    batch: Batch
+    answers: Sequence[tuple[bytes, BatchAnswer]]
+    blobs: Sequence[Any]
+    rows: Sequence[Any]
 
 
-class Show:
+class Show(msgspec.Struct, frozen=True):
     """Action: readers may see the batch, and its effects may leave."""
 
-    __slots__ = ("batch", "messages")
-
-    def __init__(self, messages: list[Message], batch: Batch) -> None:
-        self.messages = messages
-        self.batch = batch
+    messages: list[Message]
+    batch: Batch
 
 
-class Give(Generic[W]):
+class Give(msgspec.Struct, Generic[W], frozen=True):
     """Action: the answer to a message, or why there is none."""
 
-    __slots__ = ("answer", "message", "waiter")
-
-    def __init__(self, waiter: W, answer: BatchAnswer | NotNow | Unsettled, message: Message) -> None:
-        self.waiter = waiter
-        self.answer = answer
-        self.message = message
+    waiter: W
+    answer: BatchAnswer | NotNow | Unsettled
+    message: Message
 
 
 Action: TypeAlias = Commit | Show | Give[W]
@@ -310,13 +291,16 @@ class CommitPipeline(Generic[W]):
         entries, batch = self._entries, self._batch
         assert batch is not None
         self._entries, self._batch = [], None
+        answers = list(zip(entries, batch.answers, strict=True))
         actions: list[Action[W]] = [Show([entry.message for entry in entries], batch)]
+        actions += [
+            Give(waiter, answer, entry.message) for entry, answer in answers for waiter in entry.waiters
+        ]
         answered = 0
-        for entry, answer in zip(entries, batch.answers, strict=True):
+        for entry, answer in answers:
             if entry.request_id:
                 answered += 1
                 self._remember(entry.request_id, answer)
-            actions += [Give(waiter, answer, entry.message) for waiter in entry.waiters]
         self._answered = answered
         self._answered_at_us = now_us
         if self._owes_more and not self._events:

@@ -323,7 +323,7 @@ class Controller(Process):
                 case Show():
                     is_released = True
                     self._show(action)
-                case Give(waiter=waiter, answer=answer):
+                case Give(waiter, answer):
                     waiter(answer)
         if is_released:
             self._after_release()
