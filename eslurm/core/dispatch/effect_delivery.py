@@ -15,14 +15,16 @@ import msgspec
 from eslurm.core.control.effects import Effect, find_owed, owed, owed_nodes
 from eslurm.core.model.messages import EffectDone
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.protocol import Body, JobLaunch, Prepare, Start
+from eslurm.core.model.protocol import Body, End, JobLaunch, Prepare, Start
 from eslurm.core.model.step import StepState
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State, attempts_of, owed_revisions
 
 RETRY_FIRST_US = 250_000
 RETRY_MAX_US = 10 * SECOND_US
-UNOWED_TRIES = 3
+SIGNAL_TRIES = 3
+"""How often a signal is sent that no state remembers. An orphan's `End` is sent until its node answers or is given up:
+the node offers the orphan only once, and keeps it while its contact is good."""
 END_AGAIN_US = 30 * SECOND_US
 """After which nodes that accepted an `End` are asked again, if their report of the end has not come by then."""
 
@@ -48,6 +50,11 @@ class _Flight:
         self.asks_again = False
         self.unowed = unowed
 
+    @property
+    def is_signal(self) -> bool:
+        """Whether it loses its meaning with time: a signal, which the state does not remember."""
+        return self.unowed is not None and not isinstance(self.unowed.body, End)
+
 
 class EffectDelivery:
     """Ask `take_due` after every batch and at `next_due_us`."""
@@ -55,6 +62,7 @@ class EffectDelivery:
     def __init__(self, state: State) -> None:
         self._state = state
         self._flights: dict[int, _Flight] = {}
+        self._orphans: dict[tuple[tuple[int, ...], End], int] = {}
         self._due: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
@@ -63,8 +71,18 @@ class EffectDelivery:
     def on_effects(self, effects: Iterable[Effect], now_us: int) -> None:
         """New effects of a committed batch."""
         for effect in effects:
+            if not effect.owed:
+                self._forget_same(effect)
             self._flights[effect.revision] = _Flight(None if effect.owed else effect)
             self._schedule(effect.revision, now_us)
+
+    def _forget_same(self, effect: Effect) -> None:
+        """A node that registers again offers the same orphan again: the new `End` takes the place of the one under way."""
+        if not isinstance(effect.body, End):
+            return
+        key = (effect.nodes, effect.body)
+        self._flights.pop(self._orphans.get(key, -1), None)
+        self._orphans[key] = effect.revision
 
     def resume(self, now_us: int) -> None:
         """After a restart: everything the state owes."""
@@ -80,7 +98,7 @@ class EffectDelivery:
             flight.in_flight.difference_update(outcome.nodes)
             if outcome.status == "ok":
                 flight.accepted.update(outcome.nodes)
-            elif outcome.status == "unreached" or flight.unowed is None:
+            elif outcome.status == "unreached" or not flight.is_signal:
                 retry = True
             else:
                 flight.accepted.update(outcome.nodes)
@@ -144,7 +162,7 @@ class EffectDelivery:
                 self._park(effect, revision, flight, now_us)
                 continue
             flight.tries += 1
-            if flight.unowed is not None and flight.tries > UNOWED_TRIES:
+            if flight.is_signal and flight.tries > SIGNAL_TRIES:
                 del self._flights[revision]
                 continue
             flight.in_flight.update(nodes)
@@ -183,8 +201,11 @@ class EffectDelivery:
         self._schedule(revision, now_us + END_AGAIN_US)
 
     def _drop(self, revision: int, flight: _Flight) -> None:
-        if not flight.in_flight and not flight.due_us:
-            del self._flights[revision]
+        if flight.in_flight or flight.due_us:
+            return
+        del self._flights[revision]
+        if flight.unowed is not None and isinstance(flight.unowed.body, End):
+            self._orphans.pop((flight.unowed.nodes, flight.unowed.body), None)
 
     def _may_send(self, number: int, flight: _Flight) -> bool:
         if number in flight.in_flight or number in flight.accepted:

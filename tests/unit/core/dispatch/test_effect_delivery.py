@@ -56,6 +56,33 @@ def test_an_unreachable_node_is_tried_a_lost_one_is_not() -> None:
     assert world.sends() == [] and not len(world.courier)
 
 
+def test_the_end_of_an_orphan_is_sent_until_its_node_answers() -> None:
+    world = World(nodes=1)
+    world.register(0, HeldAttempt(7, 1, "running"), session="s2")
+    for _ in range(12):
+        (send,) = world.sends()
+        assert send.nodes == (0,) and send.body == End(7, 1, 0.0, "orphan")
+        world.done(send, nodes=())
+        due_us = world.courier.next_due_us()
+        assert due_us is not None and due_us - world.now_us <= RETRY_MAX_US
+        world.now_us = due_us
+    (send,) = world.sends()
+    world.done(send, payload=msgspec.msgpack.encode(Gone(True)))
+    assert not len(world.courier)
+
+
+def test_an_orphan_that_is_offered_again_has_one_end_under_way() -> None:
+    world = World(nodes=1)
+    for session in ("s2", "s3", "s4"):
+        world.register(0, HeldAttempt(7, 1, "running"), session=session)
+    (send,) = world.sends()
+    world.done(send, nodes=())
+    assert len(world.courier) == 1
+    world.lose(0)
+    world.pass_time(RETRY_MAX_US / SECOND)
+    assert world.sends() == [] and not len(world.courier)
+
+
 def test_an_accepted_end_is_waited_for_and_asked_about_again() -> None:
     """The node said that it is at it; if its report is lost with its spool, asking again settles it."""
     world = World(nodes=1)
