@@ -71,7 +71,7 @@ def first_failure(seeds_max: int, focus: tuple[str, ...]) -> Failure | None:
             planted.lose_what_does_not_fit,
             ("fill_spool", "crash_agent"),
             80,
-            "second time|accounted|no recovery",
+            "second time|accounted|no recovery|still runs",
         ),
         (planted.adopt_any_attempt, AGENTS, 40, "no recovery|accounted|second time|never ran"),
         (
