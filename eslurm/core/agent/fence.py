@@ -62,6 +62,12 @@ class Fence:
         self.tombstones[key] = Tombstone(revision, started)
         self._push(revision, key, True)
 
+    def never_started(self, key: NodeAttempt) -> None:
+        """The script of a buried attempt has not run after all: the runner refused it after the order to end it had come."""
+        before = self.tombstones.get(key)
+        if before is not None:
+            self.tombstones[key] = Tombstone(before.revision, False)
+
     def keep(self, effect: EffectOnNode, outcome: Outcome) -> None:
         """Keep the outcome of an effect; later copies of it get this answer."""
         if effect[0] >= self.floor and effect not in self.outcomes:

@@ -407,6 +407,8 @@ class Lifecycle:
             attempt.move(Stage.ENDED)
             self._reports.owe_end(self._nodes[attempt.node], attempt, attempt.end)
         elif attempt.stage in (Stage.ENDING, Stage.STARTING):
+            if not attempt.batch_was_started:
+                self._desk.fence(attempt.owner).never_started((attempt.node, *attempt.key))
             self._bury(attempt)
         else:
             return

@@ -314,6 +314,23 @@ def test_a_user_whom_the_runner_refuses_is_told_apart_from_a_node_that_cannot() 
     assert world.order(Prepare(launch(job_id=8), start=True)) == {0: failed("no memory")}
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_end_that_overtakes_a_launch_which_is_then_refused_says_for_ever_that_it_never_ran(
+    restarts: bool,
+) -> None:
+    """Otherwise the controller waits for a report of how the script ended, and the node stays taken."""
+    world = World()
+    world.runner.refuses = "no contact with the controller for 15 s"
+    world.give(world.command(PREPARE))
+    first = world.give(world.command(END))
+    world.settle()
+    assert world.answered(first) == {0: gone_outcome(False)}
+    if restarts:
+        world.restart()
+        world.register()
+    assert world.order(END) == {0: gone_outcome(False)}
+
+
 def test_a_node_holds_so_many_attempts_and_not_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller that has gone mad fills neither the memory nor the spool of its nodes."""
     monkeypatch.setattr(lifecycle, "ATTEMPTS_PER_NODE_MAX", 3)
