@@ -68,9 +68,6 @@ TIMERS_MAX_US = 1_000_000
 PLAN_US = 5_000
 RELEASE_RETRY_US = 200_000
 RELEASE_TRIES = 3
-INBOX_MAX = 6
-"""So few that it is full at times: a cluster of the simulator has few users."""
-
 _answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
 Waiter = Callable[[BatchAnswer | NotNow | Unsettled], None]
 
@@ -98,7 +95,7 @@ class Controller(Process):
         # Right or wrong: predictions may change nothing but places in trees (E-26).
         numbers = range(len(world.names))
         self.herald.set_predicted(frozenset(number for number in numbers if world.random.random() < 0.2))
-        self._pipeline: CommitPipeline[Waiter] = CommitPipeline(INBOX_MAX)
+        self._pipeline: CommitPipeline[Waiter] = CommitPipeline(world.inbox_max)
         self._is_woken = False
         self._leads = False
         self._successor: str | None = None

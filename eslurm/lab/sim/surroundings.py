@@ -130,6 +130,7 @@ class Surroundings(Protocol):
     coverage: Coverage
     satellite_names: tuple[str, ...]
     prunes_every_us: int
+    inbox_max: int
 
     @property
     def checks(self) -> Witness: ...
