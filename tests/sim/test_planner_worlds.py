@@ -156,7 +156,7 @@ def first_failure(first: int, seeds_max: int) -> Failure | None:
         (no_limits, 1, 10, "exceeds limit|lets"),
         (nothing_is_closed, 1, 10, "runs into reservation|nodes of pool"),
         (pools_keep_nothing, 36, 10, "leaves less than pool"),
-        (old_rules, 9, 60, "limit|reservation|pool"),
+        (old_rules, 1080, 10, "limit|reservation|pool"),
         (one_device_for_all, 17, 10, "is given to"),
         (newcomers_first, 55, 10, "was promised"),
         (placed_twice, 1, 2, "times in one plan"),

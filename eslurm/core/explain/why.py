@@ -12,6 +12,7 @@ from heapq import nsmallest
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from eslurm.core.explain.whatif import WhatIf
 from eslurm.core.model.plurals import are, counted
@@ -155,8 +156,9 @@ def _blocking(whatif: WhatIf, quest: Quest) -> list[Reason]:
     start = book.earliest(need, duration_us, now_us)
     open_us = start[0] if start is not None else INFINITY_US
     found: list[Reason] = []
-    if choose(ledger, need) is None:
-        found.append(_as_reason(reasons.short_of_resources(need, ledger), known_us(open_us)))
+    on_nodes = replace(need, wide=()) if _has_licence_rule(quest) else need
+    if choose(ledger, on_nodes) is None:
+        found.append(_as_reason(reasons.short_of_resources(on_nodes, ledger), known_us(open_us)))
     elif open_us > now_us:
         text = "would fit now, but jobs ahead of it have been promised the nodes"
         found.append(Reason(WhyKind.PRIORITY.value, text, known_us(open_us)))
@@ -166,6 +168,11 @@ def _blocking(whatif: WhatIf, quest: Quest) -> list[Reason]:
         if closed_us > open_us:
             found.append(_closed(quest, min(open_us, INFINITY_US - 1), known_us(closed_us)))
     return found
+
+
+def _has_licence_rule(quest: Quest) -> bool:
+    """Whether its rules already tell which licences are in use, and by which jobs."""
+    return any(constraint.kind == WhyKind.LICENCE.value for constraint in quest.constraints)
 
 
 def _closed(quest: Quest, at_us: int, until_us: int) -> Reason:

@@ -162,7 +162,7 @@ class RingWorld:
 def test_the_ring_skips_the_dead_after_three_tries_and_acts_once_on_all_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ring, "ACK_S", 0.005)
+    monkeypatch.setattr(ring, "ACK_S", 0.05)
     monkeypatch.setattr(ring, "REFUSED_PAUSE_S", 0.001)
 
     async def scenario() -> tuple[RingWorld, Reply]:

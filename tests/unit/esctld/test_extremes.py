@@ -10,6 +10,7 @@ import pytest
 from eslurm.api import requests
 from eslurm.core.control.planning import plan_slices
 from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model import request_limits as limits
 from eslurm.core.model.messages import Changed, Message, Refused, Reports, SubmitJobs, Submitted
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.plan.cycle.policy import PlanLimits
@@ -56,7 +57,8 @@ async def is_in_order(bench: Bench) -> None:
         ({"begin_us": LATEST_US}, ""),
         ({"begin_us": I64}, "--begin: "),
         ({"begin_us": -I64 - 1}, "--begin: "),
-        ({"time_limit_s": U32}, ""),
+        ({"time_limit_s": limits.TIME_LIMIT_MAX_S}, ""),
+        ({"time_limit_s": U32}, "--time: "),
         ({"priority": PRIORITY_DEFAULT}, ""),
         ({"priority": I64}, "--priority: "),
         ({"priority": -I64 - 1}, "--priority: "),
@@ -64,11 +66,14 @@ async def is_in_order(bench: Bench) -> None:
         ({"umask": U32}, "--umask: "),
         ({"array": [pb.TaskRange(first=0, last=3)], "array_limit": U32}, ""),
         ({"array": [pb.TaskRange(first=0, last=3, step=U32)]}, ""),
-        ({"array": [pb.TaskRange(first=U32, last=U32)]}, ""),
+        ({"array": [pb.TaskRange(first=limits.ARRAY_TASK_MAX, last=limits.ARRAY_TASK_MAX)]}, ""),
+        ({"array": [pb.TaskRange(first=U32, last=U32)]}, "--array: "),
         ({"components": [pb.ResourceRequest(tasks=2, cpus_per_task=2)]}, ""),
-        ({"components": [pb.ResourceRequest(tasks=U32, cpus_per_task=U32)]}, "--cpus-per-task: "),
+        ({"components": [pb.ResourceRequest(tasks=U32, cpus_per_task=U32)]}, "--ntasks: "),
+        ({"components": [pb.ResourceRequest(tasks=2, cpus_per_task=U32)]}, "--cpus-per-task: "),
         ({"components": [pb.ResourceRequest(nodes_min=U32, tasks_per_node=U32)]}, "--nodes: "),
-        ({"components": [pb.ResourceRequest(nodes_min=1, nodes_max=U32)]}, ""),
+        ({"components": [pb.ResourceRequest(nodes_min=1, nodes_max=limits.COUNT_MAX)]}, ""),
+        ({"components": [pb.ResourceRequest(nodes_min=1, nodes_max=U32)]}, "--nodes: "),
         ({"components": [pb.ResourceRequest(memory_per_node_mib=1000)]}, ""),
         ({"components": [pb.ResourceRequest(memory_per_node_mib=U64)]}, "--mem: "),
         (
@@ -93,7 +98,7 @@ def test_submitting(fields: dict[str, object], refused: str) -> None:
                 assert not bench.state.jobs
                 return
             assert answer == Submitted((1,))
-            after = [pb.Dependency(kind="after", job_id=1, delay_s=U32)]
+            after = [pb.Dependency(kind="after", job_id=1, delay_s=limits.DEPENDENCY_DELAY_MAX_S)]
             assert await ask(bench, SubmitJobs((reader.read(job(dependencies=after)),))) == Submitted((2,))
             await is_in_order(bench)
 
@@ -104,15 +109,18 @@ def test_submitting(fields: dict[str, object], refused: str) -> None:
     ("fields", "refused"),
     [
         ({"begin_us": LATEST_US}, ""),
-        ({"begin_us": I64}, "--begin: "),
-        ({"begin_us": -I64 - 1}, "--begin: "),
-        ({"time_limit_s": U32}, ""),
+        ({"begin_us": I64}, "begin: "),
+        ({"begin_us": -I64 - 1}, "begin: "),
+        ({"time_limit_s": limits.TIME_LIMIT_MAX_S}, ""),
+        ({"time_limit_s": U32}, "time: "),
         ({"priority": 1}, ""),
         ({"priority": -I64 - 1}, "priority: "),
         ({"nodes_min": 1}, ""),
-        ({"nodes_min": U32}, "--nodes: "),
-        ({"nodes_max": U32}, ""),
-        ({"nodes_min": U32, "nodes_max": 1}, "--nodes: "),
+        ({"nodes_min": limits.COUNT_MAX}, "--nodes: "),
+        ({"nodes_min": U32}, "nodes: "),
+        ({"nodes_max": limits.COUNT_MAX}, ""),
+        ({"nodes_max": U32}, "nodes: "),
+        ({"nodes_min": limits.COUNT_MAX, "nodes_max": 1}, "--nodes: "),
         ({"array_limit": U32}, ""),
     ],
     ids=str,
@@ -123,7 +131,12 @@ def test_changing(fields: dict[str, int], refused: str) -> None:
             reader = requests.SpecReader(ALICE, bench.state.config)
             await ask(bench, SubmitJobs((reader.read(job(array=[pb.TaskRange(first=0, last=3)])),)))
             request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), **fields)  # type: ignore[arg-type]
-            answer = await ask(bench, requests.update_job(request, ALICE, bench.state.config))
+            try:
+                answer = await ask(bench, requests.update_job(request, ALICE, bench.state.config))
+            except Refused as refusal:
+                # By the reader, before anything is decided.
+                assert refused and refusal.text.startswith(refused)
+                return
             assert isinstance(answer, Changed)
             assert answer.count == (0 if refused else 1)
             assert [one.text.startswith(refused) for one in answer.problems] == [True] * bool(refused)
