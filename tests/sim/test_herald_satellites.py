@@ -1,4 +1,4 @@
-"""The herald between a controller and its satellites: shares, lines of what waits, satellites that fail."""
+"""The broadcaster between a controller and its satellites: shares, lines of what waits, satellites that fail."""
 
 from __future__ import annotations
 

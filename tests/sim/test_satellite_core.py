@@ -1,4 +1,4 @@
-"""The pure parts between controller and nodes: reports on their way, and the herald."""
+"""The pure parts between controller and nodes: reports on their way, and the broadcaster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_acknowledgements_find_the_link_their_process_used_last() -> None:
     assert router.on_acks(acks) == []
 
 
-# ---- the herald ----
+# ---- the broadcaster ----
 
 
 def test_heartbeats_go_to_every_node_that_has_an_address_and_say_the_floor() -> None:

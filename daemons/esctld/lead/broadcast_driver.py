@@ -1,4 +1,4 @@
-"""The shell around the core's herald: what is committed goes out, what comes back enters the inbox; ticks and addresses.
+"""The shell around the core's broadcaster: what is committed goes out, what comes back enters the inbox; ticks, addresses.
 
 What to say, to whom, when again, and what silence means is `core.dispatch.broadcaster`'s, the same as in the simulator.
 """
@@ -49,7 +49,7 @@ def _not_counted_us() -> int:
 
 
 class BroadcastDriver:
-    """Call `on_committed` after each batch; run `tick` as a task. `driver` carries the herald's relay over links."""
+    """Call `on_committed` after each batch; run `tick` as a task. `driver` carries the broadcaster's relay over links."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class BroadcastDriver:
     def attach(self, dispatcher: Dispatcher, links: Links) -> RelayDriver:
         """Where messages go in and over what they go out; the driver that links' items are for."""
         self._dispatcher = dispatcher
-        # The herald's times are the cluster's, because commands expire by them, but they never jump.
+        # The broadcaster's times are the cluster's, because commands expire by them, but they never jump.
         origin_us = dispatcher.now_us() - int(asyncio.get_running_loop().time() * 1_000_000)
         self.driver = RelayDriver(
             self.herald,
@@ -98,7 +98,7 @@ class BroadcastDriver:
         self.driver.perform(self.herald.lead(self.driver.now_us()))
 
     def awake_us(self) -> int:
-        """The herald's time, and what this host has slept: for what must not seem younger than it is."""
+        """The broadcaster's time, and what this host has slept: for what must not seem younger than it is."""
         return self.driver.now_us() + self._asleep_us()
 
     def _asleep_us(self) -> int:
@@ -132,7 +132,7 @@ class BroadcastDriver:
             self._book.put(self._book.revision + 1, entries)
             self._local.book_revision = self._book.revision
 
-    # ---- for the herald ----
+    # ---- for the broadcaster ----
 
     def _find_endpoint(self, number: int) -> str | None:
         return self._satellites.endpoint(number) or self._book.find_endpoint(number)

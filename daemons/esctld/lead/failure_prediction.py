@@ -1,6 +1,6 @@
 """Predictions beside the controller: predictors and their sources, what goes with each broadcast, and how good it was.
 
-Observes every broadcast's outcome, tells the predictors, counts what their words were worth (E-34), and gives the herald
+Observes every broadcast's outcome, tells the predictors, counts how good they were (E-34), and gives the broadcaster
 the union of what they say now. Invariant: nothing here changes a node's state (E-26), and nothing that fails here, be it a
 site's predictor or Prometheus, holds up a broadcast.
 """

@@ -85,7 +85,7 @@ Change = Callable[[Message, Caller], Awaitable[pb.ChangeReply]]
 
 
 class Joining:
-    """Implements `rpc.join_server.JoinAnswerer`, and the calls of administrators.
+    """Implements `join_server.JoinAnswerer`, and the calls of administrators.
 
     `request` gives the durable answer to a message from the network, `decide` and `change` those to a caller's.
     """

@@ -34,7 +34,7 @@ Load: TypeAlias = Callable[[Collection[bytes], int], Awaitable[Mapping[bytes, by
 
 
 class BlobCargo:
-    """Implements `Broadcaster`'s `Cargo`. `attach` and `ready` are the controller's driver and herald.
+    """Implements `Broadcaster`'s `Cargo`. `attach` and `ready` are the controller's driver and broadcaster.
 
     What only the store has goes from there into the launch and not into the cache: of a long queue it is wanted once.
     """

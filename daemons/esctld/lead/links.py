@@ -48,7 +48,7 @@ RETRY_AFTER_MS = 250
 
 
 class Caller(Protocol):
-    """Who says things to nodes, and so must know of satellites: the conductor."""
+    """Sends commands to nodes, and so has to know of satellites: the broadcast driver."""
 
     def on_satellite_status(self, number: int, status: SatelliteStatus) -> None:
         """A satellite answered a ping."""

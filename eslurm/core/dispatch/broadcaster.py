@@ -1,6 +1,6 @@
 """All that a controller says to its nodes, and what their answers mean to the core.
 
-Owns the controller's relay, the courier's sends and the calls of the nodes: each becomes one signed command and one
+Owns the controller's relay, the effect delivery's sends and the calls of the nodes: each becomes one signed command and one
 broadcast over the satellites (or by the controller itself, E-16), each answer a message for the core's inbox.
 Invariants: nothing is announced before the batch it follows from is committed; the floor sent with heartbeats
 is never above that of the last committed state; broadcast ids are unique for a controller's epoch; broadcasts that

@@ -1,6 +1,6 @@
 """Which effects have to be sent to whom, and when again. A pure state machine beside the state.
 
-The state says what is owed; the courier remembers what is under way, who has already accepted, and when
+The state says what is owed; the effect delivery remembers what is under way, who has already accepted, and when
 to try again. It holds nothing that a restart would miss: `resume` derives it all from the state.
 Invariant: a flight is under way, or has a time at which it is looked at again, or is forgotten.
 """

@@ -1,7 +1,7 @@
 """A broadcast of the controller from its start to its answer, and who wants to hear of it.
 
-Owns what the herald remembers of a broadcast under way, and what observers (predictors, scores, automatic width,
-traces) are told at its end. Observers know the herald's word `Answered`; the herald knows none of them.
+Owns what the broadcaster remembers of a broadcast under way, and what observers (predictors, scores, automatic width,
+traces) are told at its end. Observers know the broadcaster's word `Answered`; the broadcaster knows none of them.
 """
 
 from __future__ import annotations

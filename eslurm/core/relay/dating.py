@@ -40,7 +40,7 @@ def told_clock_us(command: Command, dated_us: int) -> int:
 
 
 class Dating:
-    """Belongs to one term of a leader. Times are those of the herald's inputs."""
+    """Belongs to one term of a leader. Times are those of the broadcaster's inputs."""
 
     __slots__ = ("ahead_us",)
 

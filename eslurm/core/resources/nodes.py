@@ -1,7 +1,7 @@
 """The nodes as the planner sees them: a fixed order, what each has, and every set of nodes that has a name.
 
 A `Topology` is immutable and built once per configuration. A node's *position* in its order is what the sets of `bits`
-hold, its *number* is its identity everywhere else. The order is the one in which nodes are taken: `plan.topology.arranged`
+hold, its *number* is its identity everywhere else. The order is the one in which nodes are taken: `node_order.arranged`
 puts cheap nodes first, then neighbours in the switch tree beside each other.
 """
 

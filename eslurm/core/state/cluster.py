@@ -184,7 +184,7 @@ class State:
         }
 
     def startable(self, job: Job) -> int:
-        """See `job.standing.startable`."""
+        """See `job_indexes.startable`."""
         return startable(self.jobs, job)
 
     def take_touched(self) -> Touched:

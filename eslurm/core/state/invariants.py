@@ -97,7 +97,7 @@ class Startable(Protocol):
     """The state, or the committed view."""
 
     def startable(self, job: Job) -> int:
-        """See `job.standing.startable`."""
+        """See `job_indexes.startable`."""
 
 
 def pending_reason(jobs: Startable, job: Job) -> str:

@@ -54,7 +54,7 @@ class View:
         return names_of(self.nodes, numbers)
 
     def startable(self, job: Job) -> int:
-        """See `job.standing.startable`."""
+        """See `job_indexes.startable`."""
         return startable(self.jobs, job)
 
     def advance(self, touched: Touched, revision: int, now_us: int) -> None:

@@ -1,4 +1,4 @@
-"""A simulated controller that leads: the core's reactor, herald and planner over the simulated disk.
+"""A simulated controller that leads: the core's reactor, broadcaster and planner over the simulated disk.
 
 Messages go through the same `CommitPipeline` as in the daemon's dispatcher; here are virtual time, the simulated store and
 network around it. Invariants: a lost fence ends the process; a leader lets go of the lead once it has committed everything
@@ -178,7 +178,7 @@ class Controller(Process):
         self.arm()
 
     def next_timer_us(self) -> int | None:
-        """The herald's."""
+        """The broadcaster's."""
         return self.herald.next_timer_us() if self._leads and self._successor is None else None
 
     def on_timer(self) -> None:
@@ -186,7 +186,7 @@ class Controller(Process):
         self.perform(self.herald.on_timer(self.now_us))
 
     def perform_other(self, action: Any) -> None:
-        """A message of the herald for the core, or word of what became of a failed share."""
+        """A message of the broadcaster for the core, or word of what became of a failed share."""
         if isinstance(action, tree.Reallocated | tree.TookOver):
             self.world.note(f"{type(action).__name__} {action.from_node} {action.nodes}")
             return

@@ -24,7 +24,7 @@ NOW_US = 1_000_000_000
 
 
 class Site:
-    """A controller's foresight over `NODES` nodes, and what it told the herald."""
+    """A controller's foresight over `NODES` nodes, and what it told the broadcaster."""
 
     def __init__(self, *predictors: str, **settings: dict[str, object]) -> None:
         self.state: State = World(nodes=NODES).state
@@ -137,7 +137,7 @@ def test_people_see_the_union_first_and_what_does_not_count(monkeypatch: pytest.
     site.answer(set(sorted(site.state.nodes)[:1]))
 
     class Quiet:
-        """A herald that has measured nothing."""
+        """A broadcaster that has measured nothing."""
 
         def traces(self) -> tuple[Answered, ...]:
             return ()
