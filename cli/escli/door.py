@@ -216,7 +216,7 @@ class Door:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it leads to another host's controllers, with a token."""
+        """Check whether it leads to another host's controllers, with a token."""
         return self._way.is_remote
 
     def user(self) -> str:
@@ -311,7 +311,7 @@ class Door:
 
 
 def is_away(failure: CommandFailed) -> bool:
-    """Whether a call failed because no controller answered in time: one may be back, or another lead, in a moment."""
+    """Check whether a call failed because no controller answered in time: one may be back, or another lead, in a moment."""
     return failure.code in (exits.UNREACHABLE, exits.UNKNOWN_OUTCOME)
 
 

@@ -34,5 +34,5 @@ class Way:
         return ""
 
     def has_changed(self) -> bool:
-        """Whether the caller can show something else by now."""
+        """Check whether the caller can show something else by now."""
         return False

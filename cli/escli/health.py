@@ -60,7 +60,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def ask(host: str, port: int, path: str) -> tuple[bool, str]:
-    """Whether it is well, and what it says. Raises OSError, or ValueError for what is no answer."""
+    """Check whether it is well, and what it says. Raises OSError, or ValueError for what is no answer."""
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
         connection.settimeout(TIMEOUT_S)
         request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"

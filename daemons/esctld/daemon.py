@@ -131,7 +131,7 @@ class ControllerOptions(msgspec.Struct, frozen=True):
 
     @property
     def is_only(self) -> bool:
-        """Whether it has the name that the only controller of a cluster has."""
+        """Check whether it has the name that the only controller of a cluster has."""
         return self.name == OWNER
 
     @property

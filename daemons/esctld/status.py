@@ -136,7 +136,7 @@ class LeaderStatus:
         self._counters = counters
 
     def health(self) -> Health:
-        """Whether it leads with a store that takes commits."""
+        """Check whether it leads with a store that takes commits."""
         if not self._dispatcher.is_available:
             return Health(False, "leads, but the job store takes no commits")
         return Health(

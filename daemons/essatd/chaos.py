@@ -33,7 +33,7 @@ class Gate:
 
     @property
     def is_cut(self) -> bool:
-        """Whether nothing comes in or goes out."""
+        """Check whether nothing comes in or goes out."""
         return self._switch is not None and self._switch.mode is Mode.PARTITIONED
 
     def put(self, link: Link, items: Sequence[link_pb2.Item]) -> None:

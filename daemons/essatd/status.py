@@ -67,7 +67,7 @@ class SatelliteStatus:
         yield from parts.log_families(logs.counts)
 
     def health(self) -> Health:
-        """Whether a controller that leads is linked."""
+        """Check whether a controller that leads is linked."""
         leader = self._leader()
         if leader is None:
             return Health(

@@ -162,7 +162,7 @@ class ThreadedPredictor:
 
     @property
     def finished(self) -> bool:
-        """Whether its thread has ended."""
+        """Check whether its thread has ended."""
         return not self._thread.is_alive()
 
     def close(self) -> None:

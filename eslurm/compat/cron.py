@@ -74,7 +74,7 @@ def parse_cron(text: str, option: str = "validity", *, whole: str = "", at: int 
 
 
 def _has_a_day(days: tuple[int, ...], months: tuple[int, ...], normal: list[str]) -> bool:
-    """Whether any year has a day that matches. Whoever looks for the next one goes through half a century else."""
+    """Check whether any year has a day that matches. Whoever looks for the next one goes through half a century else."""
     if not normal[2].startswith("*") and not normal[4].startswith("*"):
         return True
     nth = [int(which) for part in normal[4].split(",") for _, _, which in [part.partition("#")] if which]

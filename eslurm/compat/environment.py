@@ -98,7 +98,7 @@ class StepEnvironment:
         return fold([by_number[number] for number in _numbers(self._step.groups)])
 
     def is_of(self, launch: JobLaunch, step: LaunchStep) -> bool:
-        """Whether it was built for just these."""
+        """Check whether it was built for just these."""
         return (launch, step) == (self._launch, self._step)
 
     def find_share(self, node_number: int) -> tuple[int, int] | None:
@@ -262,7 +262,7 @@ def _without_outer_job(submitted: Mapping[str, str]) -> dict[str, str]:
 
 
 def describes_a_job(name: str) -> bool:
-    """Whether a variable tells a process which job it is in, so that it must not leak into another one."""
+    """Check whether a variable tells a process which job it is in, so that it must not leak into another one."""
     if name in _KEPT_NAMES:
         return False
     prefix, underscore, rest = name.partition("_")

@@ -119,7 +119,7 @@ def split_words(text: str, option: str) -> tuple[str, ...]:
 
 
 def _escapes(quote: str, following: str) -> bool:
-    """Whether a backslash inside `quote` takes away the meaning of the character after it."""
+    """Check whether a backslash inside `quote` takes away the meaning of the character after it."""
     if not following or quote == "'":
         return False
     return not quote or following in ('"', "\\")

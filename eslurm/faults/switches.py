@@ -30,12 +30,12 @@ class Mode(StrEnum):
 
     @property
     def is_off(self) -> bool:
-        """Whether the node relays nothing and is answered for by nobody."""
+        """Check whether the node relays nothing and is answered for by nobody."""
         return self is not Mode.SLOW
 
     @property
     def is_mute(self) -> bool:
-        """Whether nothing that the node says gets out."""
+        """Check whether nothing that the node says gets out."""
         return self not in (Mode.SLOW, Mode.CUT_IN)
 
 
@@ -61,12 +61,12 @@ class Switches:
         return self._by_node.get(node)
 
     def is_off(self, node: int) -> bool:
-        """Whether this node has no part in relaying."""
+        """Check whether this node has no part in relaying."""
         switch = self._by_node.get(node)
         return switch is not None and switch.mode.is_off
 
     def is_mute(self, node: int) -> bool:
-        """Whether nothing that this node says gets out."""
+        """Check whether nothing that this node says gets out."""
         switch = self._by_node.get(node)
         return switch is not None and switch.mode.is_mute
 

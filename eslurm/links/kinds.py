@@ -43,7 +43,7 @@ def allowed(sender: str, receiver: str) -> frozenset[str]:
 
 
 def is_agent(role: str) -> bool:
-    """Whether a process of this role is an agent, of nodes or of a login host."""
+    """Check whether a process of this role is an agent, of nodes or of a login host."""
     return role in ("agent", "login")
 
 

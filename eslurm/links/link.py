@@ -155,11 +155,11 @@ class GrpcLink:
 
     @property
     def is_usable(self) -> bool:
-        """Whether `send` would take an item: false from `close` on, while what is queued still goes out."""
+        """Check whether `send` would take an item: false from `close` on, while what is queued still goes out."""
         return self._farewell is None and not self.closed.is_set()
 
     def is_idle(self, now_s: float) -> bool:
-        """Whether nothing waits to go out and neither end waits for an answer."""
+        """Check whether nothing waits to go out and neither end waits for an answer."""
         return not self._queue and self.debts.are_settled(now_s)
 
     @property

@@ -37,7 +37,7 @@ class Debts:
             take(self, getattr(item, kind or ""), now_s)
 
     def are_settled(self, now_s: float) -> bool:
-        """Whether nobody waits for anything."""
+        """Check whether nobody waits for anything."""
         if not self._until_s:
             return True
         if any(until_s > now_s for until_s in self._until_s.values()):

@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
     name: str = ""
 
     def fits(self, peer: PeerInfo) -> bool:
-        """Whether this is such a peer."""
+        """Check whether this is such a peer."""
         return self.role in ("", peer.role) and (not self.name or holds(peer.names, self.name))
 
 
@@ -83,7 +83,7 @@ class LinkClosed(LinkError):
 
 
 def is_idle_end(reason: str) -> bool:
-    """Whether a link that ended with this reason was closed because nobody needed it, by whichever side."""
+    """Check whether a link that ended with this reason was closed because nobody needed it, by whichever side."""
     return reason.removeprefix(CLOSED_BY_PEER) == IDLE
 
 

@@ -428,7 +428,7 @@ class StoreWriter(Protocol):
         ...
 
     async def committed(self, batch: Batch) -> bool:
-        """Whether a batch whose commit was ambiguous is in the store. Same errors as `commit`.
+        """Check whether a batch whose commit was ambiguous is in the store. Same errors as `commit`.
 
         A batch without facts leaves no trace to ask for: False, committing it again is harmless."""
         ...

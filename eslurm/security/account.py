@@ -45,7 +45,7 @@ def find_account(text: str, *, is_needed: bool = True) -> Account | None:
 
 
 def give(path: str, account: Account, *, directory: int | None = None) -> bool:
-    """Whether there is a plain file of this name, under no other name besides; it is the account's then."""
+    """Check whether there is a plain file of this name, under no other name besides; it is the account's then."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _FLAGS, dir_fd=directory)
     except OSError:

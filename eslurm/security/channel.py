@@ -124,7 +124,7 @@ class LinkKeys:
         return self._bulk_proof
 
     def is_bulk_proof(self, proof: bytes) -> bool:
-        """Whether this opens the bulk lane; takes the same time for every answer."""
+        """Check whether this opens the bulk lane; takes the same time for every answer."""
         return hmac.compare_digest(self._bulk_proof, proof)
 
 

@@ -43,7 +43,7 @@ def new_membership(
 
 
 def is_current(keys: SiteKeys, credentials: Credentials, role: Role, names: str, now_us: int) -> bool:
-    """Whether the membership is under the key that signs now and for this role and exactly these names."""
+    """Check whether the membership is under the key that signs now and for this role and exactly these names."""
     if credentials.membership[: len(keys.signing.id)] != keys.signing.id:
         return False
     try:

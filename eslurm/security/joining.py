@@ -87,7 +87,7 @@ class Conversation:
         return identity.sign(_DOMAIN + b"/key/" + self._digest)
 
     def is_signed(self, public: bytes, signature: bytes) -> bool:
-        """Whether it does."""
+        """Check whether it does."""
         return verify(public, _DOMAIN + b"/key/" + self._digest, signature)
 
     def prove(self, secret_hash: bytes) -> bytes:
@@ -95,7 +95,7 @@ class Conversation:
         return hmac.digest(secret_hash, _DOMAIN + b"/ask/" + self._digest, "sha256")
 
     def is_proved(self, secret_hash: bytes, proof: bytes) -> bool:
-        """Whether it does; takes the same time for every answer."""
+        """Check whether it does; takes the same time for every answer."""
         return hmac.compare_digest(self.prove(secret_hash), proof)
 
     def answered(self, proof: bytes, answer: bytes) -> bytes:

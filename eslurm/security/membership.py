@@ -86,7 +86,7 @@ def find_identity(path: Path) -> Identity:
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the holder of the key behind `public` has signed the message."""
+    """Check whether the holder of the key behind `public` has signed the message."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):

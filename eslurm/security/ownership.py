@@ -108,7 +108,9 @@ def _check_owner(path: str, found: os.stat_result) -> None:
 
 
 def _is_private_group(found: os.stat_result) -> bool:
-    """Whether only the owner is in the group that may write: the group of the owner's own name, as many systems make it."""
+    """Check whether only the owner is in the group that may write: the group of the owner's own name, as many systems make
+    it.
+    """
     if found.st_mode & stat.S_IWOTH or found.st_uid != os.geteuid():
         return False
     import grp

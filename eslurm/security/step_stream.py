@@ -65,7 +65,7 @@ class StreamOpener:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the peer has shown that it holds the cookie."""
+        """Check whether the peer has shown that it holds the cookie."""
         return self._count > 0
 
     def feed(self, data: bytes) -> list[bytes]:

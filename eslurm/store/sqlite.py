@@ -64,7 +64,7 @@ def _path(url: URL) -> Path:
 
 
 class _Files:
-    """Whether the files in use still are the ones that the next start would find.
+    """Check whether the files in use still are the ones that the next start would find.
 
     SQLite does not look: it goes on to use a file that was removed or replaced, and what is acknowledged from then on
     is gone with the process.

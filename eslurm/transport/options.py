@@ -191,7 +191,7 @@ def split_endpoint(endpoint: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address (or `localhost`) cannot leave this host."""
+    """Check whether an address (or `localhost`) cannot leave this host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -108,7 +108,7 @@ class Peers:
             self._proven.popitem(last=False)
 
     def is_proven(self, address: Address) -> bool:
-        """Whether it has."""
+        """Check whether it has."""
         return address in self._proven
 
     def keep_only(self, addresses: set[Address]) -> None:

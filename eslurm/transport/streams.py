@@ -41,7 +41,7 @@ class Stream(Protocol):
 
 
 def being_cancelled() -> bool:
-    """Whether the running task itself was cancelled, as opposed to a call it waits for."""
+    """Check whether the running task itself was cancelled, as opposed to a call it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -67,12 +67,12 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def names_something(self) -> bool:
-        """Whether it is about some nodes or daemons, not about all."""
+        """Check whether it is about some nodes or daemons, not about all."""
         return bool(self.nodes or self.names_daemons or self.share is not None)
 
     @property
     def names_daemons(self) -> bool:
-        """Whether it names satellites or controllers."""
+        """Check whether it names satellites or controllers."""
         return bool(self.satellites or self.names)
 
 
@@ -288,7 +288,7 @@ class Chaos:
         self._killed.difference_update(names)
 
     def _ends_fenced(self, daemon: DaemonRecord) -> bool:
-        """Whether it was a leader that finds, now that it goes on, that another one has taken over: it ends."""
+        """Check whether it was a leader that finds, now that it goes on, that another one has taken over: it ends."""
         if daemon.kind != "esctld" or not self._record.standbys:
             return False
         deadline_s = time.monotonic() + _FENCED_MAX_S
@@ -298,7 +298,7 @@ class Chaos:
         return True
 
     def _is_led_without(self, daemon: DaemonRecord) -> bool:
-        """Whether the others have a leader who does not count this controller in."""
+        """Check whether the others have a leader who does not count this controller in."""
         own = str(self._layout.directory / f"{daemon.name}.sock")
         # Its own word is what it knew before it was stopped.
         others = [socket for socket in self._layout.sockets(self._record) if socket != own]

@@ -150,7 +150,7 @@ def _retire(directory: Path, config: Config) -> Path | None:
 
 
 def _is_answered(path: Path) -> bool:
-    """Whether a process listens at the socket."""
+    """Check whether a process listens at the socket."""
     with socket.socket(socket.AF_UNIX) as knocking:
         knocking.settimeout(_KNOCK_TIMEOUT_S)
         try:

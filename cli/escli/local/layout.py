@@ -93,7 +93,7 @@ def choose(option: str | None, environ: Mapping[str, str]) -> Layout:
 
 
 def check(layout: Layout) -> ClusterRecord | None:
-    """Whether the directory may be used; the record of the cluster in it, None if it is empty or missing.
+    """Check whether the directory may be used; the record of the cluster in it, None if it is empty or missing.
 
     Raises `ClusterError` that says why not. Changes nothing.
     """
@@ -183,7 +183,7 @@ def supervising(layout: Layout) -> Iterator[bool]:
 
 
 def is_supervised(layout: Layout) -> bool:
-    """Whether an `eslurm up` in the foreground watches the daemons."""
+    """Check whether an `eslurm up` in the foreground watches the daemons."""
     if not layout.supervisor_lock_file.exists():
         return False
     with supervising(layout) as free:
@@ -205,7 +205,7 @@ def _try_lock(path: Path) -> int | None:
 
 
 def _is_same(fd: int, path: Path) -> bool:
-    """Whether the path still leads to the open file."""
+    """Check whether the path still leads to the open file."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:

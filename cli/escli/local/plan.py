@@ -104,7 +104,7 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
 
 
 def can_estimate(programs: Programs) -> bool:
-    """Whether an `esestd` could run here: what it learns with is installed."""
+    """Check whether an `esestd` could run here: what it learns with is installed."""
     return ESTIMATOR in programs and find_spec("sklearn") is not None
 
 

@@ -32,7 +32,7 @@ def port_of(listen: str) -> int:
 
 
 def is_free(listen: str) -> bool:
-    """Whether a daemon could listen there now.
+    """Check whether a daemon could listen there now.
 
     An address that is not this host's counts as free: the daemon will say more.
     """

@@ -63,7 +63,7 @@ def _stat(pid: int) -> tuple[str, int] | None:
 
 
 def is_alive(identity: Identity) -> bool:
-    """Whether this very process runs; one that has ended and only waits to be reaped does not."""
+    """Check whether this very process runs; one that has ended and only waits to be reaped does not."""
     found = _stat(identity.pid)
     if found is None or found[1] != identity.start_ticks or found[0] in "ZX":
         return False
@@ -71,7 +71,7 @@ def is_alive(identity: Identity) -> bool:
 
 
 def is_stopped(identity: Identity) -> bool:
-    """Whether this very process is there and was stopped by a signal."""
+    """Check whether this very process is there and was stopped by a signal."""
     found = _stat(identity.pid)
     return found is not None and found[0] == "T" and is_alive(identity)
 

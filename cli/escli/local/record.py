@@ -67,7 +67,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
     @property
     def is_old(self) -> bool:
-        """Whether an older release has made the cluster, and `eslurm convert` has not been here."""
+        """Check whether an older release has made the cluster, and `eslurm convert` has not been here."""
         return self.format != FORMAT
 
     def find(self, name: str) -> DaemonRecord | None:

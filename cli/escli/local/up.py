@@ -183,7 +183,7 @@ def _standbys(
 
 
 def _estimator(record: ClusterRecord, wishes: Wishes, *, is_up: bool) -> bool:
-    """Whether the cluster has an estimator from now on: one can be added while it is up."""
+    """Check whether the cluster has an estimator from now on: one can be added while it is up."""
     if is_up and record.estimator and wishes.estimator is False:
         raise unusable("--no-estimator: the cluster is up with one: stop it first (eslurm down)")
     return record.estimator if wishes.estimator is None else wishes.estimator

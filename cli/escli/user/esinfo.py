@@ -74,7 +74,7 @@ def state_of(node: Any) -> str:
 
 
 def is_login_host(node: Any) -> bool:
-    """Whether commands are given there and no job runs."""
+    """Check whether commands are given there and no job runs."""
     return "LOGIN" in node.flags
 
 

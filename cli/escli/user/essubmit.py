@@ -228,7 +228,7 @@ def _tell(job_id: int, options: Words) -> None:
 
 
 def _tell_test(answer: bytes, options: Words) -> int:
-    """Whether and when each job would start, where, and what would keep it waiting."""
+    """Check whether and when each job would start, where, and what would keep it waiting."""
     from eslurm.v1 import controller_pb2 as pb
 
     reply = pb.SubmitReply.FromString(answer)

@@ -40,7 +40,7 @@ Line: TypeAlias = tuple[int, bytes]
 
 
 def lives(job: Job) -> bool:
-    """Whether its end is still to be told. An array that was cancelled lives until its last task has ended."""
+    """Check whether its end is still to be told. An array that was cancelled lives until its last task has ended."""
     is_open = job.is_array or job.outcome is None or job.outcome is JobState.PENDING
     return is_open and job.state not in FINAL
 

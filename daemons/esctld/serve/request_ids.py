@@ -37,7 +37,7 @@ def bound_id(caller: Caller, what: str) -> bytes:
 def is_own(
     answer: StoredAnswer, message: Message, caller: Caller, find_job: Callable[[int], Job | None]
 ) -> bool:
-    """Whether an answer that an earlier build stored under the bare id is that of the caller's own call.
+    """Check whether an answer that an earlier build stored under the bare id is that of the caller's own call.
 
     Bare ids of submissions were shown as their jobs' trace: such an answer is for the jobs' owner.
     """

@@ -69,7 +69,7 @@ class StepEndpoints:
         return {split_endpoint(node.endpoint)[0] for node in known if node is not None and node.endpoint}
 
     async def _are_here(self, hosts: set[str], caller: Caller) -> bool:
-        """Whether all these hosts are the one that asks."""
+        """Check whether all these hosts are the one that asks."""
         if caller.via == "token" or len(hosts) > HOSTS_COMPARED_MAX:
             return False
         origin = await self._origin_addresses(caller)
@@ -103,7 +103,7 @@ def _nodes_of(attempt: Attempt, message: CreateStep) -> list[int]:
 
 
 def _is_this_host(caller: Caller, origin: frozenset[str]) -> bool:
-    """Whether the call comes from the controller's own host: through its socket, or from a daemon beside it."""
+    """Check whether the call comes from the controller's own host: through its socket, or from a daemon beside it."""
     if caller.host:
         return bool(origin) and all(map(is_loopback, origin))
     return caller.via == "socket"
@@ -120,7 +120,7 @@ def _origin(caller: Caller) -> str:
 
 
 def is_local(address: str) -> bool:
-    """Whether this host has the address: only then a socket can be bound to it."""
+    """Check whether this host has the address: only then a socket can be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

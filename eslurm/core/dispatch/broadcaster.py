@@ -63,7 +63,7 @@ class Cargo(Protocol):
     """What travels beside the commands of some effects: the shell's business."""
 
     def defers(self, send: Send) -> bool:
-        """Whether this send waits for its cargo; it is then handed to `Broadcaster.send` later."""
+        """Check whether this send waits for its cargo; it is then handed to `Broadcaster.send` later."""
         ...
 
     def on_broadcast(self, broadcast_id: int, kind: str, send: Send | None) -> None:

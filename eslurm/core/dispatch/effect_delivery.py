@@ -52,7 +52,7 @@ class _Flight:
 
     @property
     def is_signal(self) -> bool:
-        """Whether it loses its meaning with time: a signal, which the state does not remember."""
+        """Check whether it loses its meaning with time: a signal, which the state does not remember."""
         return self.unowed is not None and not isinstance(self.unowed.body, End)
 
 
@@ -178,7 +178,7 @@ class EffectDelivery:
         return tuple(node for node in effect.nodes if self._may_send(node, flight))
 
     def _is_stopped(self, body: Body) -> bool:
-        """Whether a launch has an `End` behind it: that one alone settles what became of it."""
+        """Check whether a launch has an `End` behind it: that one alone settles what became of it."""
         launch: JobLaunch | Start
         if isinstance(body, Prepare):
             launch = body.launch

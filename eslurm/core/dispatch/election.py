@@ -80,7 +80,7 @@ class Election:
         return max(1, self._lease_us // RENEWS_PER_LEASE)
 
     def look(self, leader: LeaderRow, now_us: int) -> bool:
-        """Whether to claim the lead now, against exactly this row."""
+        """Check whether to claim the lead now, against exactly this row."""
         self._watch(leader, now_us)
         if not leader.epoch or not leader.holder:
             # Nobody has ever led, or a release without standbys did: its lead is never shared, the fence ends it.

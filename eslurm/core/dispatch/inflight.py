@@ -55,7 +55,7 @@ class Answered(msgspec.Struct, frozen=True):
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing but the tree decided its time: nobody was waited for in vain."""
+        """Check whether nothing but the tree decided its time: nobody was waited for in vain."""
         trouble = len(self.suspects) + self.reallocations + self.takeovers
         return not trouble and not self.results.count(Status.UNREACHED)
 
@@ -162,7 +162,7 @@ class TraceBook:
         self._kept: deque[Answered] = deque(maxlen=TRACES_MAX)
 
     def wants(self, kind: str, now_us: int) -> bool:
-        """Whether a broadcast that begins now is to be traced."""
+        """Check whether a broadcast that begins now is to be traced."""
         if kind == "heartbeat":
             self._heartbeats += 1
             return self._heartbeats % TRACED_HEARTBEATS == 1

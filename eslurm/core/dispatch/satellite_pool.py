@@ -81,7 +81,7 @@ class Satellite:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether its last heartbeat is missing, though it is not given up."""
+        """Check whether its last heartbeat is missing, though it is not given up."""
         return self.missed > 0 and self.state in (SatelliteState.RUNNING, SatelliteState.BUSY)
 
 
@@ -133,12 +133,12 @@ class Roster:
 
     @property
     def has_running(self) -> bool:
-        """Whether some satellite would take a task now."""
+        """Check whether some satellite would take a task now."""
         return any(one.state is SatelliteState.RUNNING for one in self._by_number.values())
 
     @property
     def has_prospects(self) -> bool:
-        """Whether waiting may help: one has its hands full, or has not been heard of but not missed either."""
+        """Check whether waiting may help: one has its hands full, or has not been heard of but not missed either."""
         return any(
             one.state is SatelliteState.BUSY or (one.state is SatelliteState.UNKNOWN and not one.missed)
             for one in self._by_number.values()

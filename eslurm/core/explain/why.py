@@ -171,7 +171,7 @@ def _blocking(whatif: WhatIf, quest: Quest) -> list[Reason]:
 
 
 def _has_licence_rule(quest: Quest) -> bool:
-    """Whether its rules already tell which licences are in use, and by which jobs."""
+    """Check whether its rules already tell which licences are in use, and by which jobs."""
     return any(constraint.kind == WhyKind.LICENCE.value for constraint in quest.constraints)
 
 

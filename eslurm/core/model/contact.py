@@ -86,7 +86,7 @@ class AnsweredRounds:
         self._forgotten = 0
 
     def numbers(self, epoch: int) -> bool:
-        """Whether the leader of this epoch is known to number its rounds."""
+        """Check whether the leader of this epoch is known to number its rounds."""
         return epoch == self._epoch and bool(self._at_us)
 
     def note(self, epoch: int, number: int, now_us: int) -> None:

@@ -58,7 +58,7 @@ def unfold(text: str) -> tuple[str, ...]:
 
 
 def holds(text: str, name: str) -> bool:
-    """Whether a list that `fold` made has the name. Lists of strangers are searched, never expanded."""
+    """Check whether a list that `fold` made has the name. Lists of strangers are searched, never expanded."""
     if text == name:
         return bool(name)
     # Asked for each report of a node; long lists are not kept, for a stranger may send many of them.

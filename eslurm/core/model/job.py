@@ -26,7 +26,7 @@ ATTESTED = frozenset(("agent", "login"))
 
 
 def acts_for_others(who: Principal) -> bool:
-    """Whether rights over others (an operator's, say) come along: not by a node's word, nor with a limited token."""
+    """Check whether rights over others (an operator's, say) come along: not by a node's word, nor with a limited token."""
     return who.via not in ATTESTED and who.scope in ("", "admin")
 
 
@@ -253,5 +253,5 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
 
     @property
     def is_array(self) -> bool:
-        """Whether this is an array's own record rather than a plain job or one task."""
+        """Check whether this is an array's own record rather than a plain job or one task."""
         return self.tasks_left is not None

@@ -50,5 +50,5 @@ def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:
 
 
 def is_usable(node: Node) -> bool:
-    """Whether new work may be placed here."""
+    """Check whether new work may be placed here."""
     return node.state is NodeState.UP and not node.drain

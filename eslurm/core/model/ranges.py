@@ -26,7 +26,7 @@ def count(ranges: Ranges) -> int:
 
 
 def contains(ranges: Ranges, number: int) -> bool:
-    """Whether `number` is in the set."""
+    """Check whether `number` is in the set."""
     at = bisect_right(ranges, (number, 1 << 62)) - 1
     return at >= 0 and ranges[at][0] <= number <= ranges[at][1]
 

@@ -85,7 +85,7 @@ class Timekeeper:
 
     @property
     def is_slewing(self) -> bool:
-        """Whether `now` is on its way to a wall clock that it does not follow at once."""
+        """Check whether `now` is on its way to a wall clock that it does not follow at once."""
         return self._is_slewing
 
     def read(self, wall_us: int, monotonic_us: int) -> int:

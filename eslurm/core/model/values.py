@@ -50,7 +50,7 @@ def text_problem(text: str, chars_max: int = 0) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether the text can be sent: names of files may hold bytes that are none."""
+    """Check whether the text can be sent: names of files may hold bytes that are none."""
     try:
         text.encode()
     except UnicodeEncodeError:

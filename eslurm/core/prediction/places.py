@@ -26,7 +26,7 @@ class Forest:
 
     @property
     def is_flat(self) -> bool:
-        """Whether every position is a leaf's, so that no place is better than another."""
+        """Check whether every position is a leaf's, so that no place is better than another."""
         return self._leaves == self._count
 
     @property

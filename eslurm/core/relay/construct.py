@@ -64,7 +64,7 @@ class Placement(msgspec.Struct, frozen=True):
     dealt: int
 
     def is_on_leaf(self, rank: int, is_predicted: bool) -> bool:
-        """Whether the healthy (or predicted) node that `rank` of its kind precede in the list is a leaf. O(1).
+        """Check whether the healthy (or predicted) node that `rank` of its kind precede in the list is a leaf. O(1).
 
         Raises IndexError when there are no more than `rank` nodes of the kind.
         """

@@ -30,7 +30,7 @@ _decoder = msgspec.msgpack.Decoder(Unhealthy)
 
 
 def has_expired(command: Command, dated_us: int) -> bool:
-    """Whether a node whose clock says `dated_us` has to refuse the command."""
+    """Check whether a node whose clock says `dated_us` has to refuse the command."""
     return bool(command.expires_us) and dated_us > command.expires_us + EXPIRY_TOLERANCE_US
 
 

@@ -332,7 +332,7 @@ class Record:
         self.cover.clear()
 
     def is_alive(self, node: int) -> bool:
-        """Whether the node itself has answered."""
+        """Check whether the node itself has answered."""
         outcome = self.outcomes.get(node)
         return outcome is not None and outcome.status is not Status.UNREACHED
 

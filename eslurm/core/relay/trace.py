@@ -50,7 +50,7 @@ class TraceSpan(msgspec.Struct, frozen=True, array_like=True, order=True, gc=Fal
 
     @property
     def is_trouble(self) -> bool:
-        """Whether the child was a suspect."""
+        """Check whether the child was a suspect."""
         return self.how not in (DONE, LOCAL, OPEN)
 
 

@@ -143,7 +143,7 @@ class Ledger:
         self._wide = add(self._wide, aligned(amounts, len(self._wide)))
 
     def set_usable(self, node: int, usable: bool) -> None:
-        """Whether new work may be placed on the node; what it holds stays held."""
+        """Check whether new work may be placed on the node; what it holds stays held."""
         bit = 1 << self._position(node)
         self._usable = self._usable | bit if usable else self._usable & ~bit
 
@@ -183,7 +183,7 @@ class Ledger:
         return self._holds[position]
 
     def fits_on(self, node: int, amounts: Vector) -> bool:
-        """Whether the node exists, is usable and has `amounts` free."""
+        """Check whether the node exists, is usable and has `amounts` free."""
         position = self.topology.positions.get(node)
         if position is None or not (self._usable >> position) & 1:
             return False

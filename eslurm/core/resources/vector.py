@@ -76,7 +76,7 @@ def least(left: Vector, right: Vector) -> Vector:
 
 
 def fits(asked: Vector, free: Vector) -> bool:
-    """Whether `free` covers `asked` in every entry."""
+    """Check whether `free` covers `asked` in every entry."""
     if len(asked) == 2 == len(free):
         return asked[0] <= free[0] and asked[1] <= free[1]
     if len(asked) == len(free):
@@ -85,7 +85,7 @@ def fits(asked: Vector, free: Vector) -> bool:
 
 
 def is_negative(amounts: Vector) -> bool:
-    """Whether any entry is below zero."""
+    """Check whether any entry is below zero."""
     return min(amounts, default=0) < 0
 
 

@@ -141,12 +141,12 @@ class Windows:
 
     @property
     def is_always(self) -> bool:
-        """Whether it is one window without end from the beginning."""
+        """Check whether it is one window without end from the beginning."""
         return not self.recurs and self.within(self._from_us, INFINITY_US) == [(self._from_us, INFINITY_US)]
 
     @property
     def is_never(self) -> bool:
-        """Whether there is no window at all."""
+        """Check whether there is no window at all."""
         return not self.recurs and not self.within(self._from_us, INFINITY_US)
 
     def advance(self, now_us: int) -> None:
@@ -160,7 +160,7 @@ class Windows:
         self._limit_us = now_us + HORIZON_US
 
     def is_over(self, at_us: int) -> bool:
-        """Whether only the horizon is the reason that no window is known from `at_us` on: then nothing is known."""
+        """Check whether only the horizon is the reason that no window is known from `at_us` on: then nothing is known."""
         return self.recurs and self.find(at_us, INFINITY_US) is None
 
     def find(self, from_us: int, until_us: int) -> Window | None:
@@ -216,7 +216,7 @@ class Windows:
 
 
 def covers_all(several: Iterable[Windows], from_us: int) -> bool:
-    """Whether each instant from `from_us` on is in a window of one of them, as far as is known for ever."""
+    """Check whether each instant from `from_us` on is in a window of one of them, as far as is known for ever."""
     lasting = (one for one in several if not one.recurs)
     windows = merged(window for one in lasting for window in one.within(from_us, INFINITY_US))
     return windows == [(from_us, INFINITY_US)]

@@ -24,7 +24,7 @@ def attempts_of(job: Job) -> tuple[Attempt, ...]:
 
 
 def lends(attempt: Attempt) -> bool:
-    """Whether its cores are lent: it was suspended for another job, and every node has stopped its processes.
+    """Check whether its cores are lent: it was suspended for another job, and every node has stopped its processes.
 
     Memory and devices stay with it, because its stopped processes still have them.
     """

@@ -76,7 +76,9 @@ def windows_ahead(calendar: Calendar, validity: Validity, now_us: int) -> list[W
 
 
 def standing(calendar: Calendar, validity: Validity, now_us: int) -> str:
-    """Whether it is in force, for people: `active`, `expired`, `waiting` for its beginning, or `idle` between two times."""
+    """Check whether it is in force, for people: `active`, `expired`, `waiting` for its beginning, or `idle` between two
+    times.
+    """
     if calendar.windows(validity, now_us, now_us + 1):
         return "active"
     if validity.until_us and validity.until_us <= now_us:

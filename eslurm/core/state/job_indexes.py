@@ -18,7 +18,7 @@ def began(attempt: Attempt) -> tuple[int, ...]:
 
 
 def waits(job: Job) -> bool:
-    """Whether only the planner stands between this record and its start."""
+    """Check whether only the planner stands between this record and its start."""
     return (
         job.state is JobState.PENDING
         and job.attempt is None

@@ -94,7 +94,7 @@ def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], i
 
 
 def foreseeable(job: Job) -> bool:
-    """Whether a job waits only for what is expected to come: its begin time, or the ends of jobs that it names."""
+    """Check whether a job waits only for what is expected to come: its begin time, or the ends of jobs that it names."""
     return (
         job.state is JobState.PENDING
         and job.attempt is None

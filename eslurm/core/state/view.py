@@ -135,7 +135,7 @@ class View:
 
 
 def _holds_otherwise(before: Sequence[Attempt], after: Sequence[Attempt]) -> bool:
-    """Whether a job's attempts hold anything else than before; records that did not change are shared."""
+    """Check whether a job's attempts hold anything else than before; records that did not change are shared."""
     if len(before) != len(after):
         return True
     for old, new in zip(before, after, strict=True):

@@ -81,7 +81,7 @@ def merged(parts: Iterable[Booking]) -> Booking:
 
 
 def _is_small(need: Need) -> bool:
-    """Whether each task is one unit on one node that it may share."""
+    """Check whether each task is one unit on one node that it may share."""
     if need.exclusive or need.include or len(need.parts) != 1:
         return False
     part = need.parts[0]
@@ -89,7 +89,7 @@ def _is_small(need: Need) -> bool:
 
 
 def _counts_nodes(quest: Quest) -> bool:
-    """Whether a limit on nodes is looked at: each task counts its own, together they would count each node once."""
+    """Check whether a limit on nodes is looked at: each task counts its own, together they would count each node once."""
     limits = (one for one in quest.constraints if isinstance(one, Items | Area))
     return any(limit.ask.resource == NODES for limit in limits)
 

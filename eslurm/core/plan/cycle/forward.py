@@ -264,7 +264,7 @@ class Ahead:
                 yield from self._settle(entry, quest)
 
     def _improve(self, job_id: int, *, is_changed: bool = False) -> Generator[None, None, bool]:
-        """Whether the job was looked at at all."""
+        """Check whether the job was looked at at all."""
         cycle, schedule = self.cycle, self.schedule
         entry = schedule.entries[job_id]
         job = entry.job
@@ -395,14 +395,14 @@ class Ahead:
             yield from cycle.place(part, late_us if late_us <= LATE_US else 0)
 
     def _fits(self, booking: Booking) -> bool:
-        """Whether all of it is free now: something that ought to have ended may not have."""
+        """Check whether all of it is free now: something that ought to have ended may not have."""
         ledger = self.cycle.ledger
         if any(asked > free for asked, free in zip(booking.wide, ledger.wide_free, strict=False)):
             return False
         return all(ledger.fits_on(span.node, span.amounts) for span in booking.spans)
 
     def _is_allowed(self, entry: QueueEntry, booking: Booking) -> bool:
-        """Whether the rules let it begin now: what ought to have ended may still count against a limit."""
+        """Check whether the rules let it begin now: what ought to have ended may still count against a limit."""
         cycle, schedule = self.cycle, self.schedule
         quest = self._quest(entry)
         if isinstance(quest, Why):
@@ -514,12 +514,12 @@ class Ahead:
 
 
 def is_ready(job: Pending) -> bool:
-    """Whether only resources stand between the job and its start."""
+    """Check whether only resources stand between the job and its start."""
     return not job.after and not job.not_before_us
 
 
 def is_due(job: Pending, now_us: int) -> bool:
-    """Whether its begin time has come and the job is not released yet: that follows at once, and it keeps its place."""
+    """Check whether its begin time has come and the job is not released yet: that follows at once, and it keeps its place."""
     return not job.after and now_us - LATE_US <= job.not_before_us <= now_us and job.not_before_us > 0
 
 
@@ -528,7 +528,7 @@ def _starts(bookings: tuple[Booking, ...]) -> list[int]:
 
 
 def _is_better(before: list[int], after: list[int]) -> bool:
-    """Whether every task starts no later than its counterpart would have."""
+    """Check whether every task starts no later than its counterpart would have."""
     return len(after) == len(before) and all(
         mine <= theirs for mine, theirs in zip(after, before, strict=True)
     )

@@ -48,7 +48,7 @@ def quest_of(job: Pending, need: Need, rules: Rules | None, now_us: int) -> Ques
 
 
 def is_open(quest: Quest, at_us: int, chosen: Chosen) -> bool:
-    """Whether the stay may begin then as far as its interval goes, and none of these positions is closed to it."""
+    """Check whether the stay may begin then as far as its interval goes, and none of these positions is closed to it."""
     stop_us = min(at_us + quest.duration_us, INFINITY_US)
     if at_us < quest.from_us or (quest.until_us < INFINITY_US and stop_us > quest.until_us):
         return False
@@ -57,7 +57,7 @@ def is_open(quest: Quest, at_us: int, chosen: Chosen) -> bool:
 
 
 def allows(quest: Quest, at_us: int, chosen: Chosen, *, without: tuple[type[Constraint], ...] = ()) -> bool:
-    """Whether the rules let a stay that was promised begin then on these positions.
+    """Check whether the rules let a stay that was promised begin then on these positions.
 
     What its nodes have free is not looked at. Constraints of the kinds in `without` are not asked.
     """

@@ -204,17 +204,17 @@ class Cycle:
 
     @property
     def is_saturated(self) -> bool:
-        """Whether no node of any partition that is up has a core free: nothing more can start."""
+        """Check whether no node of any partition that is up has a core free: nothing more can start."""
         return not self.ledger.open & self.reach
 
     @property
     def is_full(self) -> bool:
-        """Whether the cycle has placed as many as it may."""
+        """Check whether the cycle has placed as many as it may."""
         return len(self.placements) >= self.limits.placements_max
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the cycle has placed or examined as much as it may."""
+        """Check whether the cycle has placed or examined as much as it may."""
         return self.is_full or self.examined >= self.limits.examined_max
 
     def to_fill(self, jobs: Sequence[Pending]) -> Generator[None, None, Sequence[Pending]]:
@@ -236,7 +236,7 @@ class Cycle:
         self._steps += steps
 
     def slice_over(self) -> bool:
-        """Whether it is time to yield; the next slice begins then."""
+        """Check whether it is time to yield; the next slice begins then."""
         work = self.schedule.book.work
         if self._steps + work - self._work < self.limits.slice_steps:
             return False
@@ -359,7 +359,7 @@ class Cycle:
         return found
 
     def is_untried(self, job: Pending) -> bool:
-        """Whether nothing that asks for the same has failed in this cycle."""
+        """Check whether nothing that asks for the same has failed in this cycle."""
         return self._entries[job.job_id].shape not in self._failed
 
     def place(self, booking: Booking, late_us: int = 0) -> Generator[None, None, None]:
@@ -405,7 +405,7 @@ class Cycle:
         schedule.freed = 0
 
     def was_promised(self, job: Pending) -> bool:
-        """Whether `withdraw` took a promise of the job out of the book."""
+        """Check whether `withdraw` took a promise of the job out of the book."""
         return job.job_id in self._withdrawn
 
     def promise(self, job: Pending) -> bool:

@@ -101,7 +101,7 @@ class MakingRoom:
                 schedule.claimants.pop(job_id, None)
 
     def _keep(self, entry: QueueEntry) -> Generator[None, None, bool]:
-        """Whether it still waits for its room."""
+        """Check whether it still waits for its room."""
         job = entry.job
         if not is_ready(job) or self.cycle.refused(job) is not None:
             return False
@@ -201,7 +201,7 @@ class MakingRoom:
         return self._made
 
     def _claims_room(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, bool]:
-        """Whether the job is waiting for its room now: others have been told to go, or go anyway."""
+        """Check whether the job is waiting for its room now: others have been told to go, or go anyway."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         if self._made[0]:
@@ -291,7 +291,7 @@ class MakingRoom:
         return False
 
     def _is_room(self, booking: Booking) -> bool:
-        """Whether it is what is booked for the room that is being made."""
+        """Check whether it is what is booked for the room that is being made."""
         return self.schedule.claimants.get(booking.job_id) is booking
 
     def _vacate(self, job_id: int) -> None:
@@ -362,13 +362,13 @@ class MakingRoom:
         return topology.mask_of_numbers(found)
 
     def _stands_longer(self, lender: Running, claim: Claim) -> bool:
-        """Whether what stands still would make room for the claimant, too."""
+        """Check whether what stands still would make room for the claimant, too."""
         if lender.room_for == claim.job_id:
             return True
         return lender.job is not None and claim.mode(self._as_running(lender.job)) != OFF
 
     def _gives_way(self, job: Pending, claim: Claim) -> bool:
-        """Whether the claimant might push the waiting job out if it ran."""
+        """Check whether the claimant might push the waiting job out if it ran."""
         if job.start_at_us or job.job_id in self.schedule.claimants:
             return False
         return claim.mode(self._as_running(job)) != OFF
@@ -390,7 +390,7 @@ class MakingRoom:
         )
 
     def _lets_start(self, job: Pending, quest: Quest, found: Iterable[Victim]) -> bool:
-        """Whether limits, pools and licences let the job start once these are gone."""
+        """Check whether limits, pools and licences let the job start once these are gone."""
         if self._is_allowed(quest.constraints, quest.duration_us):
             return True
         gone = [(one.work.job_id, one.work.attempt) for one in found if one.mode != SUSPEND]

@@ -75,7 +75,7 @@ class Priority(msgspec.Struct, frozen=True):
 
 
 def weighs(weights: PriorityWeights) -> bool:
-    """Whether priorities are computed at all; if not, who came first is first."""
+    """Check whether priorities are computed at all; if not, who came first is first."""
     return bool(weights.age or weights.fairshare or weights.size or weights.partition or weights.qos)
 
 
@@ -110,7 +110,7 @@ class Ranking:
         return len(self._order)
 
     def is_due(self, weights: PriorityWeights, now_us: int) -> bool:
-        """Whether all priorities have to be computed anew: they have aged, or the weights have changed."""
+        """Check whether all priorities have to be computed anew: they have aged, or the weights have changed."""
         grown_us = now_us - self._computed_us
         return weights != self._standing.weights or grown_us >= weights.recompute_s * SECOND_US
 
@@ -275,7 +275,9 @@ def sorted_entries(entries: list[QueueEntry]) -> Generator[None, None, list[Queu
 
 
 def _is_by_submission(entries: Sequence[QueueEntry]) -> Generator[None, None, bool]:
-    """Whether neither the times of submission nor the job ids ever fall: as a rule they do not, where a queue comes from."""
+    """Check whether neither the times of submission nor the job ids ever fall: as a rule they do not, where a queue comes
+    from.
+    """
     for start in range(0, len(entries), SORTED_PER_SLICE):
         part = entries[start : start + SORTED_PER_SLICE + 1]
         for column in (_SUBMITTED, _JOB_ID):

@@ -249,7 +249,7 @@ class PendingQueue:
 
 
 def differs_in_estimate(one: Pending, other: Pending) -> bool:
-    """Whether both ask for the same and are only expected to take differently long."""
+    """Check whether both ask for the same and are only expected to take differently long."""
     return one.estimate_us != other.estimate_us and _shape_of(one)[:-1] == _shape_of(other)[:-1]
 
 

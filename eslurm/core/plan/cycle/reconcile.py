@@ -242,7 +242,7 @@ class _Following:
         schedule.mark = snapshot.mark
 
     def _begins_elsewhen(self, job: Pending, old: Pending) -> bool:
-        """Whether it waits for another begin time; that the old one has come is no change."""
+        """Check whether it waits for another begin time; that the old one has come is no change."""
         if job.not_before_us == old.not_before_us:
             return False
         return bool(job.not_before_us) or old.not_before_us > self.now_us
@@ -270,7 +270,7 @@ class _Following:
         self._follow_entry(entry)
 
     def _lets_stay(self, entry: QueueEntry, bookings: tuple[Booking, ...]) -> bool:
-        """Whether the rules let it stay longer than planned."""
+        """Check whether the rules let it stay longer than planned."""
         schedule = self.schedule
         partition = self.snapshot.partitions.get(entry.job.partition)
         if schedule.rules is None or partition is None:
@@ -416,12 +416,14 @@ class _Following:
         schedule.free_early(old.spans)
 
     def _holds_alike(self, one: Running, held: Held) -> bool:
-        """Whether it still holds the same for as long."""
+        """Check whether it still holds the same for as long."""
         other = held.running
         return (one.wide, one.spans) == (other.wide, other.spans) and self._lasts_alike(one, held)
 
     def _lasts_alike(self, one: Running, held: Held) -> bool:
-        """Whether it is expected to take as long: less than the grace is no reason to move others, nor is a slow launch."""
+        """Check whether it is expected to take as long: less than the grace is no reason to move others, nor is a slow
+        launch.
+        """
         other = held.running
         later_us = one.expected_us - other.expected_us
         longer_us = later_us - (one.since_us - other.since_us)
@@ -441,7 +443,7 @@ class _Following:
             schedule.free_early(held.booking.spans)
 
     def _is_longer(self, held: Held, now: Running | None) -> bool:
-        """Whether it goes on with all that it had, and gives nothing back earlier than was thought."""
+        """Check whether it goes on with all that it had, and gives nothing back earlier than was thought."""
         return (
             now is not None
             and (now.spans, now.wide) == (held.running.spans, held.running.wide)

@@ -48,7 +48,7 @@ class Slips:
         return other
 
     def is_known(self, job_id: int) -> bool:
-        """Whether anything is remembered of the job."""
+        """Check whether anything is remembered of the job."""
         return job_id in self._latest_us
 
     def jobs(self) -> list[int]:

@@ -54,7 +54,7 @@ def choose(room: Room, need: Need, candidates: int) -> Chosen | None:
 
 
 def is_impossible(room: Room, need: Need, candidates: int) -> bool:
-    """Whether it is proved, of what `choose` finds no nodes for, that there are none."""
+    """Check whether it is proved, of what `choose` finds no nodes for, that there are none."""
     is_exact = need.pack or (need.scatter and not need.include)
     return is_exact or search(room, need, candidates).is_proved
 

@@ -239,7 +239,7 @@ def _restricted(
 
 
 def lets_in(rule: NodeRule, asked: Vector, time_limit_us: int, topology: Topology) -> bool:
-    """Whether a job that asks for these amounts of one node meets one of the rule's conditions (C-45)."""
+    """Check whether a job that asks for these amounts of one node meets one of the rule's conditions (C-45)."""
     if rule.cores_min and asked[CORES] >= rule.cores_min:
         return True
     if rule.memory_min_mib and asked[MEMORY_MIB] >= rule.memory_min_mib:

@@ -70,7 +70,7 @@ def feasible_ever(
 
 
 def _is_proved(need: Need, empty: Ledger) -> bool:
-    """Whether several kinds of chunks certainly never fit together."""
+    """Check whether several kinds of chunks certainly never fit together."""
     if not need.allowed or need.include & ~need.allowed:
         return True
     return chunks.is_impossible(empty, need, need.allowed)

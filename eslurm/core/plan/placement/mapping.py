@@ -34,7 +34,7 @@ def end_of(start_us: int, time_limit_us: int) -> int:
 
 
 def revalidate(placement: Placement, ledger: Ledger) -> bool:
-    """Whether a placement planned on an older generation can still be carried out."""
+    """Check whether a placement planned on an older generation can still be carried out."""
     if placement.wide and not fits(placement.wide, ledger.wide_free):
         return False
     return all(ledger.fits_on(span.node, span.amounts) for span in placement.spans)
@@ -80,7 +80,9 @@ def spans_of(topology: Topology, need: Need, chosen: Chosen) -> tuple[Span, ...]
 
 
 def satisfies(topology: Topology, need: Need, spans: Sequence[Span], wide: Vector, times: int = 1) -> bool:
-    """Whether nodes that were chosen under another configuration, for so many `times` a job, are what it would get now."""
+    """Check whether nodes that were chosen under another configuration, for so many `times` a job, are what it would get
+    now.
+    """
     width = len(topology.totals[0]) if topology.totals else 0
     taken = 0
     total: Vector = (0,) * width
@@ -109,7 +111,7 @@ def satisfies(topology: Topology, need: Need, spans: Sequence[Span], wide: Vecto
 
 
 def _keeps_width(need: Need) -> bool:
-    """Whether staying under one switch must not cost the job nodes: it asked for as many as there are."""
+    """Check whether staying under one switch must not cost the job nodes: it asked for as many as there are."""
     part = need.parts[0]
     return part.nodes_max > part.nodes_min > 0
 

@@ -152,7 +152,7 @@ class _Search:
             yield _Node(position, free, free[CORES] - kept, kinds, is_named)
 
     def _is_enough(self) -> bool:
-        """Whether the nodes together have what all chunks together take."""
+        """Check whether the nodes together have what all chunks together take."""
         together = self._nodes[0].free if self._nodes else ()
         for node in self._nodes[1:]:
             together = add(together, node.free)

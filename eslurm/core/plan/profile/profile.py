@@ -186,7 +186,7 @@ class Book:
         yield from self._slots.preparing(asked, self._profiles, with_idle=need.exclusive)
 
     def set_usable(self, node: int, usable: bool) -> None:
-        """Whether anything may be planned on the node; what is booked there stays booked."""
+        """Check whether anything may be planned on the node; what is booked there stays booked."""
         bit = 1 << self._position(node)
         self._usable = self._usable | bit if usable else self._usable & ~bit
 
@@ -239,7 +239,7 @@ class Book:
         return least_free(self._profiles[self._position(node)], start_us, max(stop_us, start_us + 1))
 
     def is_rounded(self, stop_us: int) -> bool:
-        """Whether a booking asked for until then may be in the book for another stay."""
+        """Check whether a booking asked for until then may be in the book for another stay."""
         return stop_us in self._rounded
 
     def stay(self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()) -> _Stay:

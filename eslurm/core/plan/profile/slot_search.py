@@ -71,7 +71,7 @@ class Lookup:
         self._known: dict[int, Conditions] = {}
 
     def knows(self, need: Need, slots: Slots) -> bool:
-        """Whether all rows that the need asks for are there."""
+        """Check whether all rows that the need asks for are there."""
         known = self._known.get(id(need)) if self._edition == slots.edition else None
         return known is not None and known.need is need
 

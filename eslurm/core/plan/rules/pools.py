@@ -34,7 +34,7 @@ def kept_items(amount: Amount, available: int) -> int:
 
 
 def is_let_in(ways: Iterable[Access], who: Who, items: int, duration_us: int) -> bool:
-    """Whether a job that asks for `items` of the pool's resource for `duration_us` may use it."""
+    """Check whether a job that asks for `items` of the pool's resource for `duration_us` may use it."""
     return any(_passes(way, who, items, duration_us) for way in ways)
 
 
@@ -57,12 +57,12 @@ def nodes_of(pool: FreePool, topology: Topology) -> int:
 
 
 def is_of_nodes(pool: FreePool) -> bool:
-    """Whether the pool keeps whole nodes rather than an amount."""
+    """Check whether the pool keeps whole nodes rather than an amount."""
     return bool(pool.nodes or pool.feature)
 
 
 def may_use(reservation: Reservation, who: Who) -> bool:
-    """Whether a job may go into a reservation: by user, group or account; open to all when none is named."""
+    """Check whether a job may go into a reservation: by user, group or account; open to all when none is named."""
     if not (reservation.users or reservation.groups or reservation.accounts):
         return True
     return (
