@@ -25,7 +25,7 @@ def slacked(estimate_s: float, alpha: float = ALPHA) -> float:
 
 
 def believes_model(limit_s: int, aea: float, aea_min: float = AEA_MIN) -> bool:
-    """Check whether the model's estimate is used. `aea` is that of the cluster the job belongs to, 0 before its first job."""
+    """Check whether the model's estimate is used. `aea` is that of the job's cluster, 0 before its first job."""
     return limit_s == NO_LIMIT or aea_min == OPEN or aea > aea_min
 
 

@@ -1,8 +1,8 @@
-"""What administrators say about who may use what, when: accounts, users, QOS, limits, FreePools, reservations, defaults.
+"""Policies of the site: accounts, users, QOS, limits, FreePools, reservations, defaults.
 
 Together they are the cluster's *policies*: small named records that are changed by facts (`PolicySet`, `PolicyRemoved`)
-and kept in the store one row each. They say nothing about single jobs. Invariant: a record is complete in itself; names
-it mentions (an account's parent, a user's account) exist when it is set.
+and kept in the store one row each. They say nothing about single jobs. Invariant: a record is complete in itself; names it
+mentions (an account's parent, a user's account) exist when it is set.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ UNLIMITED: Final = -1
 
 
 class Validity(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """When something is in force (C-09): within [from_us, until_us) (0: open), and there only as the cron string says.
+    """Time in which a policy is in force (C-09): [from_us, until_us), 0 for an open end, restricted by a cron string.
 
-    Each minute that `cron` (five fields, the site's zone) matches is in force; with `duration_s` each match begins an
-    interval of that length instead. No cron: all the time.
+    `cron` (five fields, in the site's zone) selects single minutes; with `duration_s` each match starts an interval of
+    that length. Empty: no restriction.
     """
 
     from_us: int = 0
@@ -39,13 +39,13 @@ class Amount(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, g
 
 
 class Limit(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="limit"):
-    """What one consumer may use of one resource at a time, for how long, and how much in all (C-11).
+    """Bound on one consumer's use of one resource: items at a time, duration, and items times seconds (C-11).
 
     `kind` is user, group, account, qos or partition; `consumer` a name, or `*` for each of that kind. `resource` is `*`
-    (each), cores, memory_mib, nodes, a configured resource, `jobs` (in the system) or `arrayjobs` (tasks of one array).
-    A limit for one resource overrides that for `*` (C-12), one for a name overrides that for each.
-    `duration_s` bounds how long a job may hold the resource; `area_s` items times seconds, of all the consumer's jobs
-    that run or are planned together. 0: no bound.
+    (each), cores, memory_mib, nodes, a configured resource, `jobs` (in the system) or `arrayjobs` (tasks of one array). A
+    limit for one resource overrides that for `*` (C-12), one for a name overrides that for each. `duration_s` bounds how
+    long a job may hold the resource; `area_s` items times seconds, of all the consumer's jobs that run or are planned
+    together. 0: no bound.
     """
 
     name: str
@@ -59,9 +59,10 @@ class Limit(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
 
 
 class Access(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """One way to be let into a FreePool: everything that is given here must hold. 0 and empty: not asked.
+    """One condition for the use of a FreePool; all its given fields must hold (0 and empty: not checked).
 
-    `items_below` looks at what the job asks of the pool's resource, `time_below_s` and `time_max_s` at its time limit.
+    `items_below` is compared with the job's request of the pool's resource, `time_below_s` and `time_max_s` with its time
+    limit.
     """
 
     users: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ class Access(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, g
 
 
 class FreePool(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="pool"):
-    """Resources kept free for the jobs that one of `access` lets in (C-15); for none without it.
+    """Resources kept free for jobs that meet one of `access` (C-15); without `access`, for none.
 
     `nodes` (a folded list) or `feature` keep whole nodes free instead of an amount of `resource`.
     """
@@ -93,8 +94,8 @@ class Reservation(
 ):
     """Nodes set aside for some users (C-41): a system of its own for jobs with `--reservation`.
 
-    `nodes` are the chosen names. With a cron validity it recurs: each interval is one occurrence. `maintenance`: no job
-    at all runs there then. `flags` beyond that: ignore_running (set up over running jobs).
+    `nodes` are the chosen names. With a cron validity it recurs: each interval is one occurrence. `maintenance`: no job at
+    all runs there then. `flags` beyond that: ignore_running (set up over running jobs).
     """
 
     name: str
@@ -122,7 +123,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
 
 class User(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="user"):
-    """A person's association with accounts. The first is the default. `qos`: those allowed, the first is the default."""
+    """A user's associations with accounts, the default account first; `qos`: the allowed QOS, the default first."""
 
     name: str
     accounts: tuple[str, ...] = ()
@@ -132,8 +133,8 @@ class User(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 class Qos(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="qos"):
-    """A class of service. Jobs of it may push out running jobs of those in `preempts`, by the victims' `preempt_mode`:
-    off, requeue, cancel or suspend; they get `preempt_grace_s` (-1: the site's) between the signal and the kill.
+    """A class of service. Its jobs may preempt running jobs of the QOS in `preempts`, by the victims' `preempt_mode`: off,
+    requeue, cancel or suspend, with `preempt_grace_s` between the signal and the kill (-1: the site's).
     """
 
     name: str
@@ -148,7 +149,7 @@ class Qos(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
 
 
 class Defaults(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="defaults"):
-    """Values for what a job does not say, and values that overwrite what it says (C-29).
+    """Option values that a job gets when it gives none (default) or in any case (force) (C-29).
 
     `kind` is system, group or user; the most specific wins, force over default. Pairs are (option, value) with the long
     names of `essubmit`: time, partition, account, qos, mem-per-cpu, constraint, nice, requeue.
@@ -175,14 +176,14 @@ KINDS: Final = {
 
 
 def kind_of(policy: Policy) -> str:
-    """The word that names its kind everywhere: in rows, facts and commands."""
+    """The policy's kind as rows, facts and commands spell it."""
     tag = policy.__struct_config__.tag
     assert isinstance(tag, str)
     return tag
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What one user has used through one account: weighted resource seconds, decayed by half-life as of `at_us`."""
+    """Usage of one user through one account: weighted resource seconds, decayed by half-life to `at_us`."""
 
     account: str
     user: str

@@ -1,4 +1,4 @@
-"""Amounts of several resources at once, as records keep them: one number for each resource, in one fixed order.
+"""Amounts of several resources, as records keep them: one number for each resource, in a fixed order.
 
 `resources.vector` has their arithmetic.
 """

@@ -1,4 +1,4 @@
-"""The part of the configuration that the core decides by. Each accepted version is a fact with a revision."""
+"""The part of the configuration that the core uses. Each accepted version is a fact with a revision."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class Resource(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """A resource beyond cores and memory (C-08). With `wide_total` it belongs to no node (a licence); else each node says
-    how many it has. `devices`: its items are numbered and a job gets certain ones (GPUs).
+    """A resource beyond cores and memory (C-08): cluster-wide with `wide_total` (a licence), else counted per node.
+
+    `devices`: its items are numbered and a job gets particular ones (GPUs).
     """
 
     name: str
@@ -37,9 +38,9 @@ class Resource(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
 
 
 class NodeRule(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """Who may be mapped to some nodes (C-45): a job that meets at least one of the conditions given (0: not asked).
+    """Restricts some nodes to jobs that meet at least one of the given conditions (C-45); 0: not checked.
 
-    `resource_min` are (name, items per node) of which one must be reached.
+    `resource_min` are (name, items per node); one of them must be reached.
     """
 
     nodes: tuple[str, ...]
@@ -50,7 +51,7 @@ class NodeRule(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
 
 
 class Switch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """A switch and what hangs on it: nodes, or other switches by name."""
+    """A switch and its children: nodes, or other switches by name."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -58,7 +59,7 @@ class Switch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
 
 
 class PriorityWeights(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """Multifactor priority: each factor is within 0..1 and counts so much. All 0: the order of submission."""
+    """Weights of the multifactor priority; each factor is within 0..1. All 0: the order of submission."""
 
     age: int = 0
     fairshare: int = 0

@@ -44,10 +44,10 @@ NO_ROUND = 0
 
 
 class Heard:
-    """What a heartbeat says: `default` is the round in which each called node was heard, but for the exceptions.
+    """Content of a heartbeat: `default` is the round in which the called nodes were heard, `exceptions` the deviations.
 
-    `exceptions` are triples: the gap to the end of the run before, the length of the run of node numbers, and by how many
-    rounds it is behind the default; 0: no round is confirmed.
+    `exceptions` are triples: the gap to the end of the previous run, the length of the run of node numbers, and the number
+    of rounds it is behind the default; 0: no round is confirmed.
     """
 
     __slots__ = ("_behind", "_default", "_ends", "_starts")
@@ -67,7 +67,7 @@ class Heard:
             self._behind.append(behind)
 
     def round_of(self, node: int) -> int:
-        """The round in which the leader has heard this node; 0: none is confirmed."""
+        """The last round in which the leader heard this node; 0: none is confirmed."""
         at = bisect_right(self._starts, node) - 1
         if at < 0 or node >= self._ends[at]:
             return self._default
@@ -76,7 +76,7 @@ class Heard:
 
 
 class AnsweredRounds:
-    """An agent's memory of when it answered which round, per owner. Times are microseconds of the agent's clock."""
+    """The rounds that an agent answered, with their times, per owner. Times are microseconds of the agent's clock."""
 
     __slots__ = ("_at_us", "_epoch", "_forgotten")
 
@@ -86,11 +86,11 @@ class AnsweredRounds:
         self._forgotten = 0
 
     def numbers(self, epoch: int) -> bool:
-        """Check whether the leader of this epoch is known to number its rounds."""
+        """Check whether the leader of this epoch numbers its rounds."""
         return epoch == self._epoch and bool(self._at_us)
 
     def note(self, epoch: int, number: int, now_us: int) -> None:
-        """A heartbeat of this round is about to be answered. Copies, and rounds that were forgotten, change nothing."""
+        """Record the answer to a heartbeat of this round. Copies and forgotten rounds change nothing."""
         if epoch != self._epoch:
             self._epoch, self._at_us, self._forgotten = epoch, {}, 0
         if number <= self._forgotten or number in self._at_us:
@@ -101,17 +101,17 @@ class AnsweredRounds:
             del self._at_us[self._forgotten]
 
     def answered_us(self, number: int) -> int | None:
-        """When this round was first answered; None when it was not, or is forgotten."""
+        """Time of the first answer to this round; None when there was none or it is forgotten."""
         return self._at_us.get(number)
 
 
 class HeardRounds:
-    """A leader's memory of the last round in which it heard each node. Times are microseconds of one clock that counts on
-    while the host sleeps.
+    """The last round in which the leader heard each node. Times are microseconds of one clock that also counts while the
+    host sleeps.
     """
 
     def __init__(self, proof_lasts_us: Callable[[], int]) -> None:
-        """`proof_lasts_us`: for how long a renewal proves the lead, see the module."""
+        """`proof_lasts_us`: validity of a renewal as proof of the lead, see the module."""
         self._proof_lasts_us = proof_lasts_us
         self._proved_us: int | None = None
         self._number = 0
@@ -119,12 +119,12 @@ class HeardRounds:
         self._unproved: deque[tuple[int, int, Sequence[int]]] = deque(maxlen=KEPT_MAX)
 
     def next_number(self) -> int:
-        """The number of the round that begins now."""
+        """Number of the round that begins now."""
         self._number += 1
         return self._number
 
     def on_answers(self, number: int, reached: Sequence[int], now_us: int) -> None:
-        """These nodes have answered the round."""
+        """Record that these nodes answered the round."""
         self._unproved.append((now_us, number, reached))
         self._count()
 
@@ -134,7 +134,7 @@ class HeardRounds:
         self._count()
 
     def told(self, nodes: Sequence[int], is_up: Callable[[int], bool]) -> tuple[int, tuple[int, ...]]:
-        """What a heartbeat to these nodes says, see `Heard`: the default and the exceptions."""
+        """The content of a heartbeat to these nodes, as in `Heard`: (default, exceptions)."""
         find = self._heard.get
         ordered = sorted(nodes)
         rounds = [find(node, NO_ROUND) if is_up(node) else NO_ROUND for node in ordered]

@@ -1,6 +1,6 @@
-"""Dates of the Gregorian calendar as numbers of days, and instants as people read them. Pure arithmetic.
+"""Dates of the Gregorian calendar as day numbers, and instants in readable form. Pure arithmetic.
 
-`offset_s` gives a zone's offset from UTC, in seconds, at a UTC time in seconds: knowing zones is the caller's part.
+`offset_s` gives a zone's offset from UTC, in seconds, at a UTC time in seconds: the caller knows the zones.
 Commands import it first thing: it imports nothing.
 """
 
@@ -26,7 +26,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
-    """The (year, month, day) that lies `days` after 1970-01-01."""
+    """The (year, month, day) that is `days` after 1970-01-01."""
     era, day_of_era = divmod(days + 719_468, 146_097)
     year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)

@@ -1,8 +1,8 @@
-"""Facts: what `decide` found and `apply` writes. The log holds these, never inputs.
+"""Facts: results of `decide`, input of `apply`. The log holds facts, never messages.
 
-Each is typed and versioned (`VERSION`); fields are only appended, with defaults, and a change of meaning
-gets a new version plus an upcast in `UPCASTS`, so new code reads an old log. A fact carries everything that
-`apply` needs besides its revision and time, all of it immutable: the collector need not look at it.
+Each is typed and versioned (`VERSION`); fields are only appended, with defaults, and a change of meaning gets a new
+version plus an upcast in `UPCASTS`, so new code reads an old log. A fact carries everything that `apply` needs besides its
+revision and time, all of it immutable: the collector need not look at it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eslurm.core.model.token import IssuedToken
 
 
 class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Common ground of all facts."""
+    """Base of all facts."""
 
     VERSION: ClassVar[int] = 1
 
@@ -90,7 +90,7 @@ class NodeSetAside(FactBase, frozen=True, tag=True):
 
 
 class NodeTriedAgain(FactBase, frozen=True, tag=True):
-    """A node that was set aside may get work; the next launch that fails there sets it aside for longer."""
+    """A node that was set aside may get work; the next failed launch sets it aside for longer."""
 
     number: int
 
@@ -138,20 +138,20 @@ class JobChanged(FactBase, frozen=True, tag=True):
 
 
 class JobsForecast(FactBase, frozen=True, tag=True):
-    """How long these jobs are expected to run: (job, forecast) pairs by the model of this name."""
+    """Expected runtimes: (job, forecast) pairs by the model of this name."""
 
     forecasts: tuple[tuple[int, Forecast], ...]
     model: str = ""
 
 
 class JobsPromised(FactBase, frozen=True, tag=True):
-    """These waiting jobs have been promised other starts than before; those without a start: none any more."""
+    """New promised starts of these waiting jobs; a job without a start has none any more."""
 
     promises: tuple[Promise, ...]
 
 
 class JobHeld(FactBase, frozen=True, tag=True):
-    """`hold` "" releases; otherwise who holds: user, admin, system."""
+    """`hold` is the author of the hold: user, account, admin or system; "" releases the job."""
 
     job_id: int
     hold: str

@@ -1,7 +1,7 @@
-"""The features of a job that an estimator gets, and its answer.
+"""The features of a job for an estimator, and the answer.
 
-Times are whole seconds; instants count from any epoch as long as it is the same for all (the controller uses UTC, a log its
-own start). Invariant: nothing in a `Submitted` was learnt after the submission.
+Times are whole seconds; instants count from any epoch as long as it is the same for all (the controller uses UTC, a log
+its own start). Invariant: a `Submitted` holds only what is known at submission.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class Forecast(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """How long a job will run in all, in seconds: the point that plans count on, and an interval.
+    """Expected runtime of a job in seconds: the point estimate for plans, and an interval.
 
-    Eight of ten jobs are meant to end between `p10_s` and `p90_s`, half of them before `p50_s`. Invariant:
-    1 <= p10_s <= p50_s <= p90_s and estimate_s >= 1. `estimate_s` may exceed a time limit (jobs run into their grace):
-    the planner takes the smaller one. It never ends a job.
+    Eight of ten jobs are meant to end between `p10_s` and `p90_s`, half of them before `p50_s`. Invariant: 1 <= p10_s <=
+    p50_s <= p90_s and estimate_s >= 1. `estimate_s` may exceed a time limit (jobs run into their grace): the planner takes
+    the smaller one. It never ends a job.
     """
 
     p10_s: int
@@ -50,6 +50,6 @@ class Forecast(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
 
 
 def exactly(seconds: int) -> Forecast:
-    """A forecast that knows no doubt: of predictors that give one number."""
+    """A forecast without an interval, for predictors that give one number."""
     seconds = max(1, seconds)
     return Forecast(seconds, seconds, seconds, seconds)

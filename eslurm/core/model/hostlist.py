@@ -1,4 +1,4 @@
-"""Folded lists of node names, `cn[0001-0004,0007],login1`: how names are shown and put into environments.
+"""Folded lists of node names, `cn[0001-0004,0007],login1`, for output and environments.
 
 Invariant: order is kept, because a node list's order is its tree (X-02).
 """
@@ -39,7 +39,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def unfold(text: str) -> tuple[str, ...]:
-    """The names of a list that `fold` made or a door has checked, in its order; at most one bracket a name."""
+    """The names of a list made by `fold` or checked at the API, in its order; at most one bracket per name."""
     names: list[str] = []
     term = ""
     for part in text.split(","):
@@ -58,7 +58,7 @@ def unfold(text: str) -> tuple[str, ...]:
 
 
 def holds(text: str, name: str) -> bool:
-    """Check whether a list that `fold` made has the name. Lists of strangers are searched, never expanded."""
+    """Check whether a list made by `fold` has the name. Lists from outside are searched, never expanded."""
     if text == name:
         return bool(name)
     # Asked for each report of a node; long lists are not kept, for a stranger may send many of them.

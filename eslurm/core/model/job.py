@@ -1,4 +1,4 @@
-"""A job as the cluster remembers it: what was asked (`JobSpec`), where it stands (`Job`), what runs (`Attempt`).
+"""A job's records: the request (`JobSpec`), the current state (`Job`), each run (`Attempt`).
 
 Records are immutable; `core.state.apply` replaces them. Nothing else in the program changes a job. They hold only
 immutable values, so they can form no cycles: `gc=False` keeps the collector from walking all of them.
@@ -22,18 +22,18 @@ NO_LIMIT = 0
 
 
 ATTESTED = frozenset(("agent", "login"))
-"""Ways in on which a node's word is taken for who somebody is: for users that is enough, for operators it is not."""
+"""Ways in on which a node vouches for the identity: enough for users, not for operators."""
 
 
 def acts_for_others(who: Principal) -> bool:
-    """Check whether rights over others (an operator's, say) come along: not by a node's word, nor with a limited token."""
+    """Check whether rights over other users' jobs apply: not when a node vouches, nor with a limited token."""
     return who.via not in ATTESTED and who.scope in ("", "admin")
 
 
 class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Who asked, as the door established it. `via` is `socket`, `agent`, `login` or `token`.
+    """The authenticated author of a request. `via` is `socket`, `agent`, `login` or `token`.
 
-    `scope` is what a token is limited to (`core.model.token.SCOPES`); empty on other ways in.
+    `scope` is the token's limit (`core.model.token.SCOPES`); empty on other ways in.
     """
 
     name: str
@@ -65,10 +65,10 @@ class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Everything the user said, normalised at the door; never changes except by an explicit update fact.
+    """A job as submitted, normalised at the API; only an update fact changes it.
 
-    Hashes are SHA-256 of blobs in the store: neither scripts nor environments live in memory.
-    `output`, `error` and `input` are file name patterns, expanded on the node (`%j %A %a %N %x %u`).
+    Hashes are SHA-256 of blobs in the store: neither scripts nor environments live in memory. `output`, `error` and
+    `input` are file name patterns, expanded on the node (`%j %A %a %N %x %u`).
     """
 
     name: str
@@ -111,9 +111,9 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What one component holds on one node from the attempt's start until it is given back.
+    """Resources of one component on one node, from the attempt's start until they are given back.
 
-    `lent` spans are guests on resources whose owner keeps the span (invariants count use, not ownership).
+    `lent` spans use resources whose owner keeps the span (invariants count use, not ownership).
     """
 
     node: int
@@ -126,7 +126,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """A demand to end the attempt: its cause, its author and its time."""
+    """A demand to end the attempt: cause, author and time."""
 
     cause: StopCause
     at_us: int
@@ -139,7 +139,7 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """How a step ended, as its supervisor saw it."""
+    """The end of a step, as its supervisor saw it."""
 
     exit_code: int
     signal: int = 0
@@ -253,5 +253,5 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
 
     @property
     def is_array(self) -> bool:
-        """Check whether this is an array's own record rather than a plain job or one task."""
+        """Check whether this is an array's own record, not a plain job or one task."""
         return self.tasks_left is not None

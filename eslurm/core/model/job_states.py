@@ -1,6 +1,6 @@
 """The states of a job and of an attempt, and every legal move between them.
 
-`TRANSITIONS` is the only truth: `core.state.apply` refuses any other move, and `docs/states.md` is generated
+`TRANSITIONS` is the only table: `core.state.apply` refuses any other move, and `docs/states.md` is generated
 from it. Each edge carries its cause.
 """
 
@@ -10,7 +10,7 @@ import enum
 
 
 class JobState(enum.Enum):
-    """Where a job stands, in the words users see."""
+    """State of a job, in the words of the commands."""
 
     # Each is there once. An enum's own hash is a call of Python, and each fact asks many tables by it.
     __hash__ = object.__hash__
@@ -80,7 +80,7 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
 
 
 class AttemptPhase(enum.Enum):
-    """What the controller is waiting for in one attempt."""
+    """The answers for which the controller waits in one attempt."""
 
     __hash__ = object.__hash__
 
@@ -113,7 +113,7 @@ ATTEMPT_TRANSITIONS: dict[AttemptPhase, dict[AttemptPhase, str]] = {
 
 
 class StopCause(enum.Enum):
-    """Why a live attempt is told to end."""
+    """Cause for which a live attempt ends."""
 
     CANCEL = "cancel"
     REQUEUE = "requeue"

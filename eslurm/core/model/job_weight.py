@@ -1,7 +1,7 @@
-"""How much a waiting job counts towards what one user may have waiting: one, and more for what its record holds.
+"""Weight of a waiting job in its user's quota of waiting jobs: 1, and more for a large record.
 
-Invariant: a function of the spec alone. An array counts as the one record that it is, however many tasks it has: what
-it costs the controller is its record, and a task gets one of its own only when it starts.
+Invariant: a function of the spec alone. An array counts as one record, whatever its number of tasks: a task gets a record
+of its own only when it starts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _RANGE_BYTES = 128
 
 
 def held_bytes(spec: JobSpec) -> int:
-    """What of the record grows with what the user wrote: arguments, node names, array ranges, dependencies."""
+    """Size of the record's parts that grow with the request: arguments, node names, array ranges, dependencies."""
     size_bytes = _NAME_BYTES * len(spec.dependencies)
     if spec.arguments:
         size_bytes += sum(map(len, spec.arguments)) + _NAME_BYTES * len(spec.arguments)

@@ -1,6 +1,6 @@
-"""What the controller remembers of hosts that joined: who they are, with which token, and which are revoked.
+"""The controller's records of joined hosts: identity, join token, revocation.
 
-Invariant: a membership is a fact before its host has it, and a revoked serial stays revoked.
+Invariant: a membership is a fact before its host gets it, and a revoked serial stays revoked.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class JoinToken(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """One membership that was issued over the network. `by` is the administrator behind it, `token` the token's id.
+    """One membership that was issued over the network. `by` is the responsible administrator, `token` the token's id.
 
-    `public` is the host's identity key, `address` where it asked from.
+    `public` is the host's identity key, `address` the address of its request.
     """
 
     serial: bytes

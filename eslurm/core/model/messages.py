@@ -1,7 +1,7 @@
-"""Everything that can arrive at the controller's core. `decide` turns one message into facts and an answer.
+"""Messages to the controller's core. `decide` turns one message into facts and an answer.
 
-Requests come from people through a door and carry who asked; the others come from nodes, links and timers
-and travel in the inbox lane that is never refused.
+Requests come from users through the API and carry their principal; the others come from nodes, links and timers and use
+the inbox lane that is never refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eslurm.core.model.request import Request as ResourceRequest
 
 
 class RefusalCode(enum.Enum):
-    """Why a request was refused; doors map it to a status, commands to an exit code."""
+    """Class of a refusal; the API maps it to a status, commands to an exit code."""
 
     INVALID = "invalid"
     INFEASIBLE = "infeasible"
@@ -35,7 +35,7 @@ class RefusalCode(enum.Enum):
 
 
 class Refused(Exception):
-    """One message is refused; nothing of it happens. `text` names the thing, the value and the way out."""
+    """The refusal of one message, which has no effect. `text` names the thing, the value and the way out."""
 
     def __init__(self, code: RefusalCode, text: str) -> None:
         super().__init__(text)
@@ -53,7 +53,7 @@ class SubmitJobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A job, or one task of an array (`task >= 0`), as people write it: 17 or 17_4."""
+    """A job, or one task of an array (`task >= 0`), as users write it: 17 or 17_4."""
 
     job_id: int
     task: int = -1
@@ -62,7 +62,7 @@ class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
 class CancelJobs(msgspec.Struct, frozen=True, gc=False):
     """End jobs, or only signal them (`signal > 0`). Answer: `Changed`.
 
-    An empty `jobs` selects by user, name, partition or state; with a state, of an array only what is in that state.
+    An empty `jobs` selects by user, name, partition or state; a state selects only those tasks of an array that are in it.
     """
 
     by: Principal
@@ -75,9 +75,9 @@ class CancelJobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class HoldJobs(msgspec.Struct, frozen=True, gc=False):
-    """Hold (or with `release` let go) pending jobs. Answer: `Changed`.
+    """Hold pending jobs, or release them (`release`). Answer: `Changed`.
 
-    An administrator's hold only an administrator lifts.
+    Only an administrator releases an administrator's hold.
     """
 
     by: Principal
@@ -86,7 +86,7 @@ class HoldJobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequeueJobs(msgspec.Struct, frozen=True, gc=False):
-    """End the jobs' attempts and let them wait again. Answer: `Changed`."""
+    """End the jobs' attempts and put the jobs back into the queue. Answer: `Changed`."""
 
     by: Principal
     jobs: tuple[JobRef, ...]
@@ -95,8 +95,8 @@ class RequeueJobs(msgspec.Struct, frozen=True, gc=False):
 class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     """Change a pending job's parameters; None leaves one as it is. Answer: `Changed`.
 
-    `request` is all that it asks for from now on; `was` what it asked for when that was made (`option_text.asked_words`):
-    if it asks for something else by now, nothing is changed.
+    `request` is the complete new request; `was` the request on which it was based (`option_text.asked_words`): if that is
+    outdated, nothing is changed.
     """
 
     by: Principal
@@ -121,7 +121,7 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
-    """Stop running jobs where they are, or let them go on (operators only). Answer: `Changed`."""
+    """Suspend running jobs, or resume them (operators only). Answer: `Changed`."""
 
     by: Principal
     jobs: tuple[JobRef, ...]
@@ -129,7 +129,7 @@ class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class SetForecasts(msgspec.Struct, frozen=True, gc=False):
-    """An estimator says how long jobs will run. Jobs that have ended meanwhile are passed over."""
+    """Expected runtimes of jobs from an estimator. Jobs that have ended meanwhile are skipped."""
 
     by: Principal
     forecasts: tuple[tuple[int, Forecast], ...]
@@ -137,7 +137,7 @@ class SetForecasts(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReservedNodes(msgspec.Struct, frozen=True, gc=False):
-    """So many nodes (0: all) for a reservation, chosen when it is set: of a partition, with a feature (empty: any)."""
+    """Number of nodes (0: all) for a reservation, chosen when it is set: of a partition, with a feature (empty: any)."""
 
     count: int
     partition: str = ""
@@ -145,7 +145,7 @@ class ReservedNodes(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReservedTime(msgspec.Struct, frozen=True, gc=False):
-    """From when to when a reservation is, as far as it is said (0: not)."""
+    """Begin and end of a reservation (0: not given)."""
 
     start_us: int = 0
     end_us: int = 0
@@ -153,10 +153,10 @@ class ReservedTime(msgspec.Struct, frozen=True, gc=False):
 
 
 class PolicyChange(msgspec.Struct, frozen=True, gc=False):
-    """`action` is add, modify, set (whether it is there or not) or delete.
+    """`action` is add, modify, set (add or replace) or delete.
 
-    To modify takes from `policy` the fields named in `given`; those also in `added` or `removed` are joined to the names
-    that are there, or taken away from them. Of a reservation `choose` and `time` say what its record does not.
+    Modify takes the fields named in `given` from `policy`; names of those also in `added` or `removed` are added to the
+    present ones or removed from them. `choose` and `time` complete the record of a reservation.
     """
 
     action: str
@@ -187,7 +187,7 @@ class UpdateNodes(msgspec.Struct, frozen=True, gc=False):
 
 
 class UpdateSatellites(msgspec.Struct, frozen=True, gc=False):
-    """`action` is down or resume; `known` are the satellites that there are. Answer: `Changed`."""
+    """`action` is down or resume; `known` are the configured satellites. Answer: `Changed`."""
 
     by: Principal
     names: tuple[str, ...]
@@ -213,7 +213,7 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):
-    """The step's own command says how it ended (merged over all tasks). Answer: `Changed`."""
+    """The exit status of a step from its own command, merged over all tasks. Answer: `Changed`."""
 
     by: Principal
     job_id: int
@@ -233,7 +233,7 @@ class CreateToken(msgspec.Struct, frozen=True, gc=False):
 
 
 class RevokeTokens(msgspec.Struct, frozen=True, gc=False):
-    """Take tokens back: those of these ids, and all of `user` (empty: none). Answer: `Changed`."""
+    """Revoke the tokens with these ids and all tokens of `user` (empty: none). Answer: `Changed`."""
 
     by: Principal
     ids: tuple[bytes, ...] = ()
@@ -253,14 +253,14 @@ class CreateJoinToken(msgspec.Struct, frozen=True, gc=False):
 
 
 class RevokeJoinTokens(msgspec.Struct, frozen=True, gc=False):
-    """Join tokens end before their time. Answer: `Changed`."""
+    """Revoke join tokens. Answer: `Changed`."""
 
     by: Principal
     ids: tuple[bytes, ...]
 
 
 class ApproveHost(msgspec.Struct, frozen=True, gc=False):
-    """Let a host join that has asked and proved its key; `serial` is random. Answer: `Changed`."""
+    """Admit a host that has asked and proved its key; `serial` is random. Answer: `Changed`."""
 
     by: Principal
     role: str
@@ -271,7 +271,7 @@ class ApproveHost(msgspec.Struct, frozen=True, gc=False):
 
 
 class RevokeMembers(msgspec.Struct, frozen=True, gc=False):
-    """End memberships. `by` None: a sealed list of `revision` in the controller's directory says so. Answer: `Changed`."""
+    """Revoke memberships. `by` None: by a sealed list of `revision` in the controller's directory. Answer: `Changed`."""
 
     by: Principal | None
     revocations: tuple[Revocation, ...]
@@ -299,7 +299,7 @@ class Reports(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeOutcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of one effect on a set of nodes. `status` is ok, failed or unreached; unreached means unknown.
+    """Result of one effect on a set of nodes. `status` is ok, failed or unreached; unreached means unknown.
 
     `code` is that of a failure, as in `relay.results`.
     """
@@ -327,13 +327,13 @@ class HeartbeatDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class SatelliteSilent(msgspec.Struct, frozen=True, gc=False):
-    """A satellite has been in FAULT for as long as it may be (E-12)."""
+    """A satellite has been in FAULT longer than allowed (E-12)."""
 
     name: str
 
 
 class EpochStarted(msgspec.Struct, frozen=True, gc=False):
-    """This controller begins to lead under a new epoch: every node must register again before it is given work."""
+    """This controller begins to lead under a new epoch: every node must register again before it gets work."""
 
     epoch: int
 
@@ -349,7 +349,7 @@ class Tick(msgspec.Struct, frozen=True, gc=False):
 
 
 class Preemption(msgspec.Struct, frozen=True, gc=False):
-    """A running job has to make room for another one, in the way its QOS or partition says."""
+    """Preempt a running job in the way that its QOS or partition says."""
 
     victim: int
     attempt: int
@@ -358,9 +358,9 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlanMade(msgspec.Struct, frozen=True, gc=False):
-    """A planning cycle ended; each placement is checked again, for the state may have moved on.
+    """A planning cycle ended; each placement is checked again, because the state may have changed.
 
-    `promises` are those that have changed by it, to be kept together with its placements (ADR 17).
+    `promises` are the changed ones, to be committed together with the placements (ADR 17).
     """
 
     placements: tuple[Placement, ...]
@@ -411,7 +411,7 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted", g
 
 
 class JobProblem(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One of the named things could not be changed, and why."""
+    """A job that could not be changed, and the reason."""
 
     what: str
     code: RefusalCode
@@ -419,7 +419,7 @@ class JobProblem(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed", gc=False):
-    """How many things changed, and which could not be; `notes` are for people to know of those that were."""
+    """Number of changes, and the things that could not be changed; `notes` are remarks for users on the changed ones."""
 
     count: int
     problems: tuple[JobProblem, ...] = ()
@@ -436,7 +436,7 @@ class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_create
 
 
 class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", gc=False):
-    """What the token says, for the shell to seal."""
+    """Contents of the new token; the daemon seals it."""
 
     id: bytes
     of: Principal
@@ -446,7 +446,7 @@ class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", 
 
 
 class JoinTokenMade(msgspec.Struct, frozen=True, array_like=True, tag="join_token_made", gc=False):
-    """The token is good until then; its secret is the shell's."""
+    """The token is valid until then; the daemon knows its secret."""
 
     id: bytes
     expires_us: int

@@ -45,7 +45,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:
-    """Names for people; a node that has left the configuration is named by its number."""
+    """Names of nodes for output; a node that has left the configuration is named by its number."""
     return [nodes[number].name if number in nodes else f"#{number}" for number in numbers]
 
 

@@ -1,7 +1,7 @@
-"""What a request asks for, in the words of the options that ask for it: `--rset`, `--gpus-per-node`, `--gres`, `--time`.
+"""A request as command options: `--rset`, `--gpus-per-node`, `--gres`, `--time`.
 
-`asked` is a whole request as such options, `update_words` what `esctl update` is told to make one job of another. Invariant:
-an option written here, read as the commands read it, asks for what it was written from.
+`asked` turns a whole request into options, `update_words` the difference between two into arguments of `esctl update`.
+Invariant: the commands read an option written here back as the same request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 def terms(constraint: str) -> list[str]:
-    """What all has to be true for the expression to be: `a&(b|c)` is a and (b|c), `a|b` is one term."""
+    """The conditions that must all hold: `a&(b|c)` gives a and (b|c), `a|b` is one term."""
     found: list[str] = []
     depth = start = 0
     for at, char in enumerate(constraint):
@@ -39,7 +39,7 @@ def terms(constraint: str) -> list[str]:
 
 
 def type_in(constraint: str, resource: str) -> str:
-    """The type of a resource that an expression asks for (`a100` of `ib&gpu:a100`); "" for any."""
+    """The resource type in an expression (`a100` of `ib&gpu:a100`); "" for any."""
     prefix = f"{resource}:"
     for term in terms(constraint):
         if term.startswith(prefix) and not any(char in _NO_WORD for char in term):
@@ -53,7 +53,7 @@ def items_words(items: int, resource: str) -> str:
 
 
 def clock(seconds: int) -> str:
-    """As `--time` reads it: `4:00:00`, `1-12:00:00`."""
+    """Seconds in the format of `--time`: `4:00:00`, `1-12:00:00`."""
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
@@ -76,9 +76,9 @@ def devices_option(request: Request) -> str:
 
 
 def asked(request: Request) -> dict[str, str] | None:
-    """The options that ask for it, by long name; None: none can.
+    """The options of a request, by long name; None when options cannot express it.
 
-    There is at least one. `exclusive` is "yes". Tasks are left out when they are what nodes and tasks a node come to.
+    There is at least one. `exclusive` is "yes". Tasks are left out when they follow from nodes and tasks per node.
     """
     typed = {
         f"{name}:{type_in(request.constraint, name)}" for name, _ in (*request.per_node, *request.per_task)
@@ -102,7 +102,7 @@ def asked(request: Request) -> dict[str, str] | None:
 
 
 def _tasks_asked(request: Request) -> dict[str, str]:
-    """The same for nodes, tasks, cores, memory and devices; a value is "" for what no option can say."""
+    """The options for nodes, tasks, cores, memory and devices; a value is "" when no option can express it."""
     low, high = request.nodes_min, request.nodes_max
     found: dict[str, str] = {}
     if low or high:
@@ -127,7 +127,7 @@ def _tasks_asked(request: Request) -> dict[str, str]:
 
 
 def _bare(constraint: str) -> str:
-    """Without the brackets around all of it."""
+    """The text without enclosing brackets."""
     found = terms(constraint)
     inner = found[0][1:-1] if len(found) == 1 and found[0].startswith("(") and found[0].endswith(")") else ""
     # `(a)|(b)` begins and ends with one, too.
@@ -140,12 +140,12 @@ def _bare(constraint: str) -> str:
 
 
 def asked_words(request: Request) -> tuple[str, ...]:
-    """The same as `option=value` words, in a fixed order; none when no options can say it."""
+    """The request as `option=value` words in a fixed order; empty when options cannot express it."""
     return tuple([f"{option}={value}" for option, value in (asked(request) or {}).items()])
 
 
 def update_words(old: JobSpec, new: JobSpec) -> str:
-    """The words after `esctl update job N` that make a job ask for `new`, quoted for a shell; "" when none can."""
+    """Arguments of `esctl update job N` that change its request to `new`, quoted for a shell; "" when none do."""
     before, after = asked(old.components[0]), asked(new.components[0])
     if before is None or after is None:
         return ""
@@ -165,7 +165,7 @@ def update_words(old: JobSpec, new: JobSpec) -> str:
 
 
 def differing(old: Request, new: Request) -> list[str]:
-    """The options by which they differ."""
+    """The options in which two requests differ."""
     return _differing(asked(old) or {}, asked(new) or {})
 
 
@@ -195,12 +195,12 @@ def _amounts(named: Iterable[tuple[str, int]]) -> str:
 
 
 def constraint_option(rest: Sequence[str]) -> str:
-    """How to ask for these terms and no others."""
+    """The option for exactly these terms."""
     return f"--constraint '{'&'.join(rest)}'" if rest else "without --constraint"
 
 
 def rset_option(request: Request) -> str:
-    """`--rset '8:ncpus=2:mem=1024m+1:ncpus=16:gpus=2,place=scatter:excl'`; "" for what no chunk can say.
+    """`--rset '8:ncpus=2:mem=1024m+1:ncpus=16:gpus=2,place=scatter:excl'`; "" when chunks cannot express it.
 
     Single features of the whole job are in it, since they may have come with it; what else `--constraint` says is not.
     """
@@ -212,7 +212,7 @@ def rset_option(request: Request) -> str:
 
 
 def rset_text(request: Request) -> str:
-    """The chunks and their place, without features of the whole job; "" for what no chunk can say."""
+    """The chunks and their place, without features of the whole job; "" when chunks cannot express it."""
     chunks = [_chunk_text(chunk) for chunk in request.chunks]
     if not all(chunks):
         return ""

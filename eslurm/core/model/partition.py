@@ -1,4 +1,4 @@
-"""A partition as planning looks at it, and the ways in which its jobs may be preempted."""
+"""A partition as the planner sees it, and the modes of preemption."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MODES: Final = (OFF, REQUEUE, CANCEL, SUSPEND)
 
 
 class PartitionView(msgspec.Struct, frozen=True):
-    """A partition: whether it starts jobs, and the memory a job gets that asked for none (0: unlimited).
+    """A partition: whether it starts jobs, and the default memory of its jobs (0: unlimited).
 
-    Jobs of a higher `tier` may push out those of a lower one, in the way that `preempt_mode` says.
+    Jobs of a higher `tier` may preempt those of a lower one, by `preempt_mode`.
     """
 
     name: str

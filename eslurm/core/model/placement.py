@@ -1,4 +1,4 @@
-"""A placement: the nodes on which a job is to start now, and what it gets on each."""
+"""A placement: the nodes on which a job starts now, and its resources on each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from eslurm.core.model.job import Span
 class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A decision to start a job now, on these nodes. Fields are only ever appended.
 
-    `wide` is what it takes of the resources that belong to no node. A planned start that was noticed late comes `late_us`
-    after its time, and so does its end.
+    `wide` are its cluster-wide resources. `late_us`: delay of the start against its plan, by which its end moves too.
     """
 
     job_id: int

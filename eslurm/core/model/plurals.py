@@ -1,6 +1,6 @@
-"""Numbers and given texts in sentences for people.
+"""Numbers and user-given texts in sentences.
 
-Invariants: one of a thing is told in the singular; a text that was given stays on its line, and quotes are never empty.
+Invariants: one thing is singular; a given text stays on its line, and quotes are never empty.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def are(count: int) -> str:
-    """`is` or `are`, whichever goes with so many."""
+    """`is` or `are`, for this number."""
     return "is" if count == 1 else "are"
 
 
 def quoted(value: str) -> str:
-    """`value` in quotes, on one line, control characters escaped and long texts cut; an empty one in words."""
+    """`value` in quotes, on one line, control characters escaped and long texts cut; in words when empty."""
     if not value:
         return "an empty value"
     if len(value) > _SHOWN_MAX:
@@ -28,7 +28,7 @@ def quoted(value: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """`text` with control characters escaped: nothing a person wrote moves a reader's cursor."""
+    """`text` with control characters escaped, so that it cannot move the terminal's cursor."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,6 +1,6 @@
-"""A planned start as the log keeps it: when, and on which nodes, in few bytes (ADR 17).
+"""A planned start in the log's compact form: time and nodes (ADR 17).
 
-Invariant: nothing here is known of the job itself; what it asks for and how long it may take is in its own record.
+Invariant: nothing here repeats the job's record, which has the request and the time limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PROMISE: Final = "promise"
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """The same on `count` nodes with numbers in a row; no `amounts`: as on those before."""
+    """The same amounts on `count` consecutively numbered nodes; empty `amounts`: those of the previous run."""
 
     node: int
     count: int
@@ -34,18 +34,18 @@ class PromisedStart(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
 
 
 class Promise(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What a waiting job has been promised, the earliest start first; of an array, its next starts. None: nothing."""
+    """Promised starts of a waiting job, the earliest first; several for an array. Empty: none."""
 
     job_id: int
     starts: tuple[PromisedStart, ...] = ()
 
     @property
     def start_us(self) -> int:
-        """When the job is to start, or the first of its tasks."""
+        """Promised start of the job or of its first task."""
         return self.starts[0].start_us
 
     def nodes(self) -> Iterator[int]:
-        """The numbers of all nodes that are kept for it."""
+        """Numbers of all nodes that are kept for it."""
         for start in self.starts:
             for run in start.runs:
                 yield from range(run.node, run.node + run.count)

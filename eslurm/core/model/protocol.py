@@ -1,8 +1,8 @@
-"""What the controller and the node agents say to each other, as values.
+"""Commands of the controller to node agents and reports of agents, as values.
 
-A `Command` goes down (controller -> nodes): its encoded form is what the controller signs, so relays
-carry it without being able to change it. A `Report` goes up (agent process -> controller): it is kept
-in the agent's spool until the controller acknowledges it *after* its commit, so it may arrive twice.
+A `Command` goes down (controller -> nodes): its encoded form is what the controller signs, so relays carry it without
+being able to change it. A `Report` goes up (agent process -> controller): it is kept in the agent's spool until the
+controller acknowledges it *after* its commit, so it may arrive twice.
 
 Both are append-only: a newer peer's extra fields are ignored, an older peer's missing ones get defaults.
 """
@@ -27,7 +27,7 @@ class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """All that nodes need to run a job's batch script. `node_names` is the folded, ordered host list."""
+    """Everything that nodes need to run a job's batch script. `node_names` is the folded, ordered host list."""
 
     job_id: int
     attempt: int
@@ -73,8 +73,8 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):
     """Make each node ready for the attempt. With `start` (one-node jobs) the batch script starts at once.
 
-    Answers: ok (payload `Started` when `start`), or failed with why. Idempotent per (job, attempt, node);
-    refused behind a tombstone or below the floor.
+    Answers: ok (payload `Started` when `start`), or failed with the reason. Idempotent per (job, attempt, node); refused
+    behind a tombstone or below the floor.
     """
 
     launch: JobLaunch
@@ -84,7 +84,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 class Start(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="start", gc=False):
     """Start the prepared attempt's batch script on this (its first) node. Answers ok with payload `Started`.
 
-    With `launch` the sealed command says by itself whose processes it starts, and how.
+    With `launch` the sealed command itself names the user and the processes.
     """
 
     job_id: int
@@ -95,8 +95,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, ta
 class End(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="end", gc=False):
     """End everything of the attempt here and never start it again (a tombstone stays).
 
-    SIGTERM, `grace_s` later SIGKILL. Answers ok with payload `Gone` when nothing is left (at once if nothing
-    was there), else ok with no payload: then a `NodeGone` report follows when it is so.
+    SIGTERM, `grace_s` later SIGKILL. Answers ok with payload `Gone` when nothing is left (at once if nothing was there),
+    else ok without payload; a `NodeGone` report follows later.
     """
 
     job_id: int
@@ -115,7 +115,7 @@ class Signal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, t
 
 
 class Suspend(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="suspend", gc=False):
-    """Stop the attempt's processes where they are, or let them go on. Its time limit stands still meanwhile. Idempotent."""
+    """Suspend the attempt's processes, or resume them. Its time limit is paused meanwhile. Idempotent."""
 
     job_id: int
     attempt: int
@@ -123,7 +123,7 @@ class Suspend(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
 
 class SetTime(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="set_time", gc=False):
-    """The attempt's time limit counts from its start and is so long from now on. Idempotent."""
+    """Set the attempt's time limit, counted from its start. Idempotent."""
 
     job_id: int
     attempt: int
@@ -135,8 +135,8 @@ class LaunchStep(
 ):
     """Start a step's tasks on each node of `groups`, their output streamed straight to `endpoint`.
 
-    `first_task` numbers follow from the groups' order. `cookie` proves to the receiver that connects. `launch` is the
-    attempt's, without the script's arguments: the sealed command says by itself whose processes it starts.
+    `first_task` numbers follow from the groups' order. `cookie` authenticates the connection to the receiver. `launch` is
+    the attempt's, without the script's arguments: the sealed command itself names the user and the processes.
     """
 
     job_id: int
@@ -154,9 +154,9 @@ class LaunchStep(
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):
-    """Are you there? Nodes that do not know this epoch register anew. `floor` prunes tombstones and kept outcomes.
+    """A ping. Nodes that do not know this epoch register anew. `floor` prunes tombstones and kept outcomes.
 
-    `round` numbers the heartbeats of a leader; `heard` and `unheard` say in which round each node was heard last, see
+    `round` numbers the heartbeats of a leader; `heard` and `unheard` give the last round in which each node was heard, see
     `contact.Heard`. A controller of an earlier release numbers none (0).
     """
 
@@ -170,10 +170,10 @@ Body: TypeAlias = Prepare | Start | End | Signal | Suspend | SetTime | LaunchSte
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What is signed. `(owner, revision, index)` is the effect's identity; heartbeats have revision 0.
+    """The signed content. `(owner, revision, index)` is the effect's identity; heartbeats have revision 0.
 
-    `nodes` and `incarnations` (parallel to the runs) say whom it is for: a relay cannot widen it.
-    `expires_us` is in the controller's time; nodes refuse a command that is older than their tolerance.
+    `nodes` and `incarnations` (parallel to the runs) name the addressees: a relay cannot add any. `expires_us` is in the
+    controller's time; nodes refuse a command that is older than their tolerance.
     """
 
     cluster: str
@@ -200,7 +200,8 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 class Unhealthy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Payload of an ok answer to a heartbeat from a node that is not well: short words, sorted. Healthy nodes send none.
+    """Payload of an ok answer to a heartbeat from an unhealthy node: short words, sorted. Healthy nodes send none. Healthy
+    nodes send none.
 
     `clock_us`: the node's time, when the heartbeat had expired by it (see `core.relay.dating`); else 0.
     """
@@ -221,7 +222,7 @@ class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="node_gone", gc=False):
-    """Nothing of the attempt is left on this node (after an `End` that took its time)."""
+    """Nothing of the attempt is left on this node (after an `End` that took longer)."""
 
     node: int
     incarnation: int
@@ -243,12 +244,12 @@ class HeldAttempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
 class Registration(
     msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="registration", gc=False
 ):
-    """A node offers itself: first start, restart of its agent or host, or a new controller epoch.
+    """A node's registration: first start, restart of its agent or host, or a new controller epoch.
 
-    `session` is a nonce: the same registration sent twice gets the same incarnation. From the moment of
-    this snapshot on the node refuses commands of older epochs and incarnations, so whatever was launched
-    before is in `held` or never will be. `starts` numbers the sessions of this `node_uid`: a lower one is a late
-    message of a predecessor (0: from an agent that does not count them).
+    `session` is a nonce: the same registration sent twice gets the same incarnation. From the moment of this snapshot on
+    the node refuses commands of older epochs and incarnations, so whatever was launched before is in `held` or never will
+    be. `starts` numbers the sessions of this `node_uid`: a lower one is a late message of a predecessor (0: from an agent
+    that does not count them).
     """
 
     name: str
@@ -279,7 +280,9 @@ class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, g
 
 
 class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Comes with the acknowledgement of a `Registration`. `refused` names why (wrong cluster, live twin, unknown name)."""
+    """Comes with the acknowledgement of a `Registration`. `refused` is the reason (wrong cluster, live twin, unknown
+    name).
+    """
 
     name: str
     number: int = -1
@@ -292,7 +295,7 @@ class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defau
 
 
 class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """The controller has committed what these reports said, by `revision`; the agent forgets them."""
+    """The controller has committed these reports by `revision`; the agent forgets them."""
 
     process: str
     seqs: tuple[int, ...]

@@ -21,7 +21,7 @@ def from_numbers(numbers: Iterable[int]) -> Ranges:
 
 
 def count(ranges: Ranges) -> int:
-    """How many numbers are in the set."""
+    """Number of elements of the set."""
     return sum(last - first + 1 for first, last in ranges)
 
 

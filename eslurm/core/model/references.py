@@ -1,7 +1,7 @@
-"""Which policies name which others: accounts their parents, users their accounts, and so on.
+"""References among policies: accounts to their parents, users to their accounts, and so on.
 
-Invariant: what a policy names is listed in `references_of`, once, so that nothing can be deleted while it is named and
-nothing can be set that names what is not there.
+Invariant: `references_of` lists every reference once, so that no policy in use can be deleted and no policy can refer to a
+missing one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _N = TypeVar("_N", bound=Hashable)
 
 
 def references_of(policy: Policy) -> Iterator[Reference]:
-    """Every policy that this one names."""
+    """Every policy to which this one refers."""
     match policy:
         case Account():
             if policy.parent:
@@ -56,7 +56,7 @@ def references_of(policy: Policy) -> Iterator[Reference]:
 
 
 def settings_of(defaults: Defaults) -> Iterator[tuple[str, str, str]]:
-    """(key as it is written, option, value) of all that it fills in or forces."""
+    """(key in the file, option, value) of each default and each forced value."""
     for prefix, pairs in (("", defaults.values), ("force.", defaults.forced)):
         for option, value in pairs:
             yield prefix + option, option, value
@@ -68,7 +68,7 @@ def _each(setting: str, kind: str, names: Iterable[str]) -> Iterator[Reference]:
 
 
 def users_of(policies: Policies, kind: str, name: str) -> list[str]:
-    """Who names a policy, as `user ada`, in order."""
+    """The policies that refer to this one, as `user ada`, in order."""
     return [
         f"{kind_of(policy)} {policy.name}"
         for named in policies.values()
@@ -78,7 +78,7 @@ def users_of(policies: Policies, kind: str, name: str) -> list[str]:
 
 
 def find_cycle(named: Mapping[str, Policy]) -> list[str]:
-    """The names along a circle among policies of one kind, the first one again at the end; empty when there is none."""
+    """The names along a cycle among policies of one kind, the first one repeated at the end; empty when there is none."""
     below = _below(named)
     rest = below.keys() - _heights(below).keys()
     if not rest:
@@ -92,12 +92,12 @@ def find_cycle(named: Mapping[str, Policy]) -> list[str]:
 
 
 def heights_of(named: Mapping[str, Policy]) -> dict[str, int]:
-    """How many policies of one kind lie below each other under each; without those on a circle and above one."""
+    """Height of each policy's subtree, for policies of one kind; those on a cycle or above one are left out."""
     return _heights(_below(named))
 
 
 def in_order(policies: Iterable[Policy]) -> list[Policy]:
-    """The same policies, those that are named before those that name them. They name each other in no circle."""
+    """The policies in topological order, referenced ones first. They form no cycle."""
     rest = {(kind_of(policy), policy.name): policy for policy in policies}
     heights = _heights(
         {key: {one[1:] for one in references_of(policy)} & rest.keys() for key, policy in rest.items()}
@@ -114,7 +114,7 @@ def _below(named: Mapping[str, Policy]) -> dict[str, set[str]]:
 
 
 def _heights(below: Mapping[_N, Set[_N]]) -> dict[_N, int]:
-    """How many lie below each other under each; without those on a circle and above one. Linear in the references."""
+    """Height of each node's subtree; nodes on a cycle or above one are left out. Linear in the references."""
     left = {name: len(names) for name, names in below.items()}
     above: dict[_N, list[_N]] = {}
     for name, names in below.items():

@@ -1,7 +1,7 @@
-"""What one component of a job asks for, before any node is chosen.
+"""The request of one component of a job, before any node is chosen.
 
-A `Request` is immutable and comes from the doors already validated in form; whether it can ever
-be satisfied is the planner's question (`insufficient now` is not `infeasible ever`).
+A `Request` is immutable and its form is already checked by the API; the planner decides whether it can ever be satisfied
+(`insufficient now` is not `infeasible ever`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """`count` times a set of resources that one node gives as a unit (C-16): never split over nodes.
+    """`count` times a set of resources that one node must give as a unit (C-16).
 
     `resources` are (name, items) of configured resources, gpu among them; `constraint` as in `Request`.
     """
@@ -25,13 +25,12 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
 class Request(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """The resources of one component. Fields are only ever appended.
 
-    `nodes_min == 0` leaves the number of nodes to the planner (as few as fit the tasks).
-    `memory_per_node_mib` and `memory_per_cpu_mib` exclude each other; 0 means "the partition's
-    default". `include` nodes must all be part of the allocation; `exclude` nodes never are.
-    `per_node` and `per_task` are (resource, items) of configured resources (GRES), `wide` those that belong to no node
-    (licences). `constraint` is an expression over node features: `a&b|!c`, as in `-C`.
-    With `chunks` these say what is asked for instead of tasks, cores and memory; `tasks` is then their number.
-    `place` is free, pack (all on one node) or scatter (one chunk or task a node) (C-17).
+    `nodes_min == 0` leaves the number of nodes to the planner (as few as fit the tasks). `memory_per_node_mib` and
+    `memory_per_cpu_mib` exclude each other; 0 means "the partition's default". `include` nodes must all be part of the
+    allocation; `exclude` nodes never are. `per_node` and `per_task` are (resource, items) of configured resources (GRES),
+    `wide` the cluster-wide ones (licences). `constraint` is an expression over node features: `a&b|!c`, as in `-C`.
+    `chunks`, when given, replace tasks, cores and memory; `tasks` is then their number. `place` is free, pack (all on one
+    node) or scatter (one chunk or task a node) (C-17).
     """
 
     tasks: int = 1

@@ -1,7 +1,7 @@
-"""How large a request may be: one table for commands, doors and the core, so that all refuse by the same rule.
+"""Bounds of a request: one table for commands, API and core, so that all refuse by the same rule.
 
 Commands import this module, so it imports nothing. Sizes of text are in characters, those of arguments in bytes, as the
-kernel counts them. What is bounded here keeps the largest launch below what one frame of a link takes.
+kernel counts them. The bounds keep the largest launch below one frame of a link.
 """
 
 from __future__ import annotations

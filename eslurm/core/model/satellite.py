@@ -1,4 +1,4 @@
-"""What of a satellite outlives its controller: that it is DOWN, and why. Everything else is found out anew."""
+"""The persistent part of a satellite's state: DOWN, with its reason. A new leader finds out everything else anew."""
 
 from __future__ import annotations
 

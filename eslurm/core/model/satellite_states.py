@@ -1,6 +1,6 @@
-"""The states of a satellite, and what each event makes of each state (E-10, E-11; Fig. 2 of the paper, completed).
+"""The states of a satellite and the transitions between them (E-10, E-11; Fig. 2 of the paper, completed).
 
-Invariant: the table names every event for every state, so nothing that happens to a satellite is undecided.
+Invariant: the table has an entry for every state and event.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import enum
 
 
 class SatelliteState(enum.Enum):
-    """Only RUNNING ones are given work (E-13). UNKNOWN: nothing heard yet. FAULT heals by itself, DOWN does not."""
+    """Only RUNNING satellites get work (E-13). UNKNOWN: nothing heard yet. FAULT may recover, DOWN does not."""
 
     UNKNOWN = "UNKNOWN"
     RUNNING = "RUNNING"
@@ -19,11 +19,11 @@ class SatelliteState(enum.Enum):
 
 
 class SatelliteEvent(enum.Enum):
-    """BT: result of a broadcast task. HB: heartbeat. DISPATCHED: it now has as many tasks as it may have.
+    """BT: result of a broadcast task. HB: heartbeat. DISPATCHED: it now has its maximum of tasks.
 
-    BT_SUCCESS comes when a task is done and there is room for another. HB_SUCCESS is an answered ping, never the
-    mere link; HB_FAILURE a link that is refused or breaks, or two pings in a row without an answer (X-09, X-11).
-    TIMEOUT: too long in FAULT (E-12). SHUTDOWN and RESUMED come from an administrator.
+    BT_SUCCESS: a task is done and there is room for another. HB_SUCCESS: an answered ping (a mere link is none).
+    HB_FAILURE: a link that is refused or breaks, or two pings in a row without an answer (X-09, X-11). TIMEOUT: too long
+    in FAULT (E-12). SHUTDOWN and RESUMED come from an administrator.
     """
 
     BT_SUCCESS = "BT-success"
@@ -90,5 +90,5 @@ TRANSITIONS: dict[SatelliteState, dict[SatelliteEvent, SatelliteState]] = {
 
 
 def next_state(state: SatelliteState, event: SatelliteEvent) -> SatelliteState:
-    """What the event makes of the state."""
+    """The state after the event."""
     return TRANSITIONS[state][event]

@@ -1,6 +1,6 @@
 """A job step: tasks that a running job starts on its own nodes. The batch script itself is step `batch` of the attempt.
 
-Steps are live only while their attempt is; what is left of them ends with it.
+Steps live only as long as their attempt; the rest of them ends with it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ TRANSITIONS: dict[StepState, dict[StepState, str]] = {
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """One step's record; key (job_id, attempt, step). `launch` is the fact that made it: its launch is owed from it."""
+    """One step's record; key (job_id, attempt, step). `launch` is the fact that created it: effects derive its launch from
+    it.
+    """
 
     job_id: int
     attempt: int

@@ -1,4 +1,4 @@
-"""The name of a step on a node. Agents, supervisors and the part that is root share it, so it imports nothing else."""
+"""Identity of a step on a node. Agents, supervisors and the root part share it, so it imports nothing else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The controller's `now`: the wall clock as far as it can be believed, measured against monotonic time.
+"""The controller's `now`: the wall clock, checked against monotonic time.
 
-Owns the offset between the two. Invariants: `now` never goes back; between two readings it moves by the monotonic
-time that has passed, give or take a tenth, plus at most one bound of leaps forward (which are earned anew as slowly).
-So no jump of a wall clock, and no successor with another one, makes time-outs come in masses or not at all.
+Owns the offset between the two. Invariants: `now` never goes back; between two readings it moves by the elapsed monotonic
+time, give or take a tenth, plus at most one bound of leaps forward (which are earned anew as slowly). So neither a jump of
+a wall clock nor a successor with another clock fires time-outs in masses or holds them back.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class ClockAlarm(msgspec.Struct, frozen=True, gc=False):
 
 
 def leap_bound_us(config: ClusterConfig) -> int:
-    """The greatest leap of `now` that this configuration bears, at most a minute.
+    """The greatest leap of `now` that this configuration allows, at most a minute.
 
-    A silent node is given up by `now`, what runs there by its own clock: a leap must not use up what lies between.
+    The controller gives a silent node up by `now`, the node kills by its own clock: a leap must not use up the time in
+    between.
     """
     margin_s = config.node_lost_after_s - config.orphan_timeout_s - config.kill_grace_s
     return max(0, min(BOUND_US, int(margin_s * SECOND_US) // MARGIN_PARTS))
@@ -46,18 +47,20 @@ def loss_slack_s(config: ClusterConfig) -> float:
 
 
 def lost_after_min_s(dead_s: float) -> float:
-    """The `node_lost_after_s` that must be exceeded for attempts that are dead after so many seconds of silence."""
+    """Lower bound of `node_lost_after_s` when attempts die after this many seconds of silence."""
     # With x above them a quarter of x may be leapt over: (dead + x - x / 4) * 10 / 11 > dead.
     return dead_s + dead_s / SLEW * MARGIN_PARTS / (MARGIN_PARTS - 1)
 
 
 def proof_lasts_us(config: ClusterConfig) -> int:
-    """How long a renewal proves the lead (see `contact`): half of the slack, the rest is for kills and drifting clocks."""
+    """Validity of a renewal as proof of the lead (see `contact`): half of the slack; the rest is for kills and clock
+    drift.
+    """
     return max(0, int(loss_slack_s(config) * SECOND_US) // 2)
 
 
 def lost_after_s(config: ClusterConfig, dead_s: float = 0.0) -> float:
-    """When a silent node is given up on which attempts may live for `dead_s`: as configured, or later if that is soon."""
+    """Silence in seconds after which a node with attempts that may live for `dead_s` is lost: as configured, or later."""
     dead_s += proof_lasts_us(config) / SECOND_US
     if earliest_loss_s(config) >= dead_s:
         return config.node_lost_after_s
@@ -65,9 +68,9 @@ def lost_after_s(config: ClusterConfig, dead_s: float = 0.0) -> float:
 
 
 class Timekeeper:
-    """One per leading controller. `floor_us` is the time of the last commit of any leader.
+    """The clock of one leading controller. `floor_us` is the time of the last commit of any leader.
 
-    Ask `read` with both clocks for each batch; `monotonic_us` should count a host's sleep (CLOCK_BOOTTIME).
+    Call `read` with both clocks for each batch; `monotonic_us` should include a host's sleep (CLOCK_BOOTTIME).
     """
 
     def __init__(self, floor_us: int = 0, bound_us: int = BOUND_US) -> None:
@@ -85,11 +88,11 @@ class Timekeeper:
 
     @property
     def is_slewing(self) -> bool:
-        """Check whether `now` is on its way to a wall clock that it does not follow at once."""
+        """Check whether `now` is moving slowly towards the wall clock."""
         return self._is_slewing
 
     def read(self, wall_us: int, monotonic_us: int) -> int:
-        """What time it is now. A monotonic clock that goes back counts as one that stands."""
+        """The current time. A monotonic clock that goes back counts as one that stands."""
         if self._monotonic_us is None:
             return self._begin(wall_us, monotonic_us)
         elapsed_us = max(0, monotonic_us - self._monotonic_us)
@@ -102,12 +105,12 @@ class Timekeeper:
         return self._now_us
 
     def take_alarm(self) -> ClockAlarm | None:
-        """The last jump above the bound that was not asked for yet."""
+        """The last jump above the bound, once."""
         alarm, self._alarm = self._alarm, None
         return alarm
 
     def _begin(self, wall_us: int, monotonic_us: int) -> int:
-        """Nobody knows how long nobody led: a wall ahead is believed; one behind the last commit is waited for."""
+        """Begin at the first reading: accept a wall clock that is ahead, wait for one that is behind the last commit."""
         self._monotonic_us = monotonic_us
         self._wall_offset_us = wall_us - monotonic_us
         behind_us = self._now_us - wall_us
@@ -126,7 +129,7 @@ class Timekeeper:
             self._alarm = ClockAlarm(jump_us, wall_us - self._now_us)
 
     def _correct(self, error_us: int, slew_us: int) -> None:
-        """Go towards the wall: a small step forward at once, anything else as slowly as `slew_us` says."""
+        """Move towards the wall clock: a small step forward at once, anything else at the rate of `slew_us`."""
         if error_us > 0 and not self._is_slewing and error_us <= self._leap_left_us + slew_us:
             self._now_us += error_us
             self._leap_left_us = min(self._bound_us, self._leap_left_us + slew_us - error_us)

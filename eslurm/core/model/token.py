@@ -1,7 +1,7 @@
-"""What the controller remembers of a token that it has issued: everything but the token.
+"""The controller's record of an issued token, without the token.
 
-Invariant: a sealed token is good only while its record is here. A revoked token has none, so it is refused at once by
-every controller that has the state.
+Invariant: a sealed token is valid only while its record exists. Every controller with the state refuses a revoked token at
+once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TokenRules(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
 
 
 class IssuedToken(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """One token: `user` bears it, `by` has asked for it, through the door `via`. Times are UTC microseconds."""
+    """One token: `user` bears it, `by` requested it, `via` is the way in. Times are UTC microseconds."""
 
     id: bytes
     user: str
@@ -44,5 +44,5 @@ class IssuedToken(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
 
 
 def life_max_s(rules: TokenRules, token: IssuedToken) -> int:
-    """The longest life that a token may have, by whom it was made for."""
+    """The longest life of a token for this bearer, in seconds."""
     return rules.life_user_max_s if token.by_uid == token.uid else rules.life_max_s

@@ -1,7 +1,7 @@
-"""Values that travel from users into processes with rights: one check for each kind of value.
+"""Checks of values that travel from users into privileged processes, one for each kind of value.
 
-The door refuses a bad value with the option's name; the agent and the step supervisor, where the value acts, check it
-again. Each function returns what is wrong and the way out, or an empty text.
+The API refuses a bad value with the option's name; the agent and the step supervisor check it again where it acts. Each
+function returns the problem and the way out, or an empty text.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ COOKIE_BYTES = 32
 
 
 def signal_problem(number: int) -> str:
-    """A signal that can be sent."""
+    """Check a signal number."""
     return "" if 1 <= number <= SIGNAL_MAX else f"{number} is not a signal: give 1 to {SIGNAL_MAX}"
 
 
 def umask_problem(umask: int) -> str:
-    """Permission bits that new files do not get."""
+    """Check the permission bits that new files do not get."""
     return "" if 0 <= umask <= UMASK_MAX else f"{umask:#o} is not a umask: give 0 to {UMASK_MAX:#o}"
 
 
 def id_problem(number: int) -> str:
-    """A uid or gid that a process can have."""
+    """Check a uid or gid for a process."""
     return "" if 0 <= number <= ID_MAX else f"{number} is not an id: give 0 to {ID_MAX}"
 
 
 def parts_problem(count: int) -> str:
-    """A job of so many parts, each with resources of its own: jobs of one part can be run."""
+    """Check the number of a job's components: only jobs of one component can run."""
     if count == 1:
         return ""
     return f"a job of {count} components: parts are not supported yet, submit a job for each, or ask for all with --rset"
 
 
 def text_problem(text: str, chars_max: int = 0) -> str:
-    """A text that a program, a file name or an environment can hold; `chars_max` 0 bounds no length."""
+    """Check a text for a program, a file name or an environment; `chars_max` 0: no bound."""
     if chars_max and len(text) > chars_max:
         return f"{len(text)} characters are more than {chars_max}: shorten it"
     if "\0" in text:
@@ -50,7 +50,7 @@ def text_problem(text: str, chars_max: int = 0) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Check whether the text can be sent: names of files may hold bytes that are none."""
+    """Check whether the text can be sent: file names may hold bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

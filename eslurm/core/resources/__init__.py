@@ -1,1 +1,1 @@
-"""Amounts, sets of nodes, devices, the ledger, one resource over time, windows of time."""
+"""Vectors, node sets, devices, the ledger, timelines, time windows."""

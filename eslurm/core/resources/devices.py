@@ -1,7 +1,7 @@
-"""Which numbered devices (GPUs) are held on which node, and which a new job gets.
+"""Allocation of numbered devices (GPUs): those in use on each node, and those for a new job.
 
-Amounts are the ledger's; here the items are told apart. A placement gets the lowest free numbers, so the same state and
-the same plan give the same devices. Invariant: no number of a resource is held twice on a node.
+The ledger counts amounts; here the items have numbers. A placement gets the lowest free numbers, so the same state and the
+same plan give the same devices. Invariant: no number of a resource is held twice on a node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Devices:
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def hold(self, node: int, devices: Held) -> None:
-        """These are in use. Raises `ValueError` when one of them is already."""
+        """Mark these numbers as used. Raises `ValueError` when one already is."""
         for index, numbers in devices:
             here = self._used.setdefault(node, {})
             mask = _mask(numbers)
@@ -39,7 +39,7 @@ class Devices:
             here[index] = here.get(index, 0) | mask
 
     def give_back(self, node: int, devices: Held) -> None:
-        """These are free again."""
+        """Mark these numbers as free."""
         here = self._used.get(node)
         if here is None:
             return
@@ -53,12 +53,12 @@ class Devices:
             del self._used[node]
 
     def used(self, node: int, index: int) -> int:
-        """The numbers in use of one resource of a node, as bits."""
+        """The used numbers of one resource of a node, as bits."""
         return self._used.get(node, {}).get(index, 0)
 
 
 class Picker:
-    """Chooses devices for the placements of one plan, one after the other, without changing what it looks at."""
+    """Chooses devices for the placements of one plan in sequence, without changing `Devices`."""
 
     __slots__ = ("_devices", "_picked", "_topology")
 
@@ -68,7 +68,7 @@ class Picker:
         self._picked: dict[tuple[int, int], int] = {}
 
     def take(self, node: int, amounts: Vector) -> Held:
-        """The lowest free numbers for these amounts on a node; nothing for resources that are only counted."""
+        """The lowest free numbers for these amounts on a node; none for resources that are only counted."""
         found: list[tuple[int, tuple[int, ...]]] = []
         for index in self._topology.devices:
             count = amounts[index] if index < len(amounts) else 0

@@ -1,7 +1,7 @@
 """Expressions over node features, as `-C` and chunks write them: `a100&(ib|!old)`.
 
 `&` and `,` bind more strongly than `|`, `!` most strongly. A word is true on the nodes that have the feature of that
-name; `host=NAME` on that node alone. An unknown word is true nowhere: that it names nothing is told by whoever refuses.
+name; `host=NAME` on that node alone. An unknown word is true nowhere; the caller reports it.
 Invariant: `evaluate` never raises for a text that `parse` has taken.
 """
 
@@ -21,7 +21,7 @@ DEPTH_MAX = 32
 
 
 class FeatureError(ValueError):
-    """The text is no expression: at `column` (from 1 on) because of `why`; `way_out` is what to write instead."""
+    """A syntax error at `column` (from 1 on) with its reason `why`; `way_out` is the correct form."""
 
     def __init__(self, column: int, why: str, way_out: str) -> None:
         self.column = column
@@ -112,7 +112,7 @@ def parse(text: str) -> Tree:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The features an expression names, in order, each once. Raises `FeatureError`."""
+    """The features in an expression, in order, each once. Raises `FeatureError`."""
     found: dict[str, None] = {}
 
     def collect(tree: Tree) -> None:
@@ -127,7 +127,9 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def evaluate(text: str, having: Callable[[str], int], everything: int) -> int:
-    """The positions on which the expression is true; `having(word)` are those with a feature. Raises `FeatureError`."""
+    """The set of positions on which the expression is true; `having(word)` gives those with a feature. Raises
+    `FeatureError`.
+    """
 
     def value(tree: Tree) -> int:
         if isinstance(tree, str):
@@ -144,7 +146,7 @@ def evaluate(text: str, having: Callable[[str], int], everything: int) -> int:
 
 
 def both(left: str, right: str) -> str:
-    """An expression that is true where both are; either may be empty."""
+    """The conjunction of two expressions; either may be empty."""
     if not left or not right:
         return left or right
     return "&".join(f"({side})" if "|" in side else side for side in (left, right))

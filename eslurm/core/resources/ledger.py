@@ -1,11 +1,10 @@
-"""What is free on each node now, and when what is held comes back.
+"""Free amounts on each node now, and the expected ends of what is held.
 
-The cluster keeps one `Ledger` and changes it with every allocation (`hold`) and every end
-(`give_back`); a planner works on a `fork`. Nodes with equal free amounts share one set, so
-"which nodes fit this" looks at the few different amounts, not at the nodes. Invariant: per
-node, free + held = total and no entry of either is below zero; a change that would break this
-raises `LedgerError` and leaves the ledger as it was. What belongs to no node (licences) is counted beside the nodes;
-there may be less of it than is held, when the site was given fewer: then nothing of it is free.
+The cluster keeps one `Ledger` and changes it with every allocation (`hold`) and every end (`give_back`); a planner works
+on a `fork`. Nodes with equal free amounts share one set, so "which nodes fit this" looks at the few different amounts, not
+at the nodes. Invariant: per node, free + held = total and no entry of either is below zero; a change that would break this
+raises `LedgerError` and leaves the ledger as it was. Cluster-wide resources (licences) are counted beside the nodes; their
+total may fall below the held amount: then none is free.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ NODES_PER_SLICE: Final = 512
 
 
 class LedgerError(ValueError):
-    """More than a node has would be held, or something not held would be given back."""
+    """A hold exceeds a node's free amounts, or a release has no matching hold."""
 
 
 class Ledger:
@@ -68,7 +67,7 @@ class Ledger:
     # Changing
 
     def hold(self, node: int, amounts: Vector, until_us: int = INFINITY_US) -> None:
-        """Takes `amounts` on node number `node`, expected back at `until_us` at the latest."""
+        """Hold `amounts` on node number `node` until `until_us` at the latest."""
         position = self._position(node)
         old = self._free[position]
         amounts = aligned(amounts, len(old))
@@ -82,7 +81,7 @@ class Ledger:
         self._move(position, new)
 
     def give_back(self, node: int, amounts: Vector, until_us: int = INFINITY_US) -> None:
-        """Ends a hold made with the very same arguments."""
+        """End a hold that was made with the same arguments."""
         position = self._position(node)
         old = self._free[position]
         amounts = aligned(amounts, len(old))
@@ -95,9 +94,9 @@ class Ledger:
         self._move(position, add(old, amounts))
 
     def rehold(self, changes: Iterable[tuple[int, Vector, Vector]], until_us: int, new_until_us: int) -> None:
-        """Holds become others: (node number, amounts, amounts from now on), expected back at another time.
+        """Replace holds: (node number, old amounts, new amounts), with another expected end.
 
-        The same as giving back and holding again, one after the other, but for thousands of nodes at once.
+        Equal to giving back and holding again one by one, but fast for thousands of nodes.
         """
         width = len(self._free[0]) if self._free else 0
         known: dict[Vector, Vector] = {}
@@ -135,15 +134,15 @@ class Ledger:
         self._move_all(free_of)
 
     def hold_wide(self, amounts: Vector) -> None:
-        """Takes of the resources that belong to no node."""
+        """Hold cluster-wide resources."""
         self._wide = subtract(self._wide, aligned(amounts, len(self._wide)))
 
     def give_back_wide(self, amounts: Vector) -> None:
-        """Ends a hold made with the same amounts."""
+        """End a hold of cluster-wide resources that was made with the same amounts."""
         self._wide = add(self._wide, aligned(amounts, len(self._wide)))
 
     def set_usable(self, node: int, usable: bool) -> None:
-        """Check whether new work may be placed on the node; what it holds stays held."""
+        """Allow or forbid new work on the node; its holds stay."""
         bit = 1 << self._position(node)
         self._usable = self._usable | bit if usable else self._usable & ~bit
 
@@ -151,7 +150,7 @@ class Ledger:
 
     @property
     def usable(self) -> int:
-        """The set of positions on which new work may be placed."""
+        """Positions on which new work may be placed."""
         return self._usable
 
     @property
@@ -166,20 +165,20 @@ class Ledger:
 
     @property
     def wide_free(self) -> Vector:
-        """What is free of the resources that belong to no node: nothing where more is held than there is."""
+        """Free cluster-wide resources; 0 where more is held than the total."""
         wide = self._wide
         return tuple([max(0, free) for free in wide]) if is_negative(wide) else wide
 
     def free(self, node: int) -> Vector:
-        """What is free on node number `node`."""
+        """Free amounts of node number `node`."""
         return self._free[self._position(node)]
 
     def free_on(self, position: int) -> Vector:
-        """What is free at a position."""
+        """Free amounts at a position."""
         return self._free[position]
 
     def holds_on(self, position: int) -> tuple[Hold, ...]:
-        """What is held at a position, ordered by its end."""
+        """The holds at a position, ordered by their ends."""
         return self._holds[position]
 
     def fits_on(self, node: int, amounts: Vector) -> bool:
@@ -210,7 +209,7 @@ class Ledger:
                         yield free, inside
 
     def check(self) -> None:
-        """Raises `LedgerError` unless free + held = total everywhere and the index agrees."""
+        """Raise `LedgerError` unless free + held = total everywhere and the index agrees."""
         for position, total in enumerate(self.topology.totals):
             free = self._free[position]
             together = free
@@ -246,7 +245,7 @@ class Ledger:
             self._idle ^= 1 << position
 
     def _move_all(self, free_of: dict[int, Vector]) -> None:
-        """As `_move`, for those that go from the same to the same in one step."""
+        """Like `_move` for many positions; those with the same change move in one step."""
         alike: dict[tuple[Vector, Vector], list[int]] = {}
         idle: list[int] = []
         for position, new in free_of.items():
@@ -263,7 +262,7 @@ class Ledger:
         self._idle ^= bits.mask_of(idle, self.topology.size)
 
     def _shift(self, moving: int, old: Vector, new: Vector) -> None:
-        """In the index of free amounts the positions of a set go from one amount to another."""
+        """Move a set of positions from one amount to another in the index."""
         levels = self._levels
         group = levels[old[CORES]]
         left = group[old] ^ moving

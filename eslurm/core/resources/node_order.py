@@ -1,9 +1,9 @@
-"""The order in which nodes are taken, fixed when a configuration comes into force.
+"""The order in which nodes are allocated, fixed when a configuration comes into force.
 
-Cheap nodes first (C-35), so that jobs that would run anywhere leave the expensive ones to those that need them; among
-equally cheap ones in the order of the switch tree, depth first, so that neighbours are near; then as configured. A node's
-cost is the largest share it has of any resource of the machine, plus what the administrator adds as `weight`. FP-Trees
-are built over node lists in this order and keep it.
+Cheap nodes first (C-35), so that jobs without special needs leave the expensive ones free; among equally cheap ones in the
+order of the switch tree, depth first, so that neighbours are near; then as configured. A node's cost is the largest share
+it has of any resource of the machine, plus the administrator's `weight`. FP-Trees are built over node lists in this order
+and keep it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eslurm.core.resources.vector import CORES
 
 
 def arranged(nodes: Sequence[NodeView], switches: Iterable[Switch] = ()) -> list[NodeView]:
-    """The nodes, given in their configured order, in the order in which they are to be taken."""
+    """The nodes, given in configured order, in allocation order."""
     width = max((len(node.total) for node in nodes), default=0)
     sums = [sum(node.total[index] for node in nodes if index < len(node.total)) for index in range(width)]
     along = _along_switches(tuple(switches))
@@ -34,7 +34,7 @@ def _share(total: tuple[int, ...], sums: list[int]) -> float:
 
 
 def _along_switches(switches: tuple[Switch, ...]) -> dict[str, int]:
-    """Node name -> its place in the tree, depth first."""
+    """Node name -> index in the switch tree, depth first."""
     by_name = {switch.name: switch for switch in switches}
     inner = {name for switch in switches for name in switch.switches}
     found: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""The nodes as the planner sees them: a fixed order, what each has, and every set of nodes that has a name.
+"""The nodes as the planner sees them: a fixed order, each node's resources, and every named set of nodes.
 
 A `Topology` is immutable and built once per configuration. A node's *position* in its order is what the sets of `bits`
-hold, its *number* is its identity everywhere else. The order is the one in which nodes are taken: `node_order.arranged`
-puts cheap nodes first, then neighbours in the switch tree beside each other.
+hold, its *number* is its identity everywhere else. The order is the one in which nodes are allocated:
+`node_order.arranged` puts cheap nodes first, then neighbours in the switch tree beside each other.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CLASSES_MAX: Final = 64
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """One node: its identity, what it has, and whether new work may be placed on it now.
+    """One node: identity, total amounts, and whether new work may be placed on it now.
 
-    What is free on it is the ledger's knowledge, not a field that could disagree with it. `device_type` is also the
-    feature `gpu:TYPE`; of `cores_for_devices` cores only jobs with a device see anything (C-44).
+    The ledger alone knows the free amounts. `device_type` is also the feature `gpu:TYPE`; `cores_for_devices` of `cores`
+    are only for jobs with a device (C-44).
     """
 
     number: int
@@ -41,10 +41,10 @@ class NodeView(msgspec.Struct, frozen=True):
 class Topology:
     """Looks up nodes by position, number, name, partition, feature and switch. Raises `ValueError` on duplicates.
 
-    `resources` are the names of the vectors' entries, `devices` the indexes of those whose items are numbered; `wide`
-    names the resources that belong to no node, `wide_totals` how many there are. `switches` are sets of positions, level
-    by level, the lowest first. `kept` are (cores, positions) kept for jobs with devices, `rules` who may use which nodes.
-    `classes` are (total, positions) of equal nodes, `weights` what the administrator added to a position's cost.
+    `resources` are the names of the vectors' entries, `devices` the indexes of the numbered ones; `wide` names the
+    cluster-wide resources, `wide_totals` their amounts. `switches` are sets of positions, level by level, the lowest
+    first. `kept` are (cores, positions) reserved for jobs with devices, `rules` the restrictions of nodes. `classes` are
+    (total, positions) of equal nodes, `weights` the administrator's addition to a position's cost.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Topology:
         return {name: bits.mask_of(inside, self.size) for name, inside in members.items()}
 
     def _levels(self, switches: tuple[Switch, ...]) -> tuple[tuple[int, ...], ...]:
-        """Switches by height; one whose parts are not known yet waits for them, so a cycle is left out."""
+        """Switches by height; one with unknown parts waits for them, so a cycle is left out."""
         known: dict[str, tuple[int, int]] = {}
         waiting = list(switches)
         while True:
@@ -162,7 +162,7 @@ class Topology:
         return found
 
     def mask_of_constraint(self, text: str) -> int:
-        """The nodes on which an expression over features is true; all for an empty one, none for one that is none."""
+        """The nodes on which a feature expression is true; all for an empty one, none for an invalid one."""
         if not text:
             return self.everything
         try:
@@ -182,7 +182,7 @@ class Topology:
 
 
 def grouped(amounts: Iterable[Vector]) -> dict[int, dict[Vector, int]]:
-    """Positions by equal amounts, the amounts again by their number of cores."""
+    """Positions by equal amounts, these again by their number of cores."""
     members: dict[Vector, list[int]] = {}
     size = 0
     for position, vector in enumerate(amounts):

@@ -1,11 +1,10 @@
-"""RUSV: how much of ONE resource is used at each instant from now to infinity (C-18).
+"""RUSV: use of ONE resource at each instant from now to infinity (C-18).
 
-A timeline is a step function kept in canonical form: instants strictly ascending, neighbouring
-values differ, nothing stored where nothing is used. Invariants: used + free = total at every
-instant and neither is below zero; an operation that would break this raises `TimelineError` and
-leaves the timeline as it was. Of the total a *defect* may be out of service: what is used stays
-used, but only `available` = total - defect counts for what is free. Times are integer microseconds, slots are half open
-[start_us, stop_us), and `INFINITY_US` as a stop means for ever.
+A timeline is a step function kept in canonical form: instants strictly ascending, neighbouring values differ, nothing
+stored where nothing is used. Invariants: used + free = total at every instant and neither is below zero; an operation that
+would break this raises `TimelineError` and leaves the timeline as it was. A *defect* is the part of the total that is out
+of service: used items stay used, but only `available` = total - defect counts for free ones. Times are integer
+microseconds, slots are half open [start_us, stop_us), and `INFINITY_US` as a stop means for ever.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MIN_GAP_US: Final = 1_000_000
 
 
 class Slot(msgspec.Struct, frozen=True, array_like=True):
-    """`items` of the resource over [start_us, stop_us); whether used or free, the giver says."""
+    """`items` of the resource over [start_us, stop_us); used or free, by context."""
 
     start_us: int
     stop_us: int
@@ -32,7 +31,7 @@ class Slot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TimelineError(ValueError):
-    """The operation would use more than there is, or give back more than is used."""
+    """The operation would use more than the total, or release more than is used."""
 
 
 class Timeline:
@@ -73,7 +72,7 @@ class Timeline:
 
     @classmethod
     def from_changes(cls, total: int, at_us: Sequence[int], changes: Sequence[int]) -> Timeline:
-        """From how much the use changes at ascending instants, where it does."""
+        """A timeline from the changes of use at ascending instants."""
         if len(at_us) != len(changes):
             raise ValueError(f"{len(at_us)} instants do not go with {len(changes)} changes")
         result = cls(total)
@@ -85,7 +84,7 @@ class Timeline:
         return result
 
     def copy(self) -> Timeline:
-        """An independent timeline of the same steps."""
+        """An independent copy."""
         result = Timeline(self.total, self.defect)
         result._at = self._at.copy()
         result._used = self._used.copy()
@@ -110,7 +109,7 @@ class Timeline:
         return self.total - self.defect
 
     def slots(self) -> tuple[Slot, ...]:
-        """The stored slots: ascending, every one with something used."""
+        """The stored slots: ascending, each with a use above 0."""
         stops = [*self._at[1:], INFINITY_US]
         return tuple(
             Slot(start, stop, used)
@@ -124,7 +123,7 @@ class Timeline:
         return self._used[index] if index >= 0 else 0
 
     def free_at(self, at_us: int) -> int:
-        """Items free at one instant; none where a defect leaves less than is used."""
+        """Free items at one instant; 0 where a defect leaves less than is used."""
         return max(self.available - self.used_at(at_us), 0)
 
     def least_free(self, start_us: int, stop_us: int) -> int:
@@ -138,10 +137,9 @@ class Timeline:
     def earliest_fit(
         self, items: int, duration_us: int, from_us: int, until_us: int = INFINITY_US
     ) -> int | None:
-        """The first instant from `from_us` on at which `items` are free for `duration_us`.
+        """The first instant from `from_us` on at which `items` are free for `duration_us`; None when there is none.
 
-        The whole stay lies before `until_us`; a duration of `INFINITY_US` means for ever. None
-        when there is no such instant.
+        The whole interval lies before `until_us`; a duration of `INFINITY_US` means for ever.
         """
         for window in self._windows(items, from_us, until_us):
             if _lasts(window.start_us, window.stop_us, duration_us):
@@ -151,8 +149,7 @@ class Timeline:
     def free_slots(self, items: int, duration_us: int, from_us: int, until_us: int) -> list[Slot]:
         """getFreeSlots (C-23): the windows in [from_us, until_us) in which at least `items` stay free.
 
-        Each is as long as it can be, at least `duration_us`, and carries the fewest items free
-        anywhere in it.
+        Each is as long as possible, at least `duration_us`, and carries the least number of free items in it.
         """
         return [
             window
@@ -163,15 +160,15 @@ class Timeline:
     # Changing
 
     def increment(self, start_us: int, stop_us: int, items: int) -> None:
-        """Uses `items` more over the interval (C-19). Raises when more than is available would be used."""
+        """Use `items` more over the interval (C-19). Raises when that exceeds the available items."""
         _check_slot(start_us, stop_us, items)
         _check_range(max(self._values(start_us, stop_us)) + items, self.available)
         self._shift(start_us, stop_us, items)
 
     def hold(self, start_us: int, stop_us: int, items: int) -> None:
-        """Uses `items` more over the interval though there may be fewer now: what is held already is counted all the same.
+        """Use `items` more over the interval even when fewer are available: what is already held must count.
 
-        What the total lacks for that it gets, out of service.
+        The total grows by what is missing, as out of service.
         """
         _check_slot(start_us, stop_us, items)
         lack = max(self._values(start_us, stop_us)) + items - self.total
@@ -181,13 +178,13 @@ class Timeline:
         self._shift(start_us, stop_us, items)
 
     def decrement(self, start_us: int, stop_us: int, items: int) -> None:
-        """Uses `items` less over the interval (C-19). Raises when less than nothing would be used."""
+        """Use `items` less over the interval (C-19). Raises when the use would fall below 0."""
         _check_slot(start_us, stop_us, items)
         _check_range(min(self._values(start_us, stop_us)) - items, self.total)
         self._shift(start_us, stop_us, -items)
 
     def forget(self, before_us: int) -> None:
-        """Drops the steps that have no effect at or after an instant; what is used then stays."""
+        """Drop the steps that have no effect at or after an instant."""
         past = bisect_right(self._at, before_us) - 1
         if past < 0:
             return
@@ -198,11 +195,11 @@ class Timeline:
     # Combining
 
     def plus(self, other: Timeline) -> Timeline:
-        """What both use together, against this timeline's total (C-20). Raises when that is exceeded."""
+        """The sum of both uses, against this timeline's total (C-20). Raises when the sum exceeds it."""
         return self._combined(other, self.total, lambda mine, theirs: mine + theirs, self.defect)
 
     def minus(self, other: Timeline) -> Timeline:
-        """This use without the other's (C-20). Raises when the other uses more anywhere."""
+        """This use without the other's (C-20). Raises when the other is larger anywhere."""
         return self._combined(other, self.total, lambda mine, theirs: mine - theirs, self.defect)
 
     def transposed(self, period_us: int, items: int, from_us: int, until_us: int) -> Timeline:
@@ -230,10 +227,10 @@ class Timeline:
         return result
 
     def normalised(self, min_gap_us: int = MIN_GAP_US) -> Timeline:
-        """Closes free gaps of at most `min_gap_us` between slots of equal use (C-24).
+        """Close free gaps of at most `min_gap_us` between slots of equal use (C-24).
 
-        The gap counts as used afterwards, so the result never promises more than the original.
-        Applying it again changes nothing.
+        The gap counts as used afterwards, so the result never promises more than the original. Applying it again changes
+        nothing.
         """
         result = Timeline(self.total, self.defect)
         for slot in self.slots():
@@ -256,7 +253,7 @@ class Timeline:
         return result
 
     def check(self) -> None:
-        """Raises `TimelineError` unless the steps are canonical and within [0, total]."""
+        """Raise `TimelineError` unless the steps are canonical and within [0, total]."""
         before_at, before_used = -INFINITY_US, 0
         for at_us, used in zip(self._at, self._used, strict=True):
             if at_us <= before_at or at_us >= INFINITY_US or used == before_used:
@@ -319,7 +316,7 @@ class Timeline:
     def _combined(
         self, other: Timeline, total: int, rule: Callable[[int, int], int], defect: int = 0
     ) -> Timeline:
-        """`rule` of both uses at every instant; `rule(0, 0)` must be 0."""
+        """`rule` applied to both uses at every instant; `rule(0, 0)` must be 0."""
         result = Timeline(total, defect)
         mine = theirs = before = 0
         left = right = 0
@@ -343,10 +340,10 @@ class Timeline:
 
 
 def min_free(system: Timeline, consumer: Timeline, limit: int) -> Timeline:
-    """What one consumer may still use: min(free of the system, limit - used by the consumer) (C-21, C-a).
+    """Items that one consumer may still use: min(free of the system, limit - used by the consumer) (C-21, C-a).
 
-    `consumer` holds what the consumer uses; using more than the limit (it was lowered) leaves
-    nothing rather than raising. The answer is a timeline whose *free* items are that minimum.
+    `consumer` holds the consumer's use; a use above the limit (it was lowered) leaves nothing and does not raise. The
+    answer is a timeline whose *free* items are that minimum.
     """
     total = min(system.available, limit)
     return system._combined(

@@ -1,7 +1,7 @@
-"""What each consumer uses over time (usdRS), and questions to use over time: where too much is used, and until when.
+"""Each consumer's use over time (usdRS), and queries of a use over time: excess, and its end.
 
-A use is given as `Steps`: instants in ascending order, and what is used from each on. Invariant: a `Used` is the sum of
-the bookings of its consumer that were booked and not revoked, from the last `advance` on.
+A use is given as `Steps`: instants in ascending order, and the use from each on. Invariant: a `Used` is the sum of its
+consumer's bookings that were not revoked, from the last `advance` on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Steps: TypeAlias = tuple[list[int], list[int]]
 class Used:
     """One consumer's use of one resource by running and planned jobs.
 
-    Kept as changes, which two list operations book: jobs are booked and revoked more often than anybody asks.
+    Kept as changes, which two list operations book: bookings are more frequent than queries.
     """
 
     __slots__ = ("_at", "_changes", "_since_us", "_spans", "_sums", "now_us")
@@ -35,13 +35,13 @@ class Used:
         self._spans: dict[tuple[int, int], int] = {}
 
     def book(self, start_us: int, stop_us: int, items: int) -> None:
-        """One more job holds `items` over the interval."""
+        """Add a job that holds `items` over the interval."""
         span = (start_us, stop_us)
         self._spans[span] = self._spans.get(span, 0) + 1
         self._shift(start_us, stop_us, items)
 
     def revoke(self, start_us: int, stop_us: int, items: int) -> None:
-        """Takes a booking back. Raises `KeyError` for one that was not made."""
+        """Remove a booking. Raises `KeyError` for one that was not made."""
         span = (start_us, stop_us)
         left = self._spans[span] - 1
         if left:
@@ -51,7 +51,7 @@ class Used:
         self._shift(start_us, stop_us, -items)
 
     def advance(self, now_us: int) -> None:
-        """Time has passed: what was used before is forgotten."""
+        """Forget the use before now."""
         self.now_us = self._since_us = now_us
         passed = bisect_right(self._at, now_us)
         if passed:
@@ -71,7 +71,7 @@ class Used:
 
     @property
     def steps(self) -> Steps:
-        """What is used from when on; to be read only."""
+        """Instants and the use from each on; read-only."""
         if self._sums is None:
             self._sums = list(accumulate(self._changes))
         return self._at, self._sums
@@ -83,13 +83,13 @@ class Used:
 
     @property
     def jobs_now(self) -> int:
-        """Jobs that hold some of it now."""
+        """Number of jobs that hold the resource now."""
         now_us = self.now_us
         return sum(count for (start, stop), count in self._spans.items() if start <= now_us < stop)
 
     @property
     def next_release_us(self) -> int | None:
-        """How long until less is used than now; None: never."""
+        """Microseconds until the use falls below today's; None: never."""
         at_us = first_within(self.steps, self.items_now - 1, self.now_us)
         return at_us - self.now_us if at_us is not None else None
 
@@ -138,7 +138,7 @@ class Used:
 
 
 def steps_of(timeline: Timeline) -> Steps:
-    """The steps of a timeline; to be read only."""
+    """The steps of a timeline; read-only."""
     return timeline._at, timeline._used
 
 

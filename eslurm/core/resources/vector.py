@@ -1,8 +1,8 @@
-"""Amounts of several resources at once, and their arithmetic.
+"""Amounts of several resources, and their arithmetic.
 
-The entries are cores, memory in MiB, then the node resources of the configuration in its order (C-08); entries a vector
-does not have are zero, so a new resource is appended without touching what was stored before. Nothing here clips: a
-negative entry is the caller's finding (`is_negative`), never silently turned into zero.
+The entries are cores, memory in MiB, then the node resources of the configuration in its order (C-08); missing entries are
+zero, so a new resource is appended without touching stored vectors. Nothing here clips: the caller looks for negative
+entries (`is_negative`).
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def is_negative(amounts: Vector) -> bool:
 
 
 def times(free: Vector, unit: Vector) -> int:
-    """How often `unit` fits into `free`; 0 when an entry of `free` is negative where asked.
+    """Number of times `unit` fits into `free`; 0 when an entry of `free` is negative where `unit` asks for it.
 
-    Raises `ValueError` for a unit that asks for nothing: it would fit without bound.
+    Raises `ValueError` for an empty unit, which would fit without bound.
     """
     if len(free) == 2 == len(unit) and unit[0] > 0:
         by_first = free[0] // unit[0]

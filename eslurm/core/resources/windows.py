@@ -1,4 +1,4 @@
-"""When policies are in force (C-09): the calendar they are read by, and windows of time as the planner asks for them.
+"""Time windows in which policies are in force (C-09), and the calendar that yields them.
 
 A window is half open, [start_us, stop_us), `INFINITY_US` as its stop means for ever. Invariant: the windows of one
 `Windows` ascend and neither overlap nor touch.
@@ -28,7 +28,7 @@ WINDOWS_MAX: Final = 20_000
 
 
 class Calendar(Protocol):
-    """Knows when cron strings match, which needs a time zone."""
+    """Evaluates cron strings, for which it needs a time zone."""
 
     def windows(self, validity: Validity, from_us: int, until_us: int) -> list[Window]:
         """The parts of [from_us, until_us) in which `validity` is in force: ascending, apart from each other.
@@ -43,7 +43,7 @@ class Calendar(Protocol):
 
 
 class DatesOnly:
-    """A calendar without a time zone: it keeps to the dates and takes each cron string for all the time between them."""
+    """A calendar without a time zone: it takes each cron string as always true between the dates."""
 
     def windows(self, validity: Validity, from_us: int, until_us: int) -> list[Window]:
         """See `Calendar`."""
@@ -55,7 +55,7 @@ class DatesOnly:
 
 
 def dates_within(validity: Validity, from_us: int, until_us: int) -> list[Window]:
-    """The part of [from_us, until_us) between the dates of `validity`, its cron string left aside."""
+    """The part of [from_us, until_us) between the dates of `validity`, its cron string ignored."""
     start_us = max(from_us, validity.from_us)
     stop_us = min(until_us, validity.until_us or INFINITY_US)
     return [(start_us, stop_us)] if start_us < stop_us else []
@@ -101,9 +101,9 @@ def without(windows: list[Window], others: list[Window]) -> list[Window]:
 
 
 class Windows:
-    """The windows of something from `from_us` on, worked out stretch by stretch as far as they are asked for.
+    """Windows from `from_us` on, computed in stretches on demand.
 
-    Nothing that recurs is looked at beyond `from_us + HORIZON_US`, or when `WINDOWS_MAX` are known.
+    Recurring windows are known up to `from_us + HORIZON_US` and to `WINDOWS_MAX`, not beyond.
     """
 
     __slots__ = ("_fetch", "_from_us", "_known_us", "_limit_us", "_starts", "_stops", "recurs")
@@ -119,7 +119,7 @@ class Windows:
 
     @classmethod
     def of(cls, calendar: Calendar, validity: Validity, from_us: int) -> Windows:
-        """When `validity` is in force."""
+        """The windows in which `validity` is in force."""
         return cls(
             lambda start_us, stop_us: calendar.windows(validity, start_us, stop_us),
             from_us,
@@ -150,7 +150,7 @@ class Windows:
         return not self.recurs and not self.within(self._from_us, INFINITY_US)
 
     def advance(self, now_us: int) -> None:
-        """Forgets what has passed and looks ahead from now on; nothing before `now_us` is asked for any more."""
+        """Forget the past and extend the horizon; later queries begin at `now_us` or after it."""
         if not self.recurs:
             return
         passed = bisect_right(self._stops, now_us)
@@ -160,7 +160,7 @@ class Windows:
         self._limit_us = now_us + HORIZON_US
 
     def is_over(self, at_us: int) -> bool:
-        """Check whether only the horizon is the reason that no window is known from `at_us` on: then nothing is known."""
+        """Check whether windows from `at_us` on are unknown because they lie beyond the horizon."""
         return self.recurs and self.find(at_us, INFINITY_US) is None
 
     def find(self, from_us: int, until_us: int) -> Window | None:
@@ -191,7 +191,7 @@ class Windows:
         return None
 
     def _find_further(self, from_us: int, until_us: int) -> Window | None:
-        """Stretch by stretch until the end of the window that is looked for is known."""
+        """Compute further stretches until the end of the wanted window is known."""
         while self._known_us < self._limit_us:
             found = self._find_known(from_us, until_us)
             if found is None and self._known_us >= until_us:
@@ -216,14 +216,14 @@ class Windows:
 
 
 def covers_all(several: Iterable[Windows], from_us: int) -> bool:
-    """Check whether each instant from `from_us` on is in a window of one of them, as far as is known for ever."""
+    """Check whether each instant from `from_us` on lies in one of the windows that never recur."""
     lasting = (one for one in several if not one.recurs)
     windows = merged(window for one in lasting for window in one.within(from_us, INFINITY_US))
     return windows == [(from_us, INFINITY_US)]
 
 
 def find_stay(windows: Windows, duration_us: int, from_us: int, until_us: int) -> int | None:
-    """The first instant from `from_us` on from which a stay lies within ONE window and ends before `until_us`."""
+    """The first instant from `from_us` on at which an interval fits into ONE window and ends before `until_us`."""
     at_us = from_us
     while at_us < until_us:
         window = windows.find(at_us, until_us)
@@ -238,7 +238,7 @@ def find_stay(windows: Windows, duration_us: int, from_us: int, until_us: int) -
 
 
 def find_gap(windows: Windows, duration_us: int, from_us: int, until_us: int) -> int | None:
-    """The first instant from `from_us` on from which a stay touches no window and ends before `until_us`."""
+    """The first instant from `from_us` on at which an interval touches no window and ends before `until_us`."""
     at_us = from_us
     while at_us < until_us:
         end_us = stop_of(at_us, duration_us)
@@ -252,6 +252,6 @@ def find_gap(windows: Windows, duration_us: int, from_us: int, until_us: int) ->
 
 
 def stop_of(start_us: int, duration_us: int) -> int:
-    """When a stay ends: `INFINITY_US` as its duration means never."""
+    """End of an interval: `INFINITY_US` as its duration means never."""
     end_us = start_us + duration_us
     return end_us if end_us < INFINITY_US else INFINITY_US

@@ -519,7 +519,7 @@ def is_ready(job: Pending) -> bool:
 
 
 def is_due(job: Pending, now_us: int) -> bool:
-    """Check whether its begin time has come and the job is not released yet: that follows at once, and it keeps its place."""
+    """Check whether the begin time has come and the job is not released yet: it follows at once, so the job keeps its place."""
     return not job.after and now_us - LATE_US <= job.not_before_us <= now_us and job.not_before_us > 0
 
 

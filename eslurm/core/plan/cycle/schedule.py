@@ -483,7 +483,7 @@ class Schedule:
                     break
 
     def _meets(self, booking: Booking, start_us: int, stop_us: int) -> bool:
-        """Check whether the book holds something for it during that stay, which may be what was rounded up or down for it."""
+        """Check whether the profile holds something for the booking in that interval, rounded or not."""
         if booking.start_us < stop_us and booking.stop_us > start_us:
             return True
         if not self.book.is_rounded(booking.stop_us):
