@@ -1,6 +1,6 @@
 """Work in slices: generators whose callers decide when the next slice begins.
 
-Invariant: what comes out does not depend on how long the pauses between two slices are.
+Invariant: results do not depend on the length of the pauses between slices.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar, overload
 
 
 class Comparable(Protocol):
-    """What can be put in order."""
+    """An object with an order."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -24,7 +24,7 @@ SAMPLES_PER_RUN: Final = 16
 
 
 def exhaust(slices: Generator[None, None, T]) -> T:
-    """The result of sliced work, without the pauses."""
+    """The result of sliced work, run without pauses."""
     while True:
         try:
             next(slices)
@@ -34,7 +34,7 @@ def exhaust(slices: Generator[None, None, T]) -> T:
 
 
 def parts(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items by so many; what they come from must not change meanwhile."""
+    """The items in parts of this size; their source must not change meanwhile."""
     left = iter(items)
     while part := list(islice(left, size)):
         yield part
@@ -47,7 +47,7 @@ def sorting(items: Sequence[T], key: Callable[[T], Comparable]) -> Generator[Non
 def sorting(
     items: Sequence[Any], key: Callable[[Any], Any] | None = None
 ) -> Generator[None, None, list[Any]]:
-    """What `sorted` returns: parts first, which are merged range after range: that costs little where each is in order."""
+    """The result of `sorted`: sorts parts, then merges them range by range, which is cheap for nearly sorted parts."""
     runs: list[list[Any]] = []
     for start in range(0, len(items), SORTED_PER_SLICE):
         runs.append(sorted(items[start : start + SORTED_PER_SLICE], key=key))
@@ -63,7 +63,7 @@ def sorting(
 
 
 def _ranges(runs: Sequence[list[Any]], key: Callable[[Any], Any] | None) -> Iterator[list[Any]]:
-    """All items of the sorted runs, by ascending ranges of about as many as a run has; equal ones are in the same."""
+    """All items of the sorted runs, in ascending ranges of about one run's length; equal ones are in the same."""
     spacing = max(1, len(runs[0]) // SAMPLES_PER_RUN)
     seen = [item for run in runs for item in run[spacing - 1 :: spacing]]
     bounds = sorted(seen if key is None else map(key, seen))[SAMPLES_PER_RUN - 1 :: SAMPLES_PER_RUN]

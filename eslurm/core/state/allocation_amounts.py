@@ -1,7 +1,7 @@
-"""What an attempt holds on its nodes, its time limit, and when it is expected to end.
+"""The amounts that an attempt holds on its nodes, its time limit, and its expected end.
 
-Invariant: what the ledger has for an attempt is exactly `held_amounts` of its spans until `Attempt.until_us`; both are
-functions of the attempt's record alone.
+Invariant: the ledger holds exactly `held_amounts` of an attempt's spans until `Attempt.until_us`; both are functions of
+the attempt's record alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNLIMITED_S = -1
 
 
 def attempts_of(job: Job) -> tuple[Attempt, ...]:
-    """Every attempt of the job that may still hold something."""
+    """Every attempt of the job that may still hold resources."""
     if job.attempt is None:
         return job.residues
     return (job.attempt, *job.residues) if job.residues else (job.attempt,)
@@ -26,13 +26,13 @@ def attempts_of(job: Job) -> tuple[Attempt, ...]:
 def lends(attempt: Attempt) -> bool:
     """Check whether its cores are lent: it was suspended for another job, and every node has stopped its processes.
 
-    Memory and devices stay with it, because its stopped processes still have them.
+    The stopped processes still have their memory and devices.
     """
     return bool(attempt.room_for) and not attempt.informing
 
 
 def held_amounts(attempt: Attempt, span: Span) -> Vector:
-    """What the ledger has to hold for one of its spans."""
+    """The amounts that the ledger holds for one of its spans."""
     return without_cores(span.amounts) if lends(attempt) else span.amounts
 
 
@@ -42,25 +42,25 @@ def without_cores(amounts: Vector) -> Vector:
 
 
 def limit_s(job: Job, attempt: Attempt) -> int:
-    """The attempt's time limit as it stands, in seconds; 0: none (C-40)."""
+    """The attempt's current time limit in seconds; 0: none (C-40)."""
     if attempt.time_limit_s == UNLIMITED_S:
         return NO_LIMIT
     return attempt.time_limit_s or job.spec.time_limit_s
 
 
 def elapsed_us(attempt: Attempt, now_us: int) -> int:
-    """How much of its time limit a started attempt has used: while it stands still it uses none."""
+    """The used part of a started attempt's time limit; suspensions do not count."""
     until_us = attempt.suspended_us or now_us
     return max(0, until_us - attempt.started_us - attempt.paused_us)
 
 
 def paused_us(attempt: Attempt, at_us: int) -> int:
-    """How long an attempt has stood still until then, in all."""
+    """Total time of an attempt's suspensions until then."""
     return attempt.paused_us + (max(0, at_us - attempt.suspended_us) if attempt.suspended_us else 0)
 
 
 def end_us(attempt: Attempt, time_limit_s: int) -> int:
-    """When an attempt that runs ends at the latest with this limit (seconds; 0: none)."""
+    """Latest end of a running attempt with this limit (seconds; 0: none)."""
     if time_limit_s == NO_LIMIT:
         return INFINITY_US
     return (attempt.started_us or attempt.placed_us) + attempt.paused_us + time_limit_s * SECOND_US

@@ -1,4 +1,4 @@
-"""The only write door: `apply(state, fact)` changes the state as one fact says, and nothing else does.
+"""The only write access: `apply(state, fact)` changes the state as one fact says, and nothing else does.
 
 Recovery, standby and replay call only this. A fact that does not fit the state is a bug and raises.
 """

@@ -1,9 +1,8 @@
-"""How facts about policies change the state: the only place where a policy or a usage record is written.
+"""Application of facts about policies: the only place where a policy or a usage record is written.
 
-Each record is one row of the store under (kind, name); a usage record's kind is `usage` and its name `account/user`,
-a promise's kind is `promise` and its name the job's number, a token's kind is `token` and its name the id; those of
-members are in `core/model/member.py`.
-Invariant: whatever is written here is touched, so the rows follow.
+Each record is one row of the store under (kind, name); a usage record's kind is `usage` and its name `account/user`, a
+promise's kind is `promise` and its name the job's number, a token's kind is `token` and its name the id; those of members
+are in `core/model/member.py`. Invariant: every written record is touched, so the rows follow.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def apply_policy_removed(state: State, fact: facts.PolicyRemoved) -> None:
 
 
 def put_policy(state: State, policy: Policy) -> None:
-    """Insert or replace a policy, and see to it that its next beginning or end is noticed."""
+    """Insert or replace a policy, and set the timer of its next begin or end."""
     kind = kind_of(policy)
     _index(state, state.policies[kind].get(policy.name), policy)
     state.policies[kind][policy.name] = policy
@@ -55,7 +54,7 @@ def put_policy(state: State, policy: Policy) -> None:
 
 
 def _index(state: State, before: Policy | None, after: Policy | None) -> None:
-    """Keep `State.coordinators` true."""
+    """Keep the index `State.coordinators`."""
     if isinstance(before, Account):
         for user in before.coordinators:
             state.coordinators[user].discard(before.name)
@@ -67,20 +66,20 @@ def _index(state: State, before: Policy | None, after: Policy | None) -> None:
 
 
 def put_usage(state: State, usage: Usage) -> None:
-    """Insert or replace what a user has used through an account."""
+    """Insert or replace the usage of a user through an account."""
     state.usage[usage.account, usage.user] = usage
     state.touched.records.add((USAGE, usage_name(usage.account, usage.user)))
 
 
 def _changed(state: State, before: Policy | None, after: Policy | None) -> None:
-    """Plans are made anew under other rules only: a new user or another share is no reason to move anybody."""
+    """Replan, under changed rules only: a new user or another share moves no job."""
     state.want_plan()
     if _binding(before) != _binding(after):
         state.policies_changed = state.generation
 
 
 def _binding(policy: Policy | None) -> Policy | str | None:
-    """What of a policy says when jobs may run: all of a rule, and which account's limits bind another, too."""
+    """The part of a policy that decides when jobs may run: a whole rule, or the parent whose limits bind an account."""
     if isinstance(policy, Limit | FreePool | Reservation):
         return policy
     return (policy.parent or None) if isinstance(policy, Account) else None

@@ -1,4 +1,4 @@
-"""How facts about jobs change their records. The only place where a job's state is written."""
+"""Application of facts about jobs. The only place where a job's record is written."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ GIVEN_UP = "its node was given up before it told of the end"
 
 
 def moved(job: Job, state: JobState) -> JobState:
-    """`state`, if the table allows the job to go there."""
+    """`state`, if the table allows the transition."""
     if state is not job.state and state not in TRANSITIONS[job.state]:
         raise IllegalTransition(f"job {job.job_id}: {job.state.value} -> {state.value}")
     return state
 
 
 def phased(job: Job, attempt: Attempt, phase: AttemptPhase) -> AttemptPhase:
-    """`phase`, if the table allows the attempt to go there."""
+    """`phase`, if the table allows the transition."""
     if phase is not attempt.phase and phase not in ATTEMPT_TRANSITIONS[attempt.phase]:
         raise IllegalTransition(
             f"job {job.job_id} attempt {attempt.number}: {attempt.phase.value} -> {phase.value}"
@@ -76,11 +76,11 @@ def apply_changed(state: State, fact: facts.JobChanged) -> None:
 def apply_forecasts(state: State, fact: facts.JobsForecast) -> None:
     for job_id, forecast in fact.forecasts:
         job = state.get_job(job_id)
-        # What is said of a job that has run already is no measure of whoever foretold it.
+        # A forecast for a job that has already run does not measure the model.
         first_s = job.first_estimate_s or (0 if job.started_us else forecast.estimate_s)
         state.put_job(replace(job, forecast=forecast, first_estimate_s=first_s))
         if job.attempt is not None:
-            # Who runs may end at another time: others may be planned anew.
+            # Running jobs may end at another time: others may be replanned.
             state.want_plan()
 
 
@@ -235,7 +235,7 @@ def apply_started(state: State, fact: facts.AttemptStarted) -> None:
 
 
 def _note_start(state: State, task: Job, started_us: int) -> None:
-    """An array has started with its first task."""
+    """Start the array's record with its first task."""
     array = state.find_job(task.array_job_id) if task.array_job_id else None
     if array is not None and started_us and not array.started_us:
         state.put_job(replace(array, started_us=started_us))
@@ -246,7 +246,7 @@ def apply_suspended(state: State, fact: facts.AttemptSuspended) -> None:
     attempt = job.attempt
     assert attempt is not None
     if fact.suspended:
-        # When it goes on is up to people: until then nobody can say when its nodes come free.
+        # An operator resumes it: until then the release of its nodes is unknown.
         attempt = replace(attempt, suspended_us=state.now_us, until_us=INFINITY_US, room_for=fact.room_for)
     else:
         paused_us = attempt.paused_us + state.now_us - attempt.suspended_us
@@ -279,7 +279,7 @@ def apply_informed(state: State, fact: facts.AttemptInformed) -> None:
 
 
 def _informed(attempt: Attempt, nodes: tuple[int, ...]) -> Attempt:
-    """These nodes know whether the attempt stands still, or are out of it."""
+    """Record that these nodes know whether the attempt is suspended, or are out of it."""
     informing = attempt.informing.difference(nodes)
     return replace(
         attempt, informing=informing, suspend_revision=attempt.suspend_revision if informing else 0
@@ -351,7 +351,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
 
 
 def apply_returned(state: State, fact: facts.AttemptReturned) -> None:
-    """Only accounting changes: what the job has become since is another matter."""
+    """Correct the accounting only: the job may have moved on since."""
     job = state.find_job(fact.job_id)
     found = [one for one in job.given_up if one.number == fact.attempt] if job is not None else []
     if job is None or not found:
@@ -396,7 +396,7 @@ def apply_released(state: State, fact: facts.NodesReleased) -> None:
 
 
 def _put_settled(state: State, job: Job) -> None:
-    """Once no attempt is live, the job takes its final state or waits again."""
+    """Give the job its final state, or let it wait again, once no attempt is live."""
     if job.attempt is not None or job.outcome is None:
         state.put_job(job)
         return
@@ -435,7 +435,7 @@ def _count_task(state: State, task: Job, change: int) -> None:
 
 
 def _put_array(state: State, array: Job) -> None:
-    """An array ends with its last task."""
+    """End an array with its last task."""
     assert array.spec.array is not None
     total = ranges.count(array.spec.array.tasks)
     settled = ranges.count(array.tasks_ok) + ranges.count(array.tasks_failed)

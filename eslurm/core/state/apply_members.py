@@ -1,4 +1,4 @@
-"""How facts about members change the state, and the indexes that follow from them."""
+"""Application of facts about members, and their indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def put_join_token(state: State, token: JoinToken) -> None:
-    """Insert a join token and see to it that its end is noticed."""
+    """Insert a join token and set the timer of its end."""
     state.members.tokens[token.id] = token
     state.touched.records.add((JOIN_TOKEN, token.id.hex()))
     heapq.heappush(state.timers, (token.expires_us, JOIN_TOKEN, int.from_bytes(token.id)))
@@ -28,7 +28,7 @@ def put_member(state: State, member: Member) -> None:
 
 
 def put_revocation(state: State, revocation: Revocation) -> None:
-    """Insert a revocation; the membership is no longer one."""
+    """Insert a revocation and remove the membership."""
     state.members.revoked[revocation.serial] = revocation
     state.touched.records.add((REVOCATION, revocation.serial.hex()))
     if state.members.remove(revocation.serial):

@@ -1,4 +1,4 @@
-"""How facts about the configuration, epochs and nodes change their records."""
+"""Application of facts about the configuration, epochs and nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING = (0,) * WIDTH
 
 
 def moved(node: Node, state: NodeState) -> NodeState:
-    """`state`, if the table allows the node to go there."""
+    """`state`, if the table allows the transition."""
     if state is not node.state and state not in TRANSITIONS[node.state]:
         raise IllegalTransition(f"node {node.name}: {node.state.value} -> {state.value}")
     return state
@@ -50,7 +50,7 @@ def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
 
 
 def _orphans_dead_s(state: State, node: Node, config: ClusterConfig) -> float:
-    """What is on the node was launched with the times of its day: under other ones it must still be dead before the loss."""
+    """Seconds after which the node's attempts are dead: with changed time-outs, those of their launch still count."""
     if node.number not in state.jobs_on:
         return 0.0
     before_s = state.config.orphan_timeout_s + state.config.kill_grace_s

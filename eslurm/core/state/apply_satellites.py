@@ -1,4 +1,4 @@
-"""How facts about satellites change the state."""
+"""Application of facts about satellites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How facts about job steps change their records."""
+"""Application of facts about job steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eslurm.core.state.cluster import State
 
 
 def moved(step: Step, to: StepState) -> StepState:
-    """`to`, if the table allows the step to go there."""
+    """`to`, if the table allows the transition."""
     if to is not step.state and to not in TRANSITIONS[step.state]:
         raise IllegalTransition(f"step {step.job_id}.{step.step}: {step.state.value} -> {to.value}")
     return to

@@ -1,4 +1,4 @@
-"""How facts about tokens change the state."""
+"""Application of facts about tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The instants at which policies come into force or run out: each wants a new plan.
+"""Instants at which policies come into force or expire: each triggers a new plan.
 
-Invariant: while a policy begins or ends later than now, a timer of kind `policy` is set for no later than that. Which
-instants those are is the calendar's knowledge; beyond `LOOKOUT_US` nobody looks, the timer just asks again.
+Invariant: while a policy begins or ends later than now, a timer of kind `policy` is set for no later than that. The
+calendar knows these instants; beyond `LOOKOUT_US` the timer just asks again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WINDOWS_MAX: Final = 1_000
 
 
 def arm(state: State, policy: Policy, now_us: int) -> None:
-    """Have the policy's next boundary noticed. Accounts and users only matter to submissions: nobody plans by them."""
+    """Set the timer of the policy's next boundary. Accounts and users matter to submissions only, not to plans."""
     if isinstance(policy, Limit | FreePool | Reservation):
         at_us = next_boundary_us(state, policy.validity, now_us)
         if at_us and (not state.policy_due_us or at_us < state.policy_due_us):
@@ -31,7 +31,7 @@ def arm(state: State, policy: Policy, now_us: int) -> None:
 
 
 def next_boundary_us(state: State, validity: Validity, now_us: int) -> int:
-    """The first instant after now at which it begins or ceases to be in force, or is to be asked again; 0: never."""
+    """The first instant after now at which it begins or ceases to be in force, or must be asked again; 0: never."""
     if validity.until_us and validity.until_us <= now_us:
         return 0
     if validity.from_us > now_us:
@@ -47,14 +47,14 @@ def next_boundary_us(state: State, validity: Validity, now_us: int) -> int:
 
 
 def set_calendar(state: State, calendar: Calendar) -> None:
-    """Have cron strings read by this calendar from now on."""
+    """Use this calendar for cron strings from now on."""
     state.calendar = calendar
     state.memos.clear()
     rearm(state, state.now_us)
 
 
 def rearm(state: State, now_us: int) -> None:
-    """The timer has fired: a new plan, and the next boundary of all."""
+    """Handle the timer: request a new plan, and set the next boundary of all policies."""
     state.policy_due_us = 0
     for kind in ("limit", "pool", "reservation"):
         for policy in state.policies[kind].values():
@@ -63,7 +63,7 @@ def rearm(state: State, now_us: int) -> None:
 
 
 def windows_ahead(calendar: Calendar, validity: Validity, now_us: int) -> list[Window]:
-    """When it will be in force from now on: all of it, or `HORIZON_US` or some `WINDOWS_MAX` times of what recurs."""
+    """The windows from now on: all of them, or `HORIZON_US` or about `WINDOWS_MAX` of recurring ones."""
     if not validity.cron:
         return calendar.windows(validity, now_us, INFINITY_US)
     at_us = max(now_us, validity.from_us)
@@ -76,9 +76,7 @@ def windows_ahead(calendar: Calendar, validity: Validity, now_us: int) -> list[W
 
 
 def standing(calendar: Calendar, validity: Validity, now_us: int) -> str:
-    """Check whether it is in force, for people: `active`, `expired`, `waiting` for its beginning, or `idle` between two
-    times.
-    """
+    """State of the policy for output: `active`, `expired`, `waiting` for its begin, or `idle` between two windows."""
     if calendar.windows(validity, now_us, now_us + 1):
         return "active"
     if validity.until_us and validity.until_us <= now_us:

@@ -79,7 +79,7 @@ class Touched:
 
 
 class State:
-    """Everything the controller knows. Construct it empty, then apply facts or `restore` rows."""
+    """The controller's whole state. Construct it empty, then apply facts or `restore` rows."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -164,7 +164,7 @@ class State:
         return self.jobs[job_id]
 
     def find_attempt(self, job_id: int, number: int) -> tuple[Job, Attempt] | None:
-        """The live (or residual) attempt, if the cluster still knows it."""
+        """The live (or residual) attempt, if it is still in the state."""
         job = self.jobs.get(job_id)
         if job is None:
             return None
@@ -174,11 +174,11 @@ class State:
         return None
 
     def node_names(self, numbers: Iterable[int]) -> list[str]:
-        """Names for people; a node that has left the configuration is named by its number."""
+        """Names of nodes for output; a node that has left the configuration is named by its number."""
         return names_of(self.nodes, numbers)
 
     def named_nodes(self) -> set[int]:
-        """Nodes that some attempt still names, whether or not it holds anything there."""
+        """Nodes of any attempt, even of one that holds nothing there."""
         return {
             span.node for job in self.jobs.values() for attempt in attempts_of(job) for span in attempt.spans
         }
@@ -228,7 +228,7 @@ class State:
             self.push_forget(new)
 
     def put_promise(self, new: Promise) -> None:
-        """Insert or replace what a waiting job has been promised, or drop it."""
+        """Insert, replace or drop the promise of a waiting job."""
         if new.starts:
             self.promises[new.job_id] = new
         else:
@@ -236,7 +236,7 @@ class State:
         self.touched.records.add((PROMISE, str(new.job_id)))
 
     def put_token(self, new: IssuedToken) -> None:
-        """Insert a token and see to it that its end is noticed."""
+        """Insert a token and set the timer of its end."""
         self.tokens[new.id] = new
         self.touched.records.add((TOKEN, new.id.hex()))
         heapq.heappush(self.timers, (new.expires_us, TOKEN, int.from_bytes(new.id)))
@@ -285,7 +285,7 @@ class State:
             heapq.heappush(self.timers, (self.lost_at_us(node), "lost", node.number))
 
     def lost_at_us(self, node: Node) -> int:
-        """When a silent node is given up."""
+        """Time at which a silent node is given up."""
         return node.since_us + int(lost_after_s(self.config, node.orphans_dead_s) * SECOND_US)
 
     def drop_node(self, number: int) -> None:
@@ -307,7 +307,7 @@ class State:
             self.step_owed[new.revision] = key
 
     def drop_steps(self, job_id: int) -> None:
-        """The attempt is over: its steps leave memory."""
+        """Drop the steps of an attempt that is over."""
         for step in self.steps_of.pop(job_id, ()):
             old = self.steps.pop((job_id, step))
             self.step_owed.pop(old.revision, None)
@@ -317,7 +317,7 @@ class State:
             self.touched.steps_ended.append(old)
 
     def set_config(self, config: ClusterConfig, revision: int) -> None:
-        """Take a configuration into force; its nodes must be put already."""
+        """Bring a configuration into force; its nodes must be present already."""
         counts_otherwise = config.use_forecasts != self.config.use_forecasts
         self.config = config
         self.config_revision = revision
@@ -360,16 +360,16 @@ class State:
         self.configured = self.generation
 
     def queue_ids(self) -> list[int]:
-        """The jobs that only the planner keeps waiting, in planning order."""
+        """Jobs that wait for resources only, in planning order."""
         return [entry.job_id for entry in self.queue.first(len(self.queue))]
 
     def note_change(self, job_id: int) -> None:
-        """What is being planned for this job is planned for another one."""
+        """Mark the job as changed: a plan under way is for its old record."""
         self.want_plan()
         self.changed[job_id] = self.generation
 
     def want_plan(self) -> None:
-        """Something changed that may let a job start."""
+        """Request a plan: a change may let a job start."""
         self.generation += 1
         self.plan_wanted = True
 
@@ -417,7 +417,7 @@ class State:
         return running_of(job, attempt, use_forecasts=self.config.use_forecasts)
 
     def _index_later(self, new: Job) -> None:
-        """What cannot start yet, but is expected to be able to: policies that plan ahead plan it too."""
+        """Index jobs that cannot start yet but foreseeably will: policies that plan ahead plan them too."""
         startable = 0
         if new.job_id not in self.queue and foreseeable(new):
             count = ranges.count(new.tasks_left) if new.tasks_left is not None else 1
@@ -436,12 +436,12 @@ class State:
             self._give_up_plans(new)
 
     def _give_up_plans(self, new: Job) -> None:
-        """What was planned for a job that waits no longer without being placed is for others."""
+        """Request a plan when a waiting job is held or ends: its planned resources are free for others."""
         if new.hold or new.state in FINAL:
             self.want_plan()
 
     def _index_live(self, old: Job | None, new: Job) -> None:
-        """What runs, as the planner sees it; the same object as long as nothing about it changes."""
+        """Index the running attempts for the planner; unchanged ones stay the same object."""
         before = {attempt.number: attempt for attempt in attempts_of(old)} if old is not None else {}
         for attempt in attempts_of(new):
             previous = before.pop(attempt.number, None)
@@ -461,7 +461,7 @@ class State:
             self.live.pop((new.job_id, number), None)
 
     def _refresh_waiting_tasks(self, array_id: int) -> None:
-        """The array's limit has more or less room: tasks that wait for another attempt feel it too."""
+        """Follow the array's limit for tasks that wait for another attempt."""
         for task_id in sorted(self.tasks_pending.get(array_id, ())):
             task = self.jobs[task_id]
             if not waits(task):
@@ -474,7 +474,7 @@ class State:
                 self.queue.remove(task_id)
 
     def _index_tasks(self, new: Job) -> None:
-        """Tasks that wait for another attempt: few, where an array's tasks may be many."""
+        """Index tasks that wait for another attempt: few, even in large arrays."""
         if not new.array_job_id:
             return
         if new.state is JobState.PENDING:
@@ -524,7 +524,7 @@ class State:
             self.dependents[dependency.job_id].add(new.job_id)
 
     def _touch_ended(self, job_id: int) -> None:
-        """A job that has ended is a restart's to load only as long as somebody waits for it: its row says so."""
+        """Touch an ended job: its row says whether a dependency of a waiting job needs it after a restart."""
         job = self.jobs.get(job_id)
         if job is not None and job.state in FINAL:
             self.touched.jobs.add(job_id)

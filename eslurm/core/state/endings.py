@@ -1,4 +1,4 @@
-"""What holds of all ways to end an attempt: who waits for its nodes, its grace, and what becomes of its job."""
+"""Common rules of all ways to end an attempt: the nodes waited for, the grace, and the job's next state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
 
 
 def requeue_or_fail(job: Job) -> JobState:
-    """What a job becomes that lost its attempt through no fault of its own."""
+    """State of a job that lost its attempt through no fault of its own."""
     return JobState.PENDING if job.spec.requeue else JobState.NODE_FAIL
 
 
 def grace_s(state: State, stop: Stop) -> float:
-    """Seconds between the signal that asks an attempt to end and the kill: the one contract of all ways to end it."""
+    """Seconds between the signal that asks an attempt to end and the kill; the same for all ways to end it."""
     return stop.grace_s if stop.grace_s >= 0 else state.config.kill_grace_s

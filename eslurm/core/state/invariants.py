@@ -1,7 +1,7 @@
-"""What must hold after every fact. Raises `InvariantViolation`; changes nothing.
+"""Invariants that hold after every fact. Raises `InvariantViolation`; changes nothing.
 
-`check_job` looks at one record; `check` walks everything, indexes included (tests, simulation and replay). A live
-controller is looked at piece by piece instead: see `core.doctor`.
+`check_job` examines one record; `check` walks everything, indexes included (tests, simulation and replay). A live
+controller is checked in pieces instead: see `core.doctor`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _require(condition: bool, what: str) -> None:
 
 
 def check_job(state: State, job: Job) -> None:
-    """One job's record against the rules."""
+    """Check one job's record."""
     name = f"job {job.job_id} ({job.state.value})"
     attempt = job.attempt
     live = job.state in ACTIVE
@@ -101,7 +101,7 @@ class Startable(Protocol):
 
 
 def pending_reason(jobs: Startable, job: Job) -> str:
-    """Why a pending job is not the planner's to place; "" when it is."""
+    """The reason why a pending job is not in the queue; "" when it is."""
     if job.hold:
         held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
         return held.get(job.hold, "JobHeldSystem")
@@ -130,7 +130,7 @@ def _hold(devices: Devices, job_id: int, span: Span) -> None:
 
 
 def check(state: State) -> None:
-    """Everything, indexes included. Costs time in proportion to the whole state."""
+    """Check everything, indexes included. Time proportional to the whole state."""
     state.ledger.check()
     held: dict[int, list[tuple[tuple[int, ...], int]]] = {}
     owed: dict[int, int] = {}
@@ -193,7 +193,7 @@ def check(state: State) -> None:
 
 
 def _check_planning(state: State, queued: set[int]) -> None:
-    """What runs and what is expected to come, as the planner sees it."""
+    """Check the planner's view of running and expected jobs."""
     live = {
         (job_id, attempt.number): running_of(job, attempt, use_forecasts=state.config.use_forecasts)
         for job_id, job in state.jobs.items()
@@ -217,7 +217,7 @@ def _check_planning(state: State, queued: set[int]) -> None:
 
 
 def _check_names(state: State) -> None:
-    """The indexes by which jobs find each other."""
+    """Check the indexes by which jobs find each other."""
     dependents: dict[int, set[int]] = {}
     same_name: dict[tuple[int, str], set[int]] = {}
     tasks_of: dict[int, set[int]] = {}
@@ -238,7 +238,7 @@ def _check_names(state: State) -> None:
 
 
 def _check_policies(state: State) -> None:
-    """What jobs mention is counted, and the next beginning or end of a policy has a timer."""
+    """Check the counts of references and the timers of policies."""
     mentions, counts = Mentions(), JobCounts()
     for job in state.jobs.values():
         mentions.follow(None, job)
@@ -253,7 +253,7 @@ def _check_policies(state: State) -> None:
 
 
 def _check_members(state: State) -> None:
-    """A key has one membership, a token's uses are counted, and what is revoked is none any more."""
+    """Check members: one membership per key, counted token uses, no revoked membership."""
     members, fresh = state.members, Members()
     for member in members.issued.values():
         fresh.enter(member)
@@ -266,7 +266,7 @@ def _check_members(state: State) -> None:
 
 
 def _check_steps(state: State) -> None:
-    """Steps live only inside a live attempt."""
+    """Check that steps exist only inside a live attempt."""
     steps_of: dict[int, set[int]] = {}
     step_owed: dict[int, tuple[int, int]] = {}
     for (job_id, number), step in state.steps.items():
@@ -281,7 +281,7 @@ def _check_steps(state: State) -> None:
 
 
 def _check_timers(state: State) -> None:
-    """Whatever ends by itself has a timer set for it."""
+    """Check that everything with an end of its own has a timer."""
     timers = set(state.timers)
     for node in state.nodes.values():
         tried = not node.aside_until_us or (node.aside_until_us, "aside", node.number) in timers

@@ -1,6 +1,6 @@
-"""How many jobs that have not ended there are, by whom a limit could name: a user, a group, an account, a QOS, a partition.
+"""Number of unfinished jobs by consumer: user, group, account, QOS, partition.
 
-An index of the jobs' records: it only ever follows `State.put_job`. Invariant: a key without such a job is not in it.
+An index of the jobs' records: it only follows `State.put_job`. Invariant: a key without such a job is not in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Submitter(msgspec.Struct, frozen=True, gc=False):
-    """Who submits through what, as limits see it."""
+    """A job's owner and associations, as limits see them."""
 
     user: str
     groups: tuple[str, ...]
@@ -29,16 +29,16 @@ class Submitter(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobCounts:
-    """How many jobs that have not ended there are, by consumer; each task of an array is one.
+    """Number of unfinished jobs by consumer; each task of an array counts.
 
-    An account's are those that name it, not those of the accounts below it: the tree may change any time.
+    An account's count has the jobs that name it, not those of the accounts below it, because the tree may change.
     """
 
     def __init__(self) -> None:
         self.counts: dict[Consumer, int] = {}
 
     def follow(self, old: Job | None, new: Job) -> None:
-        """A job's record was replaced."""
+        """Follow the replacement of a job's record."""
         if old is not None and old.state not in FINAL:
             if old.spec is new.spec and jobs_in(old) == jobs_in(new):
                 return
@@ -46,7 +46,7 @@ class JobCounts:
         self._add(new.spec, jobs_in(new))
 
     def count(self, consumer: Consumer, index: LimitIndex) -> int:
-        """The jobs of one consumer, of an account with those of all accounts below it."""
+        """The jobs of one consumer; of an account, with those of all accounts below it."""
         kind, name = consumer
         if kind != "account":
             return self.counts.get(consumer, 0)
@@ -66,7 +66,7 @@ class JobCounts:
 
 
 def jobs_in(job: Job) -> int:
-    """Jobs that a record stands for: an array's for the tasks that have none of their own."""
+    """Number of jobs that a record stands for: an array's for the tasks without records of their own."""
     if job.state in FINAL:
         return 0
     return 1 if job.tasks_left is None else ranges.count(job.tasks_left)
@@ -95,5 +95,5 @@ def _consumers(
 
 
 def submitter_of(spec: JobSpec) -> Submitter:
-    """Who submits a job, through what."""
+    """The submitter of a job."""
     return Submitter(spec.user.name, groups_of(spec), spec.account, spec.qos, spec.partition)

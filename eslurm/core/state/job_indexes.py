@@ -1,4 +1,4 @@
-"""What the record of a job, or of its attempt, says by itself: whether it waits, what is counted of it, what it owes.
+"""Values for the indexes from the record of a job or attempt: waiting, counts, owed effects.
 
 Invariant: functions of the record alone; the indexes of `State` are made of them.
 """
@@ -13,12 +13,12 @@ from eslurm.core.model.job_states import AttemptPhase, JobState
 
 
 def began(attempt: Attempt) -> tuple[int, ...]:
-    """From when on an attempt's run time counts, as far as its record says."""
+    """Begin of an attempt's run time, as far as its record says."""
     return (attempt.started_us, attempt.paused_us, attempt.suspended_us)
 
 
 def waits(job: Job) -> bool:
-    """Check whether only the planner stands between this record and its start."""
+    """Check whether the job waits for the planner only."""
     return (
         job.state is JobState.PENDING
         and job.attempt is None
@@ -30,18 +30,18 @@ def waits(job: Job) -> bool:
 
 
 def name_key(spec: JobSpec) -> tuple[int, str]:
-    """What `singleton` compares."""
+    """The key that `singleton` compares."""
     return (spec.user.uid, spec.name)
 
 
 def task_slots(array: Job) -> int:
-    """How many more tasks the array's own limit lets run."""
+    """Number of further tasks that the array's own limit lets run."""
     limit = array.spec.array.limit if array.spec.array is not None else 0
     return max(0, limit - array.tasks_running) if limit else 1 << 30
 
 
 def startable(jobs: Mapping[int, Job], job: Job) -> int:
-    """How many attempts of this record could start now by its own rules: 1, or an array's tasks within its limit."""
+    """Number of attempts of this record that its own rules let start now: 1, or an array's tasks within its limit."""
     if job.tasks_left is None:
         if job.array_job_id and (parent := jobs.get(job.array_job_id)) is not None:
             return 1 if task_slots(parent) > 0 else 0

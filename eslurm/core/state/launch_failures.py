@@ -1,8 +1,8 @@
-"""Nodes on which launches fail, and when the node is to blame rather than the jobs (C-43).
+"""Nodes on which launches fail, and when to blame the node rather than the jobs (C-43).
 
 A job may be one that no node can launch, and a user may have many of them. So a node is set aside only when launches of
-different jobs of different users have failed there with none that succeeded in between. It is drained for a while and then
-tried again by whatever is placed there next: one more failure sets it aside for twice as long, a success clears it.
+different jobs of different users have failed there without a success in between. It is drained for a while and then tried
+again by the next placement: one more failure sets it aside for twice as long, a success clears it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ASIDE_MAX_S: Final = 3_600
 
 
 def set_aside(state: State, job: Job, blamed: Iterable[int], now_us: int) -> list[facts.Fact]:
-    """Nodes that are set aside now that they could not launch this job either. Those drained already are left alone."""
+    """Nodes to set aside after this job's failed launch. Nodes already drained are left alone."""
     found: list[facts.Fact] = []
     for number in blamed:
         node = state.nodes.get(number)
@@ -43,7 +43,7 @@ def set_aside(state: State, job: Job, blamed: Iterable[int], now_us: int) -> lis
 
 
 def reason(jobs: tuple[int, ...]) -> str:
-    """Why a node is set aside. The words of the failed launches belong to their users and are not repeated."""
+    """The reason for users. The texts of the failed launches belong to their users and are not repeated."""
     shown = ", ".join(str(job_id) for job_id in jobs)
     return (
         f"launches fail here (jobs {shown}): it is tried again after a pause, or after a restart of its agent"
@@ -51,7 +51,7 @@ def reason(jobs: tuple[int, ...]) -> str:
 
 
 def apply_failed(state: State, job: Job, blamed: Iterable[int]) -> None:
-    """These nodes could not launch the job."""
+    """Record that these nodes could not launch the job."""
     for number in blamed:
         node = state.nodes.get(number)
         if node is not None:
@@ -59,7 +59,7 @@ def apply_failed(state: State, job: Job, blamed: Iterable[int]) -> None:
 
 
 def apply_launched(state: State, attempt: Attempt) -> None:
-    """All nodes of the attempt have launched it."""
+    """Record that all nodes of the attempt have launched it."""
     for span in attempt.spans:
         node = state.nodes.get(span.node)
         if node is not None and (node.failed_launches or node.aside_times) and not node.aside_until_us:
@@ -67,6 +67,6 @@ def apply_launched(state: State, attempt: Attempt) -> None:
 
 
 def _with(node: Node, job: Job) -> tuple[tuple[int, int], ...]:
-    """The jobs whose launches have failed on the node, with this one as the last."""
+    """The node's failed jobs, with this one as the last."""
     before = [one for one in node.failed_launches if one[0] != job.job_id]
     return (*before, (job.job_id, job.spec.user.uid))[-JOBS_KEPT:]

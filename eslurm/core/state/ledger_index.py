@@ -21,7 +21,7 @@ _NOBODY: Final[frozenset[int]] = frozenset()
 
 
 class Holdings(Protocol):
-    """The part of `State` that these functions read and keep in step."""
+    """The part of `State` that these functions read and update."""
 
     config: ClusterConfig
     nodes: dict[int, Node]
@@ -79,7 +79,7 @@ def fresh_ledger(state: Holdings) -> Ledger:
 
 
 def follow_holdings(state: Holdings, old: Job | None, new: Job) -> None:
-    """Takes over what a job's attempts hold now and did not before, and the other way round."""
+    """Follow the difference between a job's old and new holdings."""
     before = attempts_of(old) if old is not None else ()
     after = attempts_of(new)
     # Thousands of nodes share one set: a set for each would be most of what a large job costs in memory.
@@ -116,7 +116,7 @@ def follow_holdings(state: Holdings, old: Job | None, new: Job) -> None:
 
 
 def _hold_otherwise(state: Holdings, before: Attempt, after: Attempt) -> None:
-    """What `before` holds is held as `after` says: until another time, with or without its cores."""
+    """Replace the holds of `before` by those of `after`: another end, with or without cores."""
     changes = [
         (span.node, held_amounts(before, span), held_amounts(after, span))
         for span in before.spans

@@ -26,7 +26,7 @@ class Members:
             self.taken.setdefault(member.token, set()).update(unfold(member.names))
 
     def remove(self, serial: bytes) -> bool:
-        """Check whether it was there."""
+        """Check whether it was present."""
         member = self.issued.pop(serial, None)
         if member is None:
             return False

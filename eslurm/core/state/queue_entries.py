@@ -1,6 +1,6 @@
-"""Jobs and attempts as the planner sees them: the queue's entries, and what runs.
+"""Jobs and attempts as the planner sees them: queue entries and running attempts.
 
-Pure functions of a job's record and of the partition it is in.
+Pure functions of a job's record and of its partition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pending_of(
     is_placed: bool = False,
     use_forecasts: bool = True,
 ) -> Pending:
-    """A waiting job's entry; with `is_ready` only resources stand between it and its start.
+    """A waiting job's entry; with `is_ready` it waits for resources only.
 
     A job that `is_placed` avoids no node.
     """
@@ -59,7 +59,7 @@ def pending_of(
 
 
 def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Running:
-    """What an attempt holds now, until when at the latest, and until when by what is expected of it."""
+    """An attempt's holdings with their latest and expected end."""
     expected_us = since_us = 0
     estimate_us = running_us(job.forecast, limit_s(job, attempt) * SECOND_US) if use_forecasts else 0
     # What stands still goes on when people say so: nothing is expected of it.
@@ -84,7 +84,7 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
 
 
 def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], int, int]:
-    """What a suspended attempt has lent, to whom, and how long it is going to take when it goes on."""
+    """Cores that a suspended attempt has lent, the job that uses them, and its own remaining time in microseconds."""
     spans = tuple(
         [(span.node, span.amounts[: CORES + 1]) for span in attempt.spans if span.node in attempt.held]
     )
@@ -94,7 +94,7 @@ def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], i
 
 
 def foreseeable(job: Job) -> bool:
-    """Check whether a job waits only for what is expected to come: its begin time, or the ends of jobs that it names."""
+    """Check whether a job waits only for predictable events: its begin time, or the ends of its dependencies."""
     return (
         job.state is JobState.PENDING
         and job.attempt is None

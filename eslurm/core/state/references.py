@@ -1,7 +1,6 @@
-"""How many jobs that have not ended name an account, a QOS or a reservation.
+"""Number of unfinished jobs that name an account, a QOS or a reservation.
 
-An index of the jobs' records: it only ever follows `State.put_job`. Invariant: a name that no such job mentions is not
-in it.
+An index of the jobs' records: it only follows `State.put_job`. Invariant: a name without such a job is not in it.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ Mention = tuple[str, str]
 
 
 class Mentions:
-    """Counts of jobs by what they mention; an array counts once, and so does each of its tasks with a record."""
+    """Counts of jobs by referenced name; an array counts once, and so does each of its tasks with a record."""
 
     def __init__(self) -> None:
         self.counts: dict[Mention, int] = {}
 
     def follow(self, old: Job | None, new: Job) -> None:
-        """A job's record was replaced."""
+        """Follow the replacement of a job's record."""
         was_open = old is not None and old.state not in FINAL
         is_open = new.state not in FINAL
         if old is not None and was_open == is_open and old.spec is new.spec:
@@ -39,12 +38,12 @@ class Mentions:
                 self.counts[mention] = self.counts.get(mention, 0) + 1
 
     def count(self, kind: str, name: str) -> int:
-        """Jobs that have not ended and name it."""
+        """Number of unfinished jobs that name it."""
         return self.counts.get((kind, name), 0)
 
 
 def mentioned(spec: JobSpec) -> Iterator[Mention]:
-    """What a job names."""
+    """The references of a job."""
     if spec.account:
         yield "account", spec.account
     if spec.qos:

@@ -29,7 +29,7 @@ RECORD_VERSION = 1
 
 
 class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """The state's scalars: written whenever one of them changes, except `revision` and `now_us`, which every commit has."""
+    """The state's scalars: written on change, except `revision` and `now_us`, which every commit has."""
 
     config: ClusterConfig
     config_revision: int
@@ -42,9 +42,9 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
 
 
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What accounting keeps of an attempt besides its columns. `is_array` marks an array's own summary.
+    """Accounting data of an attempt besides its columns. `is_array` marks an array's own summary.
 
-    `first_estimate_s` is the job's (0: none), `forecast` what was expected of the attempt when it was placed. `trace` is the
+    `first_estimate_s` is the job's (0: none), `forecast` the expectation when the attempt was placed. `trace` is the
     job's.
     """
 

@@ -1,10 +1,10 @@
-"""What users have used so far, in weighted resource seconds that fade with a half-life.
+"""Usage of users, in weighted resource seconds that decay with a half-life.
 
-A second of holding is worth the sum of the held amounts, each times its weight (`PriorityWeights.billing`), times the
-usage factor of the job's QOS. What was used at an instant counts half as much one half-life later, so a stay from s
-to e is worth, at e, the integral of rate * 2**(-(e - t) / half-life) over it. What stands still uses nothing: its stay
-is shorter by that. Invariant: a charge is never negative, stays can be cut anywhere, and neither the order of charges
-nor when one looks changes what is found.
+One second of holding counts the sum of the held amounts, each times its weight (`PriorityWeights.billing`), times the
+usage factor of the job's QOS. Usage counts half one half-life later, so an interval from s to e counts, at e, the integral
+of rate * 2**(-(e - t) / half-life) over it. Suspensions do not count: the interval is shorter by them. Invariant: a charge
+is never negative, intervals can be cut anywhere, and neither the order of charges nor the time of queries changes the
+result.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ RECORDS_PER_SLICE: Final = 2_000
 
 
 def decay(elapsed_us: int, half_life_s: int) -> float:
-    """What is left of 1 after so long; with a half-life of 0 nothing is ever lost."""
+    """The factor of decay after this many microseconds; 1 with a half-life of 0."""
     return 2.0 ** (-(elapsed_us / SECOND_US) / half_life_s) if half_life_s else 1.0
 
 
 def stay(rate: float, from_us: int, until_us: int, half_life_s: int) -> float:
-    """What holding `rate` (weighted items) during [from_us, until_us) is worth at its end."""
+    """Usage at the end of [from_us, until_us) from holding `rate` (weighted items) during it."""
     seconds = max(0, until_us - from_us) / SECOND_US
     if not half_life_s:
         return rate * seconds
@@ -46,12 +46,12 @@ def stay(rate: float, from_us: int, until_us: int, half_life_s: int) -> float:
 
 
 def as_of(usage: Usage, at_us: int, half_life_s: int) -> float:
-    """What the recorded usage is worth at `at_us`, which is not before it was recorded."""
+    """The recorded usage decayed to `at_us`, which is not before it was recorded."""
     return usage.raw * decay(max(0, at_us - usage.at_us), half_life_s)
 
 
 def charged(usage: Usage, amount: float, at_us: int, half_life_s: int) -> Usage:
-    """The usage with `amount`, worth that much at `at_us`, on top. Charges may come in any order."""
+    """The usage plus `amount` as of `at_us`. Charges may come in any order."""
     if at_us >= usage.at_us:
         return Usage(usage.account, usage.user, as_of(usage, at_us, half_life_s) + amount, at_us)
     raw = usage.raw + amount * decay(usage.at_us - at_us, half_life_s)
@@ -59,7 +59,7 @@ def charged(usage: Usage, amount: float, at_us: int, half_life_s: int) -> Usage:
 
 
 def rate_of(config: ClusterConfig, amounts: Iterable[Vector], wide: Vector = ()) -> float:
-    """What holding these amounts (one vector a span, besides the wide ones) is worth a second."""
+    """Weighted items per second of these amounts (one vector a span, besides the cluster-wide ones)."""
     weights = dict(config.priority.billing)
     names = ["cores", "memory_mib", *(one.name for one in config.resources if not one.wide_total)]
     indices = [(at, weight) for at, name in enumerate(names) if (weight := weights.get(name, 0.0))]
@@ -75,18 +75,18 @@ def rate_of(config: ClusterConfig, amounts: Iterable[Vector], wide: Vector = ())
 
 
 def usage_factor(state: State, qos: str) -> float:
-    """By how much a QOS makes what its jobs use dearer or cheaper; 1 for one that does not exist any more."""
+    """The factor by which a QOS scales usage; 1 for one that does not exist any more."""
     policy = state.policies["qos"].get(qos)
     return policy.usage_factor if isinstance(policy, Qos) else 1.0
 
 
 def association_of(job: Job) -> Association:
-    """Whose usage the job's is."""
+    """The association that the job charges."""
     return job.spec.account, job.spec.user.name
 
 
 def charge(state: State, job: Job, attempt: Attempt) -> None:
-    """Charge an attempt that ran; part of applying `AttemptEnded`, so that replay finds the very same numbers."""
+    """Charge an attempt that ran; part of applying `AttemptEnded`, so that replay finds the same numbers."""
     if not attempt.started_us:
         return
     # Nodes say when it ran, by their own clocks: not longer than it was placed, and not later than now.
@@ -111,9 +111,9 @@ def _worth(state: State, job: Job, attempt: Attempt, from_us: int, until_us: int
 def usage_now(
     state: State, jobs: Iterable[Job], now_us: int
 ) -> Generator[None, None, dict[Association, float]]:
-    """What each association has used as of `now_us`, in slices: what was charged, and what `jobs` that run have so far.
+    """Usage of each association as of `now_us`, in slices: charges, and the running `jobs` so far.
 
-    What was charged is that of the beginning; `jobs` must be those of then, too.
+    Charges are those of the first slice; `jobs` must be of that time, too.
     """
     half_life_s = state.config.priority.half_life_s
     found: dict[Association, float] = {}

@@ -24,8 +24,8 @@ V = TypeVar("V")
 class View:
     """Advance it after each commit with what the batch touched.
 
-    `jobs_on`: the jobs that hold something on a node. `free`: what is free there, for nodes with a place in the topology.
-    `tasks_of`: the tasks of an array that are jobs of their own.
+    `jobs_on`: the jobs that hold something on a node. `free`: amounts free there, for nodes in the topology. `tasks_of`:
+    the tasks of an array that are jobs of their own.
     """
 
     def __init__(self, state: State) -> None:
@@ -50,7 +50,7 @@ class View:
         return self.jobs.get(job_id)
 
     def node_names(self, numbers: Iterable[int]) -> list[str]:
-        """Names for people, see `names_of`."""
+        """Names of nodes for output, see `names_of`."""
         return names_of(self.nodes, numbers)
 
     def startable(self, job: Job) -> int:
@@ -58,7 +58,7 @@ class View:
         return startable(self.jobs, job)
 
     def advance(self, touched: Touched, revision: int, now_us: int) -> None:
-        """The batch that ended with `revision` is durable."""
+        """Show the batch that ended with `revision`, which is durable."""
         if self.topology is not self._state.ledger.topology:
             self._take_holdings()
         for job_id in touched.jobs:
@@ -135,7 +135,7 @@ class View:
 
 
 def _holds_otherwise(before: Sequence[Attempt], after: Sequence[Attempt]) -> bool:
-    """Check whether a job's attempts hold anything else than before; records that did not change are shared."""
+    """Check whether a job's holdings have changed; records that did not change are shared."""
     if len(before) != len(after):
         return True
     for old, new in zip(before, after, strict=True):

@@ -1,7 +1,7 @@
-"""Many tasks of one array at once: those that fit at the same instant are planned in one go (C-55).
+"""Merged planning of array tasks: tasks that fit at the same instant are planned together (C-55).
 
-Tasks that each fit on one node are as good as one job of that many tasks: the book is searched once for all of them.
-Invariant: a merged booking holds exactly what its tasks hold one by one, and `split` gives them back.
+Tasks that each fit on one node equal one job of that many tasks: one search serves all of them. Invariant: a merged
+booking holds exactly the sum of its tasks, and `split` returns the single tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eslurm.core.resources.vector import Vector, add, padded, scale, times
 def as_many(
     schedule: Schedule, job: Pending, quest: Quest, found: Start, left: int
 ) -> tuple[int, Need, Chosen]:
-    """How many of `left` tasks fit at the start found for one, what they need together, and their nodes."""
+    """(tasks, their joint request, their nodes): as many of `left` tasks as fit at the start found for one."""
     alone = (1, quest.need, found.chosen)
     book = schedule.book
     topology = book.topology
@@ -64,7 +64,7 @@ def split(booking: Booking) -> list[Booking]:
 
 
 def merged(parts: Iterable[Booking]) -> Booking:
-    """Single tasks with the same start as one booking."""
+    """One booking for single tasks with the same start."""
     parts = list(parts)
     amounts: dict[int, Vector] = {}
     tasks: dict[int, int] = {}
@@ -89,13 +89,13 @@ def _is_small(need: Need) -> bool:
 
 
 def _counts_nodes(quest: Quest) -> bool:
-    """Check whether a limit on nodes is looked at: each task counts its own, together they would count each node once."""
+    """Check whether a limit on nodes applies: single tasks count a shared node once each, a merged booking only once."""
     limits = (one for one in quest.constraints if isinstance(one, Items | Area))
     return any(limit.ask.resource == NODES for limit in limits)
 
 
 def _times(need: Need, count: int, topology: Topology) -> Need:
-    """So many of a small job as one."""
+    """The request of this many small tasks as one."""
     part = need.parts[0]
     unit = add(part.unit, part.per_node)
     most = max((times(total, unit) for total, mask in topology.classes if mask & part.allowed), default=0)
@@ -131,7 +131,7 @@ def allowed_together(
     is_promised: bool = False,
     with_areas: bool = True,
 ) -> int:
-    """Up to how many tasks the rules let start together at an instant; `is_promised`: at places that they have already."""
+    """Greatest number of tasks that the rules let start together; `is_promised`: at their own booked places."""
     assert schedule.rules is not None
     topology = schedule.book.topology
     stop_us = min(at_us + quest.duration_us, INFINITY_US)

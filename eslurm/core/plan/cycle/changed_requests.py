@@ -1,7 +1,7 @@
-"""Jobs that ask for something else while they wait (C-59): who still fits where it was planned keeps its starts.
+"""Requests that change while the job waits (C-59): a job that still fits its place keeps its starts.
 
-It is then looked at before all others for an earlier place (`Ahead.improve`). Invariant: nobody else's plan is touched,
-and the book holds either the new plan or none of the job's.
+It is then examined before all others for an earlier place (`Ahead.improve`). Invariant: no other job's plan changes, and
+the profile holds either the new plan or none of the job's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STANDING: Final = ("partition", "user", "groups", "account", "qos", "reservatio
 
 
 def follow_request(schedule: Schedule, snapshot: Snapshot, entry: QueueEntry) -> Generator[None, None, None]:
-    """Plans what the job asks for now at the starts that it has; it loses its place where that does not fit."""
+    """Plan the changed request at the job's present starts; the job loses its place when it does not fit."""
     job_id, job, was = entry.job_id, entry.job, schedule.entries[entry.job_id].job
     partition = snapshot.partitions.get(job.partition)
     is_appointed = job.start_at_us or was.start_at_us or job_id in schedule.claimants
@@ -51,8 +51,8 @@ def follow_request(schedule: Schedule, snapshot: Snapshot, entry: QueueEntry) ->
 def _where_it_was(
     schedule: Schedule, entry: QueueEntry, was: Pending, quest: Quest, old: Sequence[Booking]
 ) -> Generator[None, None, list[Booking]]:
-    """On the same nodes for no longer, with no more on any of them: then no rule need be asked. Others that may do more
-    than it may have come beside it since, and it could not begin there if it came now.
+    """The same nodes for no longer with no larger amounts: no rule applies again. Jobs with more rights may have been
+    planned beside it since, so a new start there could be refused.
     """
     job = entry.job
     booking = old[0]
@@ -81,7 +81,7 @@ def _where_it_was(
 def _at_the_same_starts(
     schedule: Schedule, now_us: int, entry: QueueEntry, quest: Quest, old: Sequence[Booking]
 ) -> Generator[None, None, list[Booking]]:
-    """As many tasks as had a place, each at the start that it had; nothing when one of them does not fit there."""
+    """Bookings for as many tasks as before, each at its present start; empty when one of them does not fit."""
     job = entry.job
     left = job.startable
     taken: list[Booking] = []

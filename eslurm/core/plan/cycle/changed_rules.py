@@ -1,8 +1,8 @@
-"""Other rules over a kept plan: which planned starts they still allow.
+"""Planned starts under changed rules: those still allowed stay.
 
-The plans are gone through in the order of their starts, each as if it were made now, under the new rules, behind those
-that start before it. Invariant: what the rules allow keeps its place, what they forbid is displaced, and so no job starts
-later for a rule that binds others only; what runs counts, but is left alone.
+Plans are examined in the order of their starts, each as if it were made now, behind all earlier ones. Invariant: an
+allowed plan keeps its place, a forbidden one is displaced, and no job starts later for a rule that binds others only;
+running jobs count, but are left alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENOUGH: Final = 10**18
 
 
 def keep_allowed(schedule: Schedule, snapshot: Snapshot) -> Generator[None, None, None]:
-    """Holds every plan against the schedule's rules, which are new: they count nothing yet."""
+    """Check every plan against the schedule's new rules, which count nothing yet."""
     schedule.stuck.clear()
     schedule.to_improve.clear()
     # What was forbidden may be allowed now.
@@ -60,9 +60,10 @@ def keep_allowed(schedule: Schedule, snapshot: Snapshot) -> Generator[None, None
 
 
 class _Past:
-    """What is used by all that runs and by the plans that were allowed so far: the book holds those to come as well.
+    """Use by running jobs and by the plans allowed so far; the profile also holds the plans not yet examined.
 
-    Only what some pool keeps free is counted. Invariant: there is always room, as the book has refused what is too much.
+    Only resources that a pool keeps free are counted. Invariant: every amount fits, because the profile has refused larger
+    ones.
     """
 
     def __init__(self, topology: Topology, snapshot: Snapshot) -> None:
@@ -81,7 +82,7 @@ class _Past:
         return self._wide[index]
 
     def add(self, booking: Booking) -> None:
-        """Counts a booking that begins no earlier than those before it: what was used until then is never asked for."""
+        """Count a booking that begins no earlier than its predecessors: earlier instants are never queried again."""
         for index in self._kept:
             items = sum(span.amounts[index] for span in booking.spans if index < len(span.amounts))
             _use(self._lines[index], booking, items)
@@ -90,7 +91,7 @@ class _Past:
 
 
 class _Ruling:
-    """One run over all plans."""
+    """One pass over all plans."""
 
     __slots__ = ("_quests", "past", "schedule", "snapshot")
 
@@ -101,10 +102,10 @@ class _Ruling:
         self._quests: dict[int, Quest | Why | None] = {}
 
     def count_running(self) -> Generator[None, None, None]:
-        """What runs is used, whatever the rules say: as long as it was planned to.
+        """Count running jobs until their planned ends, whatever the rules say.
 
-        A launch that was late by a moment, more time or a suspension moves no plan behind it: those plans are held against
-        what is still used when they begin.
+        A late launch, an extension or a suspension moves no plan behind it: those plans are checked against the actual use
+        when they begin.
         """
         rules = self.schedule.rules
         for number, held in enumerate(self.schedule.held.values()):
@@ -116,7 +117,7 @@ class _Ruling:
                 yield
 
     def count_the_rest(self) -> Generator[None, None, None]:
-        """What runs for longer than planned is used for as long as it runs."""
+        """Count attempts past their planned ends for as long as they are expected to run."""
         rules = self.schedule.rules
         for number, held in enumerate(self.schedule.held.values()):
             job, charge, whole = held.running.job, _as_planned(held), charge_of(held.booking)
@@ -127,7 +128,7 @@ class _Ruling:
                 yield
 
     def judge(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
-        """Counts what the rules allow of a plan, and displaces the rest."""
+        """Count the allowed part of a plan, and displace the rest."""
         schedule = self.schedule
         quest = self._quest(entry)
         allowed = booking if quest is None else self._allowed(quest, entry, booking)
@@ -144,7 +145,7 @@ class _Ruling:
             self.past.add(allowed)
 
     def _allowed(self, quest: Quest | Why, entry: QueueEntry, booking: Booking) -> Booking | None:
-        """As much of it as the rules let begin as planned: some tasks of an array perhaps."""
+        """The part of the booking that the rules let begin as planned: for an array perhaps some tasks."""
         schedule = self.schedule
         if isinstance(quest, Why):
             return None
@@ -165,7 +166,7 @@ class _Ruling:
         return [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
 
     def _quest(self, entry: QueueEntry) -> Quest | Why | None:
-        """What the job looks for, shared by all of its shape; None where its partition is gone, and that decides."""
+        """The job's query, shared by all jobs of its shape; None when its partition is gone."""
         shape = entry.shape
         if shape not in self._quests:
             partition = self.snapshot.partitions.get(entry.job.partition)
@@ -178,7 +179,7 @@ class _Ruling:
 
 
 def _as_planned(held: Held) -> Charge:
-    """What the rules count of an attempt if it ends as it was planned; items of one that is past that end, as it is."""
+    """The charge of an attempt that ends as planned; for one past that end, as it is."""
     charge, planned_us = charge_of(held.booking), held.running.planned_us
     if not planned_us or planned_us >= charge.until_us:
         return charge

@@ -1,7 +1,7 @@
 """One planning cycle: a snapshot and the schedule of the last cycle in, a plan out, in slices the caller paces.
 
 The caller drives the generator and measures the time; no step between two yields takes more
-than a few milliseconds. Applying the plan is the caller's: when the generation has moved on,
+than a few milliseconds. The caller applies the plan: when the generation has moved on,
 each placement is re-validated first (`mapping.revalidate`).
 """
 
@@ -33,10 +33,10 @@ def plan_cycle(
     schedule: Schedule | None = None,
     work: Work | None = None,
 ) -> Generator[None, None, Plan]:
-    """Plans on `schedule`, which then holds the new plan; None: on an empty one. `work` is what may be pushed out.
+    """Plan on `schedule`, which then holds the new plan; None: on an empty one. `work` are the preemptable attempts.
 
-    Every placement of the plan must have become a running attempt, or have been given up, by the next snapshot.
-    Raises `ValueError` for an unknown policy.
+    Every placement of the plan must have become a running attempt, or have been given up, by the next snapshot. Raises
+    `ValueError` for an unknown policy.
     """
     chosen = get_policy(policy)
     schedule = schedule if schedule is not None else Schedule()

@@ -1,7 +1,7 @@
-"""Places for jobs that wait for other jobs or for a time: behind the planned ends of those they wait for.
+"""Places for jobs that wait for other jobs or for a begin time: behind the planned ends of their dependencies.
 
-Invariant: no job is planned before the planned end of a job that it waits for, and when that end moves, all behind it are
-planned anew, each once; linear in the whole graph.
+Invariant: no job is planned before the planned end of its dependencies, and when that end moves, all jobs behind it are
+replanned, each once; linear in the whole graph.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eslurm.core.plan.cycle.queue import QueueEntry
 
 
 def plan_later(ahead: Ahead) -> Generator[None, None, None]:
-    """Jobs that wait for other jobs or for a time, each after those it waits for; linear in the whole graph."""
+    """Plan jobs that wait for other jobs or for a time, in topological order; linear in the whole graph."""
     todo = yield from _dependants(ahead)
     missing: dict[int, int] = {}
     behind: dict[int, list[int]] = {}
@@ -39,7 +39,7 @@ def plan_later(ahead: Ahead) -> Generator[None, None, None]:
 
 
 def _dependants(ahead: Ahead) -> Generator[None, None, dict[int, QueueEntry]]:
-    """Jobs without a place, and all jobs behind them or behind a job whose end has changed."""
+    """Jobs without a place, jobs behind them, and jobs behind one whose end has changed."""
     cycle, schedule = ahead.cycle, ahead.schedule
     todo: dict[int, QueueEntry] = {}
     behind: dict[int, list[QueueEntry]] = {}

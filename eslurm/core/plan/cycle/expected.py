@@ -1,7 +1,7 @@
-"""How long work is expected to stay, where its time limit says only how long it may (ADR 14).
+"""Expected runtimes of jobs, for which the time limit is only an upper bound (ADR 14).
 
-A forecast is advice about length: plans make room beside other work for as long as is expected, and look at the limit
-wherever something must not be overrun. Invariant: what is expected never lies beyond the limit, as long as that lasts.
+A forecast is advice: plans reserve room beside other work for the expected time, and use the limit wherever an overrun
+would do harm. Invariant: an expectation never exceeds the limit while that lasts.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ HALVED_US: Final = 3 * 3600 * SECOND_US
 
 
 def waiting_us(forecast: Forecast | None, limit_us: int) -> int:
-    """For how long room is looked for on behalf of a waiting job, in microseconds; 0: its limit (0: none).
+    """Expected runtime in microseconds for which a waiting job is planned; 0: its limit (0: none).
 
-    Half way (in proportion) between what half of such jobs outlive and what few do: for longer it would mostly wait in vain,
-    for less it would too often be in the way of those that it is let in front of (ADR 14).
+    Half way (in proportion) between the median and a high quantile: a longer one would let it wait in vain, a shorter one
+    would often delay the jobs that it overtakes (ADR 14).
     """
     return _in_steps_us(isqrt(forecast.p50_s * _safe_s(forecast)), limit_us) if forecast is not None else 0
 
 
 def running_us(forecast: Forecast | None, limit_us: int) -> int:
-    """How long a running job is expected to take in all; 0: its limit. What few outlive: those behind it rely on that."""
+    """Expected total runtime of a running job, a high quantile because jobs behind it rely on it; 0: its limit."""
     return _in_steps_us(_safe_s(forecast), limit_us) if forecast is not None else 0
 
 
@@ -53,11 +53,11 @@ def _in_steps_us(length_s: int, limit_us: int) -> int:
 
 
 def end_us(one: Running, now_us: int, grace_us: int) -> int:
-    """When running work is expected to give back what it holds, as seen from `now_us`; always later than that.
+    """Expected release of a running attempt's resources, always later than `now_us`.
 
-    Work that has outlived what was expected takes its limit, unless a new forecast says less: of what is known then this
-    is the one thing that holds, and replays of logs lose more with every smaller step (ADR 14). Without a limit it takes
-    as long again as it has. Work beyond its limit comes back after the grace, or as long as it is late.
+    An attempt past its expected end is expected to take its limit, unless a new forecast says less: smaller steps lose
+    more in replays of logs (ADR 14). Without a limit it takes as long again as so far. Past its limit it ends after the
+    grace, or as late again as it is now.
     """
     expected_us = one.expected_us or one.until_us
     if expected_us > now_us:
@@ -70,9 +70,9 @@ def end_us(one: Running, now_us: int, grace_us: int) -> int:
 
 
 def shortest_first(entries: Sequence[QueueEntry], now_us: int) -> Generator[None, None, list[QueueEntry]]:
-    """Waiting jobs in the order in which what came free is offered to them: by priority, and among equals by length.
+    """Waiting jobs in the order in which released resources are offered: by priority, then by length.
 
-    A job that ends soon delays few; those that have waited for a day have their turn before them, by age (ADR 14).
+    A short job delays few others; jobs that have waited for a day come before it by age (ADR 14).
     """
 
     def turn(entry: QueueEntry) -> tuple[int, int]:
@@ -85,9 +85,9 @@ def shortest_first(entries: Sequence[QueueEntry], now_us: int) -> Generator[None
 def shortest_for_its_wait_first(
     entries: Sequence[QueueEntry], now_us: int
 ) -> Generator[None, None, list[QueueEntry]]:
-    """The same where those who wait have no promise: a job counts as half as long for every three hours that it has waited.
+    """The same for jobs without a promise: a job counts half as long for every three hours of waiting.
 
-    So the long ones are not put off from one hole to the next until their day has passed (ADR 14).
+    So long jobs are not postponed again and again until their day has passed (ADR 14).
     """
 
     def turn(entry: QueueEntry) -> tuple[int, float]:

@@ -1,10 +1,9 @@
-"""Fair share as a tree: who has used least of what is due comes first, first among accounts, then within them.
+"""Fair tree: jobs of the least served user come first, accounts compared before users.
 
-Siblings (accounts and users with one parent) are compared by their *level*: the share of their parent's shares over
-the share of the siblings' usage. An account ahead of its sibling brings all its users ahead of all of the sibling's,
-however much single users have used. Accounts of one level are taken as one account; users of one level share a rank,
-and so do a user and the first users of an account on one level with that user. A factor is the rank over the number
-of users, within (0, 1].
+Siblings (accounts and users with one parent) are compared by their *level*: their part of the parent's shares over their
+part of the siblings' usage. An account ahead of its sibling brings all its users ahead of all of the sibling's, whatever
+their own usage. Accounts of one level count as one account; users of one level share a rank, and so do a user and the
+first users of an account on the same level. A factor is the rank over the number of users, within (0, 1].
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FEW: Final = 64
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One row of the tree as people see it; `user` is empty for an account. `factor` is a user's."""
+    """One row of the tree for output; `user` is empty for an account. `factor` is a user's."""
 
     account: str
     user: str
@@ -44,7 +43,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class _Node:
-    """An account or a user while the tree is built."""
+    """An account or a user during construction of the tree."""
 
     __slots__ = (
         "account",
@@ -67,7 +66,7 @@ class _Node:
 
 
 class FairTree:
-    """Ranks every association there is: those of the policies and those that use something or wait without any."""
+    """Ranks every association: those of the policies and those that have usage or waiting jobs without any."""
 
     def __init__(
         self,
@@ -112,7 +111,7 @@ class FairTree:
         return found
 
     def letting_go(self) -> Generator[None, None, None]:
-        """The nodes are forgotten bit by bit, as all at once would hold up others. `factors` and `best` stay."""
+        """Free the nodes in slices, because freeing all at once would block the loop. `factors` and `best` stay."""
         while self._accounts:
             children = self._accounts.pop().children
             while children:
@@ -196,7 +195,7 @@ class FairTree:
     def _use(
         self, leaves: Mapping[Association, _Node], usage: Mapping[Association, float]
     ) -> Generator[None, None, None]:
-        """An account has used what all below it have; exact sums, so that no order of adding shows."""
+        """Sum the usage of each account's subtree, exactly, so that the order of addition has no effect."""
         for part in parts(leaves.items(), NODES_PER_SLICE):
             for key, leaf in part:
                 leaf.usage = usage.get(key, 0.0)
@@ -252,9 +251,9 @@ def _level(node: _Node) -> float:
 
 
 class _Tiers:
-    """Siblings, those of one level together, the highest first.
+    """Siblings grouped by level, the highest first.
 
-    `joined` is the rank that the first users found here share: those of a user who is on one level with the account.
+    `joined` is the rank shared by the first users found here: those of a user who is on one level with the account.
     """
 
     __slots__ = ("_levels", "_nodes", "joined")
@@ -300,7 +299,7 @@ def _member(node: _Node, parent: str) -> Member:
 
 
 def _by_name(nodes: Iterable[_Node]) -> Generator[None, None, list[_Node]]:
-    """For a stack: the one to show first comes last."""
+    """Sort for a stack: the first one to show comes last."""
     accounts: dict[str, _Node] = {}
     users: dict[str, _Node] = {}
     for part in parts(nodes, NODES_PER_SLICE):

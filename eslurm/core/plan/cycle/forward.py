@@ -1,9 +1,8 @@
-"""Planning ahead: every job gets a place in the future, keeps it, and is moved only for the better (C-01, C-37, C-59).
+"""Forward planning: every job gets a planned start, keeps it, and moves only to an earlier one (C-01, C-37, C-59).
 
-What conservative and full planning have in common; they differ in who comes first. In a cycle planned starts whose time
-has come begin, displaced jobs look for another place, what was given back early is offered to those planned already,
-and then new jobs are planned behind them. Invariant: no step here makes another job's planned start later; `recovery`
-does, when there is a loss to be shared.
+Shared by conservative and full planning, which differ in the order of jobs. In a cycle due starts begin, displaced jobs
+get another place, resources that were released early are offered to planned jobs, and then new jobs are planned behind
+them. Invariant: no step here delays another job's planned start; `recovery` does, to share a loss.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ PASS_SIZE = 8_192
 
 
 class Ahead:
-    """The workbench for policies that book ahead; one for each cycle."""
+    """The forward planner of one cycle, for policies that book ahead."""
 
     __slots__ = ("_ends", "_is_late", "_never", "cycle", "schedule")
 
@@ -54,7 +53,7 @@ class Ahead:
     # ---- what a cycle consists of ----
 
     def start_due(self, *, fixed_only: bool = False) -> Generator[None, None, None]:
-        """Starts everything whose planned time has come. A little late is no reason to lose the place."""
+        """Start every job whose planned time has come. A job that is a little late keeps its place."""
         cycle = self.cycle
         for job_id in self.schedule.due(cycle.now_us):
             entry = self.schedule.entries.get(job_id)
@@ -73,7 +72,7 @@ class Ahead:
                 yield
 
     def plan_fixed(self) -> Generator[None, None, None]:
-        """Fixed starts (C-30) are appointments: booked by every policy, exactly then or not at all."""
+        """Book fixed starts (C-30) under every policy: exactly at their time or not at all."""
         cycle, schedule = self.cycle, self.schedule
         for entry in cycle.snapshot.fixed:
             job_id = entry.job_id
@@ -89,16 +88,14 @@ class Ahead:
                 yield
 
     def forget_searches(self) -> None:
-        """Places were given up: what was learned in this cycle is no longer true."""
+        """Forget the searches of this cycle, because places were released since."""
         self.cycle.hints = Hints()
         self._never.clear()
 
     def improve(self, order: Callable[[], Generator[None, None, list[int]]]) -> Generator[None, None, bool]:
-        """What was given back early goes to those who can start earlier there: unbook, plan, keep the earlier (C-37).
+        """Offer early released resources to planned jobs, in this order of job ids: replan, keep the earlier start (C-37).
 
-        They are gone through in this order of job ids.
-
-        False when the pass is to go on in the next cycle.
+        False when the pass continues in the next cycle.
         """
         cycle, schedule = self.cycle, self.schedule
         yield from self._improve_changed()
@@ -123,7 +120,7 @@ class Ahead:
         return not schedule.freed
 
     def plan_new(self, order: Sequence[QueueEntry]) -> Generator[None, None, None]:
-        """Finds a place for every job that has none, behind those that have."""
+        """Find a place for every job without one, behind the planned ones."""
         cycle, schedule = self.cycle, self.schedule
         bookings, stuck = schedule.bookings, schedule.stuck
         for start in range(0, len(order), PASS_SIZE):
@@ -145,7 +142,7 @@ class Ahead:
     # ---- one job ----
 
     def plan(self, entry: QueueEntry) -> Generator[None, None, None]:
-        """Gives a job the first place there is for it; starts it when that is now."""
+        """Give a job its first possible place; start it when that is now."""
         job = entry.job
         if job.start_at_us:
             yield from self._fix(entry)
@@ -164,7 +161,7 @@ class Ahead:
     def _find_places(
         self, entry: QueueEntry, quest: Quest, from_us: int, tasks: int
     ) -> Generator[None, None, Why | None]:
-        """Books so many tasks as early as they fit; why some have no place, if so."""
+        """Book this number of tasks as early as they fit; returns the reason when some have no place."""
         yield from self.schedule.book.preparing(quest.need)
         taken: list[Booking] = []
         moves: tuple[Move, ...] = ()
@@ -192,7 +189,7 @@ class Ahead:
     def _settle(
         self, entry: QueueEntry, quest: Quest, never: Why | None = None
     ) -> Generator[None, None, None]:
-        """Start what begins now, and note for the rest why it waits."""
+        """Start the tasks that begin now, and note the waiting reason of the rest."""
         schedule = self.schedule
         job_id = entry.job_id
         yield from self._start_if_now(entry)
@@ -211,7 +208,7 @@ class Ahead:
             self._stick(entry, never)
 
     def _plan_after_grace(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, Why | None]:
-        """A place that does not begin before then; why there is none, if so."""
+        """Plan a start after the grace; returns the reason when there is none."""
         job = entry.job
         if job.start_at_us:
             return reasons.not_then(job.start_at_us, self.cycle.reasons.why_waiting(quest, (), None))
@@ -219,7 +216,7 @@ class Ahead:
         return (yield from self._find_places(entry, quest, from_us, self._lacking(job)))
 
     def _booking(self, entry: QueueEntry, quest: Quest, found: Start, left: int) -> Booking:
-        """The start found, for as many of the tasks left as fit then."""
+        """The booking of the found start, for as many of the remaining tasks as fit then."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         topology = cycle.ledger.topology
@@ -231,7 +228,7 @@ class Ahead:
         return cycle.booking(job, need, found.at_us, spans, tasks)
 
     def _first_start(self, quest: Quest, from_us: int) -> Start | Why:
-        """The first start from `from_us` on; what was learned of the same quest in this cycle is not searched again."""
+        """The first start from `from_us` on; searches of this cycle for the same query are not repeated."""
         cycle = self.cycle
         never = self._never.get(id(quest))
         if never is not None:
@@ -253,7 +250,7 @@ class Ahead:
         return found
 
     def _improve_changed(self) -> Generator[None, None, None]:
-        """Who asks for something else now has the first look: what is free for it was free for nobody before it."""
+        """Replan jobs whose request has changed before all others: only they could not use the free resources before."""
         schedule = self.schedule
         changed = [schedule.entries[job_id] for job_id in schedule.changed if job_id in schedule.bookings]
         schedule.changed.clear()
@@ -264,7 +261,7 @@ class Ahead:
                 yield from self._settle(entry, quest)
 
     def _improve(self, job_id: int, *, is_changed: bool = False) -> Generator[None, None, bool]:
-        """Check whether the job was looked at at all."""
+        """Check whether the job was examined."""
         cycle, schedule = self.cycle, self.schedule
         entry = schedule.entries[job_id]
         job = entry.job
@@ -325,7 +322,7 @@ class Ahead:
         yield from self._settle(entry, quest)
 
     def _improve_array(self, entry: QueueEntry, quest: Quest, from_us: int) -> Generator[None, None, None]:
-        """All of it at once: tasks are alike, so the new starts are compared one by one with the old ones."""
+        """Replan all tasks at once: tasks are alike, so new and old starts are compared one by one."""
         schedule = self.schedule
         job_id = entry.job_id
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
@@ -344,7 +341,7 @@ class Ahead:
             schedule.whys[job_id] = why
 
     def _gave_back(self, old: Booking) -> None:
-        """What a job left for a better place is free for those that are still to be looked at."""
+        """Offer the place that a job left for a better one to the jobs not yet examined."""
         self.cycle.hints.freed(old.start_us)
         topology = self.cycle.ledger.topology
         self.schedule.improving |= topology.mask_of_numbers(span.node for span in old.spans)
@@ -356,7 +353,7 @@ class Ahead:
             yield from self._begin_all(self.schedule.entries[entry.job_id])
 
     def _begin_all(self, entry: QueueEntry) -> Generator[None, None, None]:
-        """Starts what of a job begins now; what begins late may displace what of the same job begins later."""
+        """Start a job's tasks that are due; a late one may displace later tasks of the same job."""
         for booking in self.schedule.bookings[entry.job_id]:
             if booking.start_us > self.cycle.now_us or self.cycle.is_full:
                 continue
@@ -364,7 +361,7 @@ class Ahead:
                 yield from self._begin(entry, booking)
 
     def _begin(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
-        """A planned start begins; one that is late moves on as a whole, and what is in its way with it."""
+        """Begin a planned start; a late one moves as a whole and displaces the plans in its way."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         stop_us, until_us = ends_of(job, cycle.now_us)
@@ -395,14 +392,14 @@ class Ahead:
             yield from cycle.place(part, late_us if late_us <= LATE_US else 0)
 
     def _fits(self, booking: Booking) -> bool:
-        """Check whether all of it is free now: something that ought to have ended may not have."""
+        """Check whether all of it is free now: an attempt may have outlived its expected end."""
         ledger = self.cycle.ledger
         if any(asked > free for asked, free in zip(booking.wide, ledger.wide_free, strict=False)):
             return False
         return all(ledger.fits_on(span.node, span.amounts) for span in booking.spans)
 
     def _is_allowed(self, entry: QueueEntry, booking: Booking) -> bool:
-        """Check whether the rules let it begin now: what ought to have ended may still count against a limit."""
+        """Check whether the rules allow the start now: an attempt past its expected end may still count against a limit."""
         cycle, schedule = self.cycle, self.schedule
         quest = self._quest(entry)
         if isinstance(quest, Why):
@@ -434,7 +431,7 @@ class Ahead:
         return is_allowed
 
     def _at_once(self, quest: Quest) -> Quest:
-        """The first instant alone: a job shorter than its delay would otherwise begin where nodes are kept for others."""
+        """The query restricted to this instant: a job shorter than its delay must not begin on nodes kept for others."""
         return msgspec.structs.replace(quest, from_us=self.cycle.now_us, duration_us=1)
 
     # ---- the interval (C-30) ----
@@ -448,7 +445,7 @@ class Ahead:
         return refused if refused is not None else self.cycle.careful(entry)
 
     def from_us(self, job: Pending) -> int | None:
-        """From when on the job may run: after its begin time and the planned ends of those it waits for."""
+        """Earliest time of the job: after its begin time and the planned ends of its dependencies."""
         from_us = max(self.cycle.now_us, job.not_before_us)
         if is_ready(job):
             return from_us
@@ -471,7 +468,7 @@ class Ahead:
         return reasons.WAITS
 
     def _fix(self, entry: QueueEntry) -> Generator[None, None, None]:
-        """Books a fixed start, or says why not."""
+        """Book a fixed start; returns the reason when that is impossible."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         quest = self._quest(entry)
@@ -501,25 +498,25 @@ class Ahead:
         yield from self._settle(entry, quest)
 
     def _stick(self, entry: QueueEntry, why: Why) -> None:
-        """Into the waiting room (C-04)."""
+        """Put the job into the waiting room (C-04)."""
         self.schedule.stuck[entry.job_id] = entry.shape
         self.schedule.whys[entry.job_id] = why
 
     # ---- tasks ----
 
     def _lacking(self, job: Pending) -> int:
-        """How many of its tasks have no place in the plan, and should."""
+        """Number of the job's tasks that need a place in the plan and have none."""
         wanted = min(job.startable - self.cycle.placed.get(job.job_id, 0), self.cycle.limits.tasks_ahead_max)
         return wanted - self.schedule.tasks_booked(job.job_id)
 
 
 def is_ready(job: Pending) -> bool:
-    """Check whether only resources stand between the job and its start."""
+    """Check whether the job waits for resources only."""
     return not job.after and not job.not_before_us
 
 
 def is_due(job: Pending, now_us: int) -> bool:
-    """Check whether the begin time has come and the job is not released yet: it follows at once, so the job keeps its place."""
+    """Check whether the begin time has come for a job that is not released yet: it follows at once and keeps its place."""
     return not job.after and now_us - LATE_US <= job.not_before_us <= now_us and job.not_before_us > 0
 
 
@@ -528,7 +525,7 @@ def _starts(bookings: tuple[Booking, ...]) -> list[int]:
 
 
 def _is_better(before: list[int], after: list[int]) -> bool:
-    """Check whether every task starts no later than its counterpart would have."""
+    """Check whether every task starts no later than its counterpart."""
     return len(after) == len(before) and all(
         mine <= theirs for mine, theirs in zip(after, before, strict=True)
     )

@@ -1,8 +1,8 @@
-"""What is looked for on behalf of a waiting job: its request under the rules that bind it.
+"""Placement queries: a job's request under the rules that bind it.
 
-The one place where a job, its need and its rules become a `Quest`, and where a place that a job has already is held
-against one. Invariant: what `allows` says of a booking is what a search for it would have heard from the rules, if pools had
-let nobody in.
+The one place where a job, its compiled request and its rules become a `Quest`, and where a job's present place is checked
+against one. Invariant: `allows` gives the answer that the rules would have given to a search for that booking, if pools
+had let in no other job.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eslurm.core.resources.timeline import INFINITY_US
 
 
 def quest_of(job: Pending, need: Need, rules: Rules | None, now_us: int) -> Quest | Why:
-    """The stay to be found for the job from `now_us` on; or why its rules never let it run."""
+    """The query for the job from `now_us` on; or the reason why its rules never let it run."""
     # Room beside others is looked for as long as it is expected to stay; what must not be overrun lies nearer by as much
     # as it may run longer. Then a stay that keeps out of the one by the estimate keeps out of the other by the limit.
     stay_us, beyond_us = job.stay_us, job.beyond_us
@@ -48,7 +48,7 @@ def quest_of(job: Pending, need: Need, rules: Rules | None, now_us: int) -> Ques
 
 
 def is_open(quest: Quest, at_us: int, chosen: Chosen) -> bool:
-    """Check whether the stay may begin then as far as its interval goes, and none of these positions is closed to it."""
+    """Check whether a start at that time lies in the query's interval and none of these positions is closed to it."""
     stop_us = min(at_us + quest.duration_us, INFINITY_US)
     if at_us < quest.from_us or (quest.until_us < INFINITY_US and stop_us > quest.until_us):
         return False
@@ -57,9 +57,9 @@ def is_open(quest: Quest, at_us: int, chosen: Chosen) -> bool:
 
 
 def allows(quest: Quest, at_us: int, chosen: Chosen, *, without: tuple[type[Constraint], ...] = ()) -> bool:
-    """Check whether the rules let a stay that was promised begin then on these positions.
+    """Check whether the rules let a promised start begin then on these positions.
 
-    What its nodes have free is not looked at. Constraints of the kinds in `without` are not asked.
+    Free resources of the nodes are not examined. Constraints of the kinds in `without` are left out.
     """
     stop_us = min(at_us + quest.duration_us, INFINITY_US)
     return is_open(quest, at_us, chosen) and all(
@@ -70,7 +70,7 @@ def allows(quest: Quest, at_us: int, chosen: Chosen, *, without: tuple[type[Cons
 
 
 def as_promised(constraint: Constraint) -> Constraint:
-    """What the constraint says of a place that the job has been promised already."""
+    """The constraint as it binds a place that the job has already been promised."""
     return constraint.as_promised() if isinstance(constraint, Kept) else constraint
 
 

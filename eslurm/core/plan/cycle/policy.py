@@ -1,8 +1,8 @@
-"""The planning port inside the core: what a policy is, and the workbench a cycle gives it.
+"""The planning port inside the core: the `Policy` protocol, and the workbench `Cycle`.
 
-A policy decides the order and who may be booked ahead; searching, placing, reasons and accounting for work done are the
-`Cycle`'s. Invariant: the schedule's book and the scratch ledger always contain every placement made so far, so no
-policy can give the same thing away twice, and no placement delays anything that is booked.
+A policy decides the order and which jobs are booked ahead; `Cycle` searches, places, gives reasons and accounts for work.
+Invariant: the schedule's profile and the scratch ledger always contain every placement made so far, so no policy can
+allocate the same resources twice, and no placement delays a booking.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class PlanLimits(msgspec.Struct, frozen=True):
     """Bounds of one cycle.
 
     `tries_max` bounds the jobs tried behind the first blocked one, `searches_max` the promises searched anew,
-    `improved_max` the bookings looked at for an earlier place (0: all), `tasks_ahead_max` the tasks of one array that
-    have a place in the plan; `slice_steps` is the work between two yields in units of about a microsecond; a hold past
-    its end is expected back after `overdue_grace_us`; a promise is looked at again after `promise_refresh_us`.
+    `improved_max` the bookings examined for an earlier place (0: all), `tasks_ahead_max` the tasks of one array that have
+    a place in the plan; `slice_steps` is the work between two yields in units of about a microsecond; a hold past its end
+    is expected back after `overdue_grace_us`; a promise is examined again after `promise_refresh_us`.
     """
 
     placements_max: int = 1_000
@@ -57,7 +57,7 @@ class PlanLimits(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A job that was promised a start by an earlier planner, and will start later or nobody knows when (`start_us` 0)."""
+    """A job whose start an earlier planner promised, and which starts later or at an unknown time (`start_us` 0)."""
 
     job_id: int
     promised_us: int
@@ -66,13 +66,12 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a cycle decided: starts in order, the bookings, and why those that wait do.
+    """The result of a cycle: starts in order, bookings, and waiting reasons.
 
-    `moves` tells by job which rules pushed its planned start, the last one last. `next_us` is the next planned start
-    (`INFINITY_US`: none); `is_unfinished`: there was more to do than one cycle may, the next one goes on. `victims` are to
-    make room for the waiting job `claimant`. `moved` are promises that have changed since the log was told, `promised`
-    those that it has not heard of; both where promises are kept. `broken` are those of an earlier planner that this one
-    could not keep.
+    `moves` lists by job the rules that postponed its planned start, the last one last. `next_us` is the next planned start
+    (`INFINITY_US`: none); `is_unfinished`: a bound ended the cycle, the next one continues. `victims` make room for the
+    waiting job `claimant`. `moved` are promises that differ from the log, `promised` those not in it; both only where
+    promises are kept. `broken` are promises of an earlier planner that this one could not keep.
     """
 
     generation: int
@@ -92,27 +91,27 @@ class Plan(msgspec.Struct, frozen=True):
     broken: tuple[Broken, ...] = ()
 
     def why(self, job_id: int) -> Why:
-        """The reason a pending job was not placed; those not examined have one in common."""
+        """The reason why a pending job was not placed; jobs that were not examined share one."""
         return self.waiting.get(job_id, self.rest)
 
     def promises(self) -> list[Booking]:
-        """Everything that is planned ahead, in the order of the starts."""
+        """All bookings, in the order of their starts."""
         found = [booking for bookings in self.bookings.values() for booking in bookings]
         return sorted(found, key=lambda booking: (booking.start_us, booking.job_id))
 
     def start_us(self, job_id: int) -> int | None:
-        """The planned start of a waiting job, if it has one; an array's is that of its first task."""
+        """The planned start of a waiting job, if any; for an array, of its first task."""
         return min((booking.start_us for booking in self.bookings.get(job_id, ())), default=None)
 
 
 class Policy(Protocol):
-    """A rule for who starts when. It holds no state between cycles."""
+    """The rule for the order of starts. It holds no state between cycles."""
 
     @property
     def name(self) -> str: ...
 
     def plan(self, cycle: Cycle) -> Generator[None, None, None]:
-        """Places and books jobs on the cycle; yields whenever `cycle.slice_over()` says so."""
+        """Place and book jobs on the cycle; yield whenever `cycle.slice_over()` is true."""
         ...
 
 
@@ -123,7 +122,7 @@ SPAN_STEPS: Final = 4
 
 
 class Cycle:
-    """One run of a policy over one snapshot, on the schedule that the last one left."""
+    """One run of a policy over one snapshot, on the schedule of the last run."""
 
     __slots__ = (
         "_entries",
@@ -182,10 +181,9 @@ class Cycle:
     # What there is
 
     def jobs(self) -> Iterator[Pending]:
-        """The waiting jobs in planning order, as long as anything may still start.
+        """The waiting jobs in planning order, while anything may still start.
 
-        Those of partitions that are down and those that need no policy, with a fixed start or with others making room
-        for them, are passed over.
+        Jobs of partitions that are down, with a fixed start, or with preemption under way are skipped.
         """
         for entry in self.snapshot.pending:
             if self.is_exhausted or self.is_saturated:
@@ -209,17 +207,17 @@ class Cycle:
 
     @property
     def is_full(self) -> bool:
-        """Check whether the cycle has placed as many as it may."""
+        """Check whether the cycle has reached its number of placements."""
         return len(self.placements) >= self.limits.placements_max
 
     @property
     def is_exhausted(self) -> bool:
-        """Check whether the cycle has placed or examined as much as it may."""
+        """Check whether the cycle has reached its number of placements or examinations."""
         return self.is_full or self.examined >= self.limits.examined_max
 
     def to_fill(self, jobs: Sequence[Pending]) -> Generator[None, None, Sequence[Pending]]:
-        """Jobs that `jobs` has told, in the order in which they are to be let in front of others: the shortest of a priority
-        for what they have waited first where running times are forecast.
+        """The jobs that `jobs` has yielded, in backfill order: with forecasts, by priority, then the shortest for its
+        wait.
         """
         if len(jobs) < 2 or not self.snapshot.has_estimates:
             return jobs
@@ -232,7 +230,7 @@ class Cycle:
         return self.ledger.topology.partitions.get(job.partition, 0)
 
     def spend(self, steps: int) -> None:
-        """Accounts for work done."""
+        """Account for work done."""
         self._steps += steps
 
     def slice_over(self) -> bool:
@@ -244,31 +242,31 @@ class Cycle:
         return True
 
     def refused(self, job: Pending) -> Why | None:
-        """Why its partition starts no job."""
+        """The reason why the job's partition starts no job; None when it does."""
         partition = self.snapshot.partitions.get(job.partition)
         if partition is not None and partition.up:
             return None
         return reasons.partition_down(job.partition, partition is not None)
 
     def quest(self, entry: QueueEntry) -> Quest | Why:
-        """What is to be found for a job, shared by all of its shape; or why that is impossible."""
+        """The job's query, shared by all jobs of its shape; or the reason why it is impossible."""
         found = self._quests.get(entry.shape)
         if found is None:
             found = self._quests[entry.shape] = self._interned(self._compiled(entry.job))
         return found
 
     def careful(self, entry: QueueEntry) -> Quest | Why:
-        """The same for a job that is to be let in front of others: it keeps clear of those whose starts have slipped."""
+        """The query of a job that is to overtake others: it avoids the places of jobs whose starts have slipped."""
         found = self.quest(entry)
         return found if isinstance(found, Why) else self.clear_of_late(entry, found)
 
     def clear_of_late(self, entry: QueueEntry, quest: Quest) -> Quest:
-        """What is to be found for a job at that turn, outside of the places of those before it whose starts have slipped."""
+        """The query without the places of earlier jobs whose starts have slipped."""
         return self._shield.around(entry, quest)
 
     def _interned(self, quest: Quest | Why) -> Quest | Why:
-        """Jobs of different owners that look for the same, and whom no rule tells apart, share one quest: what is learned
-        of it in this cycle holds for all of them.
+        """One query for jobs of different owners that ask for the same under the same rules: searches of this cycle serve
+        all.
         """
         if isinstance(quest, Why) or quest.constraints or quest.recount is not None:
             return quest
@@ -278,16 +276,16 @@ class Cycle:
         )
 
     def need(self, job: Pending) -> Need:
-        """What the job asks for, read against the nodes."""
+        """The job's compiled request."""
         return self.schedule.need(job, self.snapshot.partitions[job.partition])
 
     # Starting now
 
     def start_now(self, job: Pending) -> Generator[None, None, int]:
-        """Places as many of the job's startable tasks as fit now without delaying what is booked.
+        """Place as many of the job's startable tasks as fit now without delaying a booking.
 
-        Returns how many are left waiting; `waiting` then says why. What failed once in a cycle fails again for all jobs
-        that ask for the same, since less and less is free: they are not tried.
+        Returns the number left waiting; `waiting` then has the reason. A request that failed once in a cycle fails again,
+        since free resources only shrink: it is not tried again.
         """
         entry = self._entries[job.job_id]
         known = self._failed.get(entry.shape)
@@ -324,13 +322,13 @@ class Cycle:
         return left
 
     def _late_us(self, job: Pending) -> int:
-        """How long ago the job was to begin, if that is a moment."""
+        """Delay of the job's planned start, if short; else 0."""
         _, kept = self._withdrawn.get(job.job_id, (None, None))
         late_us = self.now_us - kept.start_us if kept is not None else 0
         return late_us if 0 < late_us <= LATE_US else 0
 
     def _begin_as_promised(self, entry: QueueEntry) -> Generator[None, None, bool]:
-        """Starts a job where it was promised to begin by now, whatever was let into a pool since."""
+        """Start a job at its promised place and time, whatever jobs were let into a pool since."""
         job = entry.job
         _, kept = self._withdrawn.get(job.job_id, (entry, None))
         quest = self.quest(entry)
@@ -348,7 +346,7 @@ class Cycle:
         return True
 
     def _chosen(self, booking: Booking) -> Chosen | None:
-        """Where that is; None when one of its nodes is not in service."""
+        """The booking's nodes as an assignment; None when one of them is out of service."""
         topology = self.ledger.topology
         found: Chosen = []
         for span in booking.spans:
@@ -359,11 +357,11 @@ class Cycle:
         return found
 
     def is_untried(self, job: Pending) -> bool:
-        """Check whether nothing that asks for the same has failed in this cycle."""
+        """Check whether no equal request has failed in this cycle."""
         return self._entries[job.job_id].shape not in self._failed
 
     def place(self, booking: Booking, late_us: int = 0) -> Generator[None, None, None]:
-        """Notes a start that the schedule has booked already, and that was planned for so much earlier."""
+        """Note a start that the schedule has booked already; `late_us` after its plan."""
         self.placements.append(
             Placement(booking.job_id, booking.spans, booking.until_us, booking.wide, late_us)
         )
@@ -378,17 +376,17 @@ class Cycle:
     def booking(
         self, job: Pending, need: Need, start_us: int, spans: tuple[Span, ...], tasks: int = 1
     ) -> Booking:
-        """A start of the job at that time on these nodes."""
+        """A booking of the job at that time on these nodes."""
         stop_us, until_us = ends_of(job, start_us)
         return Booking(job.job_id, start_us, stop_us, spans, need.wide, self.now_us, tasks, until_us)
 
     # Promises for a few
 
     def withdraw(self) -> Generator[None, None, None]:
-        """Takes all promises out of the book: whoever deserves one may renew it with `promise`.
+        """Remove all promises from the profile; `promise` renews those that are still due.
 
-        Fixed starts and room that is being made stay in it.
-        Those that nothing was said about by the end of the cycle are put back.
+        Fixed starts and the room of preempting jobs stay. Promises that are not decided by the end of the cycle are put
+        back.
         """
         schedule = self.schedule
         schedule.renews = True
@@ -405,11 +403,11 @@ class Cycle:
         schedule.freed = 0
 
     def was_promised(self, job: Pending) -> bool:
-        """Check whether `withdraw` took a promise of the job out of the book."""
+        """Check whether `withdraw` removed a promise of the job."""
         return job.job_id in self._withdrawn
 
     def promise(self, job: Pending) -> bool:
-        """Holds the first start that the job can have free for it; one that is fresh and can be kept is kept."""
+        """Book the first possible start of the job; a recent promise that can be kept is kept."""
         entry = self._entries[job.job_id]
         quest = self.quest(entry)
         if isinstance(quest, Why):
@@ -462,7 +460,7 @@ class Cycle:
     # The end
 
     def finish(self, claimant: int = 0, victims: tuple[Victim, ...] = ()) -> Plan:
-        """The plan so far, and who is to make room for whom."""
+        """The plan so far, with the preemptor (0: none) and its victims."""
         self._explain_front()
         self._put_back()
         schedule = self.schedule
@@ -482,7 +480,7 @@ class Cycle:
         )
 
     def _explain_front(self) -> None:
-        """Gives the first unexamined job a reason of its own, and those behind it one in common."""
+        """Give the first unexamined job a reason of its own, and those behind it a common one."""
         pending = self.snapshot.pending
         if (
             self.examined >= len(pending)
@@ -505,7 +503,7 @@ class Cycle:
             self.rest = reasons.behind(job.job_id)
 
     def _put_back(self) -> None:
-        """Promises of jobs that were not reached this time, and of the one at the front, stay as they were."""
+        """Restore promises of the jobs that were not reached, and of the one at the front."""
         pending = self.snapshot.pending
         front = pending[self.examined].job_id if self.examined < len(pending) else 0
         for job_id, (entry, booking) in self._withdrawn.items():

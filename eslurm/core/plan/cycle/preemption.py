@@ -1,15 +1,15 @@
-"""Preemption: choose victims for a waiting job, and keep what they free for it.
+"""Preemption: choose victims for a waiting job, and keep the resources that they release for it.
 
-In each cycle one job at most is made room for. From then on it is one of the schedule's *claimants*: before all other
-planning it is started if it fits, and else the nodes that are being cleared are booked for it from their expected end
-on, what is free of them already until then, and if that came to nothing others are told to go. Invariants: nobody is
-pushed out for a job that its own rules would not let start there; a plan of another waiting job gives way only if the
-claimant might push that job out when it runs, and never a fixed start; what comes free goes to whom it was cleared for.
+One cycle preempts for one job at most. From then on it is one of the schedule's *claimants*: before all other planning it
+starts if it fits; else the nodes being cleared are booked for it from their expected end on, their free part already until
+then; and when that does not suffice, further victims are chosen. Invariants: no job is preempted for one whose own rules
+forbid its start there; another waiting job's plan gives way only if the claimant could preempt that job while it runs, and
+a fixed start never does; released resources go to the job for which they were cleared.
 
-Why this ends, if nothing new arrives: whoever is pushed out is of a lower rank (`victims`), so those of the highest rank
-start once each, and those below once each and once more for every time that they were pushed out. Room that was made and
-not used (a node failed, a job that stood still went on there) would not be counted in that: so each time that others are
-told to go for the same waiting job, it has to wait twice as long for the next.
+Termination without new arrivals: a victim is of a lower rank (`victims`), so jobs of the highest rank start once each, and
+lower ones once and again for each time that they were preempted. Room that was cleared and not used (a node failed, a
+suspended job resumed there) would break that count: so each further preemption for the same waiting job has to wait twice
+as long.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NAMED_MAX: Final = 5
 
 
 class MakingRoom:
-    """The workbench of preemption; one for each cycle."""
+    """Preemption in one cycle."""
 
     __slots__ = (
         "_claims",
@@ -76,10 +76,10 @@ class MakingRoom:
         self.snapshot = cycle.snapshot
         self._work = work
         self._running: Sequence[Preemptable] | None = None
-        # For whom somebody is told to go in this cycle, and who.
+        # The preemptor of this cycle and its victims.
         self._made: tuple[int, tuple[Victim, ...]] = 0, ()
         self._claims: dict[tuple[str, str], Claim] = {}
-        # By QOS and partition: what there is without all whom their jobs may push out, and who of these gives back all.
+        # By QOS and partition: resources without all preemptable attempts, and those of them that release everything.
         self._emptied: dict[tuple[str, str], tuple[Freed, tuple[RunningKey, ...]]] = {}
         # The rules without these.
         self._lightened: dict[tuple[RunningKey, ...], Rules] = {}
@@ -92,7 +92,7 @@ class MakingRoom:
     # ---- those that room is being made for ----
 
     def keep(self) -> Generator[None, None, None]:
-        """The claimants start or keep what is being cleared for them, the one that others made room for first first."""
+        """Start the claimants or keep their cleared resources, the oldest claim first."""
         schedule, known = self.schedule, self.snapshot.known
         schedule.pushes = {job_id: told for job_id, told in schedule.pushes.items() if job_id in known}
         schedule.claimants = {job_id: room for job_id, room in schedule.claimants.items() if job_id in known}
@@ -101,7 +101,7 @@ class MakingRoom:
                 schedule.claimants.pop(job_id, None)
 
     def _keep(self, entry: QueueEntry) -> Generator[None, None, bool]:
-        """Check whether it still waits for its room."""
+        """Check whether the job still waits for its resources."""
         job = entry.job
         if not is_ready(job) or self.cycle.refused(job) is not None:
             return False
@@ -117,7 +117,7 @@ class MakingRoom:
         return self._may_push(job.job_id) and (yield from self._claims_room(entry, quest))
 
     def _hold(self, entry: QueueEntry, quest: Quest, need: Need) -> bool:
-        """Books what those who are on their way out leave; whether it is enough for the job."""
+        """Book the resources of the leaving victims; returns whether they suffice for the job."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         going = self._going()
@@ -129,7 +129,7 @@ class MakingRoom:
         spans = spans_of(cycle.ledger.topology, need, chosen)
         nodes = {span.node for span in spans}
         leaving = [one for one in going if any(node in nodes for node, _ in one.shares)]
-        # What is free already and yet no start is kept from it by rules, which still count those who go from elsewhere.
+        # Free already, and yet the rules forbid the start: they still count attempts that leave elsewhere.
         leaving = leaving or list(going)
         ends = [schedule.end_us((one.job_id, one.attempt)) for one in leaving]
         at_us = max((cycle.now_us + 1, *ends))
@@ -139,7 +139,7 @@ class MakingRoom:
             return False
         self._vacate(job.job_id)
         schedule.claimants[job.job_id] = None
-        # Who is only to stand still holds everything until it does: then nobody can take anything before.
+        # An attempt that is only suspended holds everything until it is: no job can use any of it before.
         if at_us < INFINITY_US:
             booking = cycle.booking(job, need, at_us, spans)
             try:
@@ -154,7 +154,7 @@ class MakingRoom:
         return True
 
     def _keep_free(self, job_id: int, spans: Sequence[Span], until_us: int) -> None:
-        """Book what is free already on these nodes: another job there would outlast the victims."""
+        """Book what is already free on these nodes: another job there would outlast the victims."""
         cycle = self.cycle
         positions = cycle.ledger.topology.positions
         free: list[Span] = []
@@ -175,7 +175,7 @@ class MakingRoom:
     # ---- those that room is to be made for ----
 
     def make(self) -> Generator[None, None, tuple[int, tuple[Victim, ...]]]:
-        """The first waiting job that can start only if others go, and who; (0, ()) when there is none."""
+        """The first waiting job that can start only by preemption, and its victims; (0, ()) when there is none."""
         cycle, schedule = self.cycle, self.schedule
         tried: set[int] = set()
         for entry in self.snapshot.pending:
@@ -201,7 +201,7 @@ class MakingRoom:
         return self._made
 
     def _claims_room(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, bool]:
-        """Check whether the job is waiting for its room now: others have been told to go, or go anyway."""
+        """Check whether the job is waiting for leaving attempts: its victims, or others that end anyway."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         if self._made[0]:
@@ -236,14 +236,14 @@ class MakingRoom:
         return True
 
     def _everybody(self) -> Sequence[Preemptable]:
-        """What runs."""
+        """The running attempts."""
         if self._running is None:
             self._running = self._work()
             self.cycle.spend(TRY_STEPS + len(self._running))
         return self._running
 
     def _going(self) -> list[Preemptable]:
-        """What is on its way out."""
+        """The attempts that are about to end."""
         return [one for one in self._everybody() if one.is_going]
 
     def _may_push(self, job_id: int) -> bool:
@@ -261,7 +261,7 @@ class MakingRoom:
         )
 
     def _begin(self, entry: QueueEntry, quest: Quest, need: Need) -> Generator[None, None, bool]:
-        """Starts the job if it fits now, in the way of plans that have to give way to it or of none."""
+        """Start the job if it fits now, over plans that must give way to it or over none."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         chosen = choose(cycle.ledger, need)
@@ -291,11 +291,11 @@ class MakingRoom:
         return False
 
     def _is_room(self, booking: Booking) -> bool:
-        """Check whether it is what is booked for the room that is being made."""
+        """Check whether the booking is the claimant's cleared resources."""
         return self.schedule.claimants.get(booking.job_id) is booking
 
     def _vacate(self, job_id: int) -> None:
-        """Gives back what is booked for the room that is made, or else the last planned start: one task begins earlier."""
+        """Release the claimant's cleared resources, or else its last planned start: one task begins earlier."""
         schedule = self.schedule
         bookings = schedule.bookings.get(job_id, ())
         if not bookings:
@@ -315,9 +315,9 @@ class MakingRoom:
     # ---- what is in the way ----
 
     def _open(self, entry: QueueEntry, quest: Quest, delay_us: int = 0) -> Generator[None, None, Need]:
-        """The need on those nodes only that no reservation, pool or plan of others keeps from it all through its stay.
+        """The request on those nodes only that no reservation, pool or other plan closes during its whole interval.
 
-        The stay may begin so much later than now.
+        `late_us` is the possible delay of the start.
         """
         cycle = self.cycle
         stop_us = min(cycle.now_us + delay_us + quest.duration_us, INFINITY_US)
@@ -331,7 +331,9 @@ class MakingRoom:
         return narrowed(quest.need, quest.need.allowed & ~shut)
 
     def _planned(self, job: Pending, need: Need, stop_us: int) -> Generator[None, None, int]:
-        """The positions on which plans begin before `stop_us` that need not give way; all, if one has what is wide."""
+        """The positions on which plans that do not give way begin before `stop_us`; all, if one has cluster-wide
+        resources.
+        """
         cycle = self.cycle
         topology = cycle.ledger.topology
         claim = self._claim(job)
@@ -362,19 +364,19 @@ class MakingRoom:
         return topology.mask_of_numbers(found)
 
     def _stands_longer(self, lender: Running, claim: Claim) -> bool:
-        """Check whether what stands still would make room for the claimant, too."""
+        """Check whether a suspended attempt would make room for the claimant, too."""
         if lender.room_for == claim.job_id:
             return True
         return lender.job is not None and claim.mode(self._as_running(lender.job)) != OFF
 
     def _gives_way(self, job: Pending, claim: Claim) -> bool:
-        """Check whether the claimant might push the waiting job out if it ran."""
+        """Check whether the claimant could preempt the waiting job if that ran."""
         if job.start_at_us or job.job_id in self.schedule.claimants:
             return False
         return claim.mode(self._as_running(job)) != OFF
 
     def _as_running(self, job: Pending) -> Preemptable:
-        """What others might push out if it ran."""
+        """The job as a preemptable attempt, as if it ran."""
         qos, partition = self._qos(job), self.snapshot.partitions.get(job.partition)
         return Preemptable(
             job.job_id,
@@ -398,11 +400,11 @@ class MakingRoom:
         return self._is_allowed(rules.of(job, quest.need).constraints, quest.duration_us)
 
     def _could_start(self, job: Pending, quest: Quest, need: Need) -> bool:
-        """Check whether it could start with all jobs gone that it may preempt; if not, no victim is looked for."""
+        """Check whether the job could start with every attempt gone that it may preempt; if not, no victim is sought."""
         room, gone = self._without_all(job)
         if choose(room, need) is None:
             return False
-        # What its own plans use is only left out once it is known who goes.
+        # Its own plans are left out only once the victims are known.
         if job.job_id in self.schedule.bookings or self._is_allowed(quest.constraints, quest.duration_us):
             return True
         rules = self._lightened.get(gone)
@@ -434,7 +436,7 @@ class MakingRoom:
         stop_us = min(now_us + duration_us, INFINITY_US)
         return all(one.earliest(duration_us, now_us, stop_us) == now_us for one in constraints)
 
-    # ---- who may ----
+    # ---- permissions ----
 
     def _claim(self, job: Pending) -> Claim:
         known = self._claims.get((job.qos, job.partition))
@@ -454,7 +456,7 @@ def _fits(need: Need, room: Room) -> bool:
 
 
 def _made_by(leaving: Iterable[Preemptable], start_us: int | None) -> Why:
-    """Who makes room for it."""
+    """The waiting reason that names the leaving jobs."""
     ids = sorted(one.job_id for one in leaving)
     named = ", ".join(map(str, ids[:NAMED_MAX])) + (
         f" and {len(ids) - NAMED_MAX} more" if len(ids) > NAMED_MAX else ""

@@ -1,9 +1,9 @@
-"""In which order jobs are planned where a site weighs age, fair share, size, partition and QOS (C-38).
+"""Multifactor priority: age, fair share, size, partition and QOS (C-38).
 
-A priority is derived, never a fact: `Ranking` keeps those of the waiting jobs, takes over what the queue changes, and
-computes all of them anew from time to time, in slices. A number that was given to a job stays what it is; all others
-are the sum of weighted factors, each within 0..1, less the job's nice value. Invariant: a ranked entry differs from
-the queue's only in its first element, and the entries are sorted as tuples.
+A priority is derived, never a fact: `Ranking` keeps those of the waiting jobs, follows the queue's changes, and recomputes
+all of them from time to time, in slices. A priority that was set stays as it is; all others are the sum of weighted
+factors, each within 0..1, less the job's nice value. Invariant: a ranked entry differs from the queue's only in its first
+element, and the entries are sorted as tuples.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEW: Final = 256
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What the factors are computed from, as of one instant.
+    """Inputs of the factors, as of one instant.
 
     `fair` gives each (account, user) a factor, `newcomers` by account that of a user who is not in it; `partitions` and
     `qos` their factors by name; `nodes` and `cores` are the whole cluster's.
@@ -47,7 +47,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """The parts of one job's priority, in points. `given`: a person set the number, and the points do not count."""
+    """The parts of one job's priority, in points. `given`: the number was set, and the points do not count."""
 
     value: int
     given: bool = False
@@ -75,12 +75,12 @@ class Priority(msgspec.Struct, frozen=True):
 
 
 def weighs(weights: PriorityWeights) -> bool:
-    """Check whether priorities are computed at all; if not, who came first is first."""
+    """Check whether priorities are computed at all; if not, jobs are ordered by submission."""
     return bool(weights.age or weights.fairshare or weights.size or weights.partition or weights.qos)
 
 
 def size_share(request: Request, nodes: int, cores: int) -> float:
-    """Which part of the cluster a request asks for, by nodes or by cores, whichever is more; at most 1."""
+    """The part of the cluster that a request asks for, by nodes or by cores, the larger one; at most 1."""
     if request.chunks:
         asked = sum(chunk.count * chunk.cores for chunk in request.chunks)
     else:
@@ -89,13 +89,13 @@ def size_share(request: Request, nodes: int, cores: int) -> float:
 
 
 def normalised(priorities: Mapping[str, int]) -> dict[str, float]:
-    """Each name's factor: its priority over the highest; none of them gains anything where all are 0 or below."""
+    """Each name's factor: its priority over the highest; 0 for all where none is above 0."""
     highest = max(priorities.values(), default=0)
     return {name: max(0, one) / highest if highest > 0 else 0.0 for name, one in priorities.items()}
 
 
 class Ranking:
-    """The waiting jobs by computed priority. Belongs to a planner, which calls `sync` before it looks at `first`."""
+    """The waiting jobs by computed priority. Belongs to a planner, which calls `sync` before it reads `first`."""
 
     def __init__(self) -> None:
         self._standing = Standing()
@@ -110,7 +110,7 @@ class Ranking:
         return len(self._order)
 
     def is_due(self, weights: PriorityWeights, now_us: int) -> bool:
-        """Check whether all priorities have to be computed anew: they have aged, or the weights have changed."""
+        """Check whether all priorities must be recomputed: they have aged, or the weights have changed."""
         grown_us = now_us - self._computed_us
         return weights != self._standing.weights or grown_us >= weights.recompute_s * SECOND_US
 
@@ -125,16 +125,16 @@ class Ranking:
         return self._order.copy()
 
     def priority(self, job_id: int) -> int | None:
-        """The priority that a job is planned with; None for one that is not ranked."""
+        """The priority with which a job is planned; None for one that is not ranked."""
         entry = self._ranked.get(job_id)
         return -entry.rank if entry is not None else None
 
     def priority_then(self, job: Pending, started_us: int) -> int:
-        """The priority of a job that has waited until then, by what all others were computed from last."""
+        """The priority that the job will have at that time, by the inputs of the last computation."""
         return explained(self._standing, job, started_us).value
 
     def factors(self, job_id: int) -> Priority | None:
-        """How it came about."""
+        """The parts of a job's priority; None for one that is not ranked."""
         ranked = self._ranked.get(job_id)
         if ranked is None:
             return None
@@ -143,13 +143,13 @@ class Ranking:
     # ---- changes ----
 
     def add(self, entry: QueueEntry) -> None:
-        """One more waiting job, as the queue has it."""
+        """Rank a new waiting job of the queue."""
         self._known[entry.job_id] = entry
         ranked = self._ranked[entry.job_id] = self._ranked_as(entry)
         insort(self._order, ranked)
 
     def remove(self, job_id: int) -> None:
-        """The job waits no longer. Raises `KeyError` for one that is not ranked."""
+        """Remove a job that waits no longer. Raises `KeyError` for one that is not ranked."""
         del self._known[job_id]
         entry = self._ranked.pop(job_id)
         del self._order[bisect_left(self._order, entry)]
@@ -160,9 +160,9 @@ class Ranking:
             self._take_over(Ranking())
 
     def sync(self, entries: Sequence[QueueEntry]) -> Generator[None, None, bool]:
-        """Take over every difference from the queue's `entries`; costs little where little differs.
+        """Follow every difference from the queue's `entries`, in time proportional to the differences.
 
-        True when it took pauses, in which the queue may have moved on.
+        True when it paused, so that the queue may have changed meanwhile.
         """
         known = self._known
         new = [entry for entry in entries if known.get(entry.job_id) is not entry]
@@ -191,7 +191,7 @@ class Ranking:
         return True
 
     def refresh(self, standing: Standing, now_us: int) -> Generator[None, None, None]:
-        """Compute every priority anew. Until it is through, `first` and `priority` answer as before."""
+        """Recompute every priority. Until it is complete, `first` and `priority` give the old ones."""
         fresh = Ranking()
         fresh._standing, fresh._computed_us = standing, now_us
         yield from fresh.sync(list(self._known.values()))
@@ -209,7 +209,7 @@ class Ranking:
         self._known, self._ranked, self._order = fresh._known, fresh._ranked, fresh._order
 
     def _ranked_as(self, entry: QueueEntry) -> QueueEntry:
-        """The entry with the priority that is computed for it."""
+        """The entry with its computed priority."""
         return QueueEntry(-self._value(entry), entry.submitted_us, entry.job_id, entry.shape, entry.job)
 
     def _value(self, entry: QueueEntry) -> int:
@@ -256,10 +256,10 @@ def _lasting_points(standing: Standing, job: Pending) -> tuple[float, float, flo
 
 
 def sorted_entries(entries: list[QueueEntry]) -> Generator[None, None, list[QueueEntry]]:
-    """Sorted as tuples, a part at a time.
+    """The entries sorted as tuples, in slices.
 
-    Sorting by the one number compares small integers only. What is equal in it then lies together: as it came, if that
-    was in order of submission, and otherwise it is put in order by the rest.
+    Sorting by the one number compares small integers only. Equal ones then lie together, in their old order: if that was
+    not the order of submission, the remaining fields sort them.
     """
     came_in_order = yield from _is_by_submission(entries)
     order = yield from sorting(entries, _PRIORITY)
@@ -275,9 +275,7 @@ def sorted_entries(entries: list[QueueEntry]) -> Generator[None, None, list[Queu
 
 
 def _is_by_submission(entries: Sequence[QueueEntry]) -> Generator[None, None, bool]:
-    """Check whether neither the times of submission nor the job ids ever fall: as a rule they do not, where a queue comes
-    from.
-    """
+    """Check whether times of submission and job ids never fall, as in most queues."""
     for start in range(0, len(entries), SORTED_PER_SLICE):
         part = entries[start : start + SORTED_PER_SLICE + 1]
         for column in (_SUBMITTED, _JOB_ID):

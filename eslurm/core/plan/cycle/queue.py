@@ -22,14 +22,12 @@ CHANGES_MAX: Final = 20_000
 class Pending(msgspec.Struct, frozen=True, gc=False):
     """One job that waits for resources.
 
-    `time_limit_us == 0` means no limit. `avoid` holds node numbers it must not get (a launch
-    just failed there). `startable` is the number of array tasks that may start now: the record
-    is planned as up to that many placements.
-    `groups` are gid numbers in decimal. `after` are the jobs it waits for and `not_before_us` the begin time it waits
-    for: such jobs are planned ahead (by policies that do) but started only once nothing of that is left.
-    `estimate_us` is how long it is expected to run (0: not known): plans count on it, nothing ends a job by it.
-    `start_at_us` is a fixed start, `deadline_us` the latest end; 0: none (C-30). `eligible_us` is the begin time it was
-    submitted with: it has waited for resources no longer than since then.
+    `time_limit_us == 0` means no limit. `avoid` holds node numbers it must not get (a launch just failed there).
+    `startable` is the number of array tasks that may start now: the record is planned as up to that many placements.
+    `groups` are gid numbers in decimal. `after` are its unfinished dependencies and `not_before_us` its begin time: such
+    jobs are planned ahead (by policies that do) but start only once nothing of that is left. `estimate_us` is the expected
+    runtime (0: not known): plans use it, no job ends by it. `start_at_us` is a fixed start, `deadline_us` the latest end;
+    0: none (C-30). `eligible_us` is its begin time at submission: its wait for resources counts from then on.
     """
 
     job_id: int
@@ -56,25 +54,25 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def since_us(self) -> int:
-        """Since when it waits for resources, as far as is known."""
+        """Begin of its wait for resources, as far as is known."""
         return max(self.submitted_us, self.eligible_us) if self.eligible_us else self.submitted_us
 
     @property
     def stay_us(self) -> int:
-        """How long plans make room for it: the estimate up to the limit; `INFINITY_US` without either."""
+        """Runtime for which plans reserve resources: the estimate up to the limit; `INFINITY_US` without either."""
         limit_us = self.time_limit_us or INFINITY_US
         return min(self.estimate_us, limit_us) if self.estimate_us else limit_us
 
     @property
     def beyond_us(self) -> int:
-        """How much longer than that it may run."""
+        """Difference between the time limit and `stay_us`."""
         return (self.time_limit_us or INFINITY_US) - self.stay_us
 
 
 class QueueEntry(msgspec.Struct, frozen=True, order=True, gc=False):
     """A waiting job and its place in the planning order: entries compare by their first three fields.
 
-    The collector does not look at it: a queue has many thousands of them.
+    The garbage collector skips it: a queue has many thousands of entries.
     """
 
     rank: int
@@ -86,7 +84,7 @@ class QueueEntry(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def turn(self) -> tuple[int, int, int]:
-        """What decides which of two jobs comes first."""
+        """The sort key of the planning order."""
         return self.rank, self.submitted_us, self.job_id
 
 
@@ -96,7 +94,7 @@ _Shape: TypeAlias = tuple[
 
 
 class Journal:
-    """The jobs that came, went or changed, the latest last; only so many of them are kept."""
+    """Jobs that came, went or changed, the latest last; bounded."""
 
     __slots__ = ("_first", "_ids")
 
@@ -106,7 +104,7 @@ class Journal:
         self._first = 0
 
     def note(self, job_id: int) -> None:
-        """Something about this job is different now."""
+        """Record a change of this job."""
         self._ids.append(job_id)
         if len(self._ids) >= 2 * CHANGES_MAX:
             del self._ids[:CHANGES_MAX]
@@ -114,11 +112,11 @@ class Journal:
 
     @property
     def mark(self) -> Mark:
-        """Where it stands."""
+        """The current position."""
         return self, self._first + len(self._ids)
 
     def since(self, mark: Mark | None) -> frozenset[int] | None:
-        """The jobs that may differ from what they were at `mark`; None: any may."""
+        """The jobs that may have changed since `mark`; None: any may have."""
         if mark is None or mark[0] is not self or mark[1] < self._first:
             return None
         return frozenset(self._ids[mark[1] - self._first :])
@@ -129,10 +127,10 @@ Mark: TypeAlias = tuple[Journal, int]
 
 
 class Shapes:
-    """Numbers for what jobs ask for: equal jobs share one, and a number is never used for anything else.
+    """Numbers of requests: equal jobs share one, and a number is never reused.
 
-    Several queues may share the numbers, so that a job that moves from one to another keeps its own; `journal` tells what
-    changed in any of them, and `estimated` how many of the jobs are expected to take less than their limit.
+    Several queues may share the numbers, so that a job that moves between them keeps its own; `journal` records changes in
+    any of them, and `estimated` counts jobs with an estimate below their limit.
     """
 
     __slots__ = ("_known", "_next", "estimated", "journal")
@@ -148,7 +146,7 @@ class Shapes:
         return len(self._known)
 
     def take(self, job: Pending) -> int:
-        """The number of the job's shape, counted once more."""
+        """The number of the job's shape; counts one more job."""
         known = self._known.setdefault(_shape_of(job), [self._next, 0])
         if known[1] == 0:
             self._next += 1
@@ -157,7 +155,7 @@ class Shapes:
         return known[0]
 
     def give_back(self, job: Pending) -> None:
-        """One job less has this shape."""
+        """Count one job less of this shape."""
         shape = _shape_of(job)
         known = self._known[shape]
         known[1] -= 1
@@ -188,11 +186,11 @@ class PendingQueue:
         return job_id in self._by_id
 
     def add(self, job: Pending) -> None:
-        """Adds a job. Raises `ValueError` when its id is already waiting."""
+        """Add a job. Raises `ValueError` when its id is already waiting."""
         insort(self._entries, self._admit(job))
 
     def remove(self, job_id: int) -> Pending:
-        """Takes a job out and returns it. Raises `KeyError` when it does not wait."""
+        """Remove a job and return it. Raises `KeyError` when it does not wait."""
         entry = self._by_id.pop(job_id)
         del self._entries[bisect_left(self._entries, entry)]
         job = entry.job
@@ -202,7 +200,7 @@ class PendingQueue:
         return job
 
     def replace(self, job: Pending) -> None:
-        """Puts a changed record in the place of the one with the same id."""
+        """Replace the record with the same id."""
         old = self._by_id[job.job_id]
         if (old.rank, old.submitted_us) == (-job.priority, job.submitted_us) and _shape_of(
             old.job
@@ -214,7 +212,7 @@ class PendingQueue:
             if job.start_at_us:
                 self.fixed[job.job_id] = entry
             return
-        # Asked for by nobody in between, its shape would get another number: what is planned for it would be lost.
+        # Without a user in between, its shape would get another number and its plan would be lost.
         self.shapes.take(old.job)
         self.remove(job.job_id)
         self.add(job)
@@ -226,7 +224,7 @@ class PendingQueue:
         return entry.job if entry is not None else None
 
     def entry(self, job_id: int) -> QueueEntry | None:
-        """The waiting job with this id, its place in the order, and its shape."""
+        """The entry of the waiting job with this id."""
         return self._by_id.get(job_id)
 
     def ids(self) -> list[int]:
@@ -249,7 +247,7 @@ class PendingQueue:
 
 
 def differs_in_estimate(one: Pending, other: Pending) -> bool:
-    """Check whether both ask for the same and are only expected to take differently long."""
+    """Check whether two jobs differ only in their estimates."""
     return one.estimate_us != other.estimate_us and _shape_of(one)[:-1] == _shape_of(other)[:-1]
 
 

@@ -1,4 +1,4 @@
-"""Why a job waits: a kind for programs, a sentence for people (C-49).
+"""Waiting reasons: a kind for programs, a sentence for users (C-49).
 
 Sentences are made once per shape of job and shared by all jobs of that shape.
 """
@@ -55,23 +55,23 @@ NOTHING_IN_SERVICE = Why(WhyKind.NODES_UNAVAILABLE, "no node of any partition th
 
 
 def behind(job_id: int) -> Why:
-    """Waits its turn in a strict queue."""
+    """The job waits its turn in a strict queue."""
     return Why(WhyKind.PRIORITY, f"waits behind job {job_id}, which is ahead in the queue")
 
 
 def would_delay(job_id: int) -> Why:
-    """Would fit now but run into what was promised to another job; 0: to several."""
+    """The job would fit now but would delay another job's promise; 0: several."""
     whose = f"job {job_id}" if job_id else "jobs ahead of it"
     return Why(WhyKind.PRIORITY, f"fits now but would delay the promised start of {whose}")
 
 
 def kind_of(rule: str) -> WhyKind:
-    """The reason that a rule of this kind gives."""
+    """The reason for a rule of this kind."""
     return _RULES.get(rule, WhyKind.LIMIT)
 
 
 def closed(quest: Quest, now_us: int) -> Why:
-    """Nodes that it could use are kept for others."""
+    """The nodes that the job could use are kept for others."""
     stop_us = min(now_us + quest.duration_us, INFINITY_US)
     for closure in quest.closed:
         if closure.start_us < stop_us and closure.stop_us > now_us and closure.mask & quest.need.allowed:
@@ -83,14 +83,14 @@ def closed(quest: Quest, now_us: int) -> Why:
 
 
 def too_late(quest: Quest, now_us: int) -> Why:
-    """Its own interval (C-30) has not begun yet, or what is left of it is too short."""
+    """The job's own interval (C-30) has not begun yet, or its rest is too short."""
     if now_us < quest.from_us:
         return Why(WhyKind.RESERVATION, "the time in which it may run has not begun yet", quest.from_us)
     return Why(WhyKind.DEADLINE, "cannot end before its deadline any more: give it less time or a later one")
 
 
 def no_start(quest: Quest, ledger: Ledger, now_us: int) -> Why:
-    """The plan, as far as it reaches, has no place for it (C-04)."""
+    """The plan, as far as it reaches, has no place for the job (C-04)."""
     if quest.until_us < INFINITY_US:
         return too_late(quest, max(now_us, quest.from_us))
     if choose(ledger.emptied(), quest.need) is None:
@@ -104,28 +104,28 @@ def no_start(quest: Quest, ledger: Ledger, now_us: int) -> Why:
 
 
 def missed() -> Why:
-    """A fixed start has passed."""
+    """The job's fixed start has passed."""
     return Why(WhyKind.START_MISSED, "its fixed start has passed: give it another one")
 
 
 def not_then(start_us: int, why: Why) -> Why:
-    """A fixed start cannot be met."""
+    """The job's fixed start cannot be met."""
     return Why(WhyKind.START_MISSED, f"cannot start exactly when asked: {why.text}", start_us)
 
 
 def after_job(job_id: int) -> Why:
-    """A job that it waits for has no planned end."""
+    """A dependency of the job has no planned end."""
     return Why(WhyKind.DEPENDENCY, f"waits for job {job_id}, whose end cannot be foreseen")
 
 
 def partition_down(name: str, exists: bool) -> Why:
-    """Its partition starts no jobs."""
+    """The job's partition starts no jobs."""
     state = "is down" if exists else "does not exist"
     return Why(WhyKind.PARTITION_DOWN, f"partition {name} {state}")
 
 
 def nodes_unavailable(need: Need, ledger: Ledger) -> Why:
-    """Even with everything that runs ended, too few usable nodes would be left."""
+    """Too few usable nodes even with every running job ended."""
     missing = (need.allowed & ~ledger.usable).bit_count()
     return Why(
         WhyKind.NODES_UNAVAILABLE,
@@ -135,7 +135,7 @@ def nodes_unavailable(need: Need, ledger: Ledger) -> Why:
 
 
 def _avoided(need: Need) -> str:
-    """That nodes are left out for a while, and why."""
+    """The clause on nodes avoided for a while; empty without any."""
     count = need.avoided.bit_count()
     return (
         f"; {counted(count, 'node')} {are(count)} avoided for a while: a launch of it has failed there"
@@ -165,7 +165,7 @@ def short_of_resources(need: Need, ledger: Ledger, planned_start_us: int | None 
 
 
 def _short_of(part: Part, need: Need, ledger: Ledger, candidates: int) -> str:
-    """What is missing for one kind of tasks, without the others; empty when there is enough."""
+    """The missing resources of one kind of tasks, without the others; empty when there is enough."""
     by_capacity = capacities(ledger, part, candidates & part.allowed)
     nodes = sum(mask.bit_count() for mask in by_capacity.values())
     room = sum(capacity * mask.bit_count() for capacity, mask in by_capacity.items())

@@ -1,8 +1,8 @@
-"""What a cycle begins with: the kept plan follows what has become of the cluster since the last one.
+"""The first step of a cycle: bring the kept plan in line with the cluster.
 
-What has ended, started, changed, vanished, which nodes are out or back, other rules: only what differs is touched, in
-slices. Invariant: afterwards the book holds exactly what runs in the snapshot (until its expected end, or beyond it as
-`expected` says when that has passed unconfirmed) and the bookings of jobs that wait in it.
+Ended, started, changed and vanished jobs, nodes in and out of service, changed rules: only differences are processed, in
+slices. Invariant: afterwards the profile holds exactly the snapshot's running attempts (until their expected ends, or as
+`expected` says when those have passed) and the bookings of its waiting jobs.
 """
 
 from __future__ import annotations
@@ -40,14 +40,12 @@ from eslurm.core.resources.vector import Vector, add, padded
 
 
 def reconcile(schedule: Schedule, snapshot: Snapshot, grace_us: int) -> Generator[None, None, None]:
-    """Brings everything in step with the snapshot; work that has outlived what was expected stays `grace_us` longer at
-    least.
-    """
+    """Follow the snapshot; an attempt past its expected end stays booked at least `grace_us` longer."""
     return _Following(schedule, snapshot, grace_us).all()
 
 
 class _Following:
-    """One run over what differs between a schedule and a snapshot."""
+    """One pass over the differences between a schedule and a snapshot."""
 
     __slots__ = ("_brief", "grace_us", "now_us", "schedule", "snapshot")
 
@@ -60,7 +58,7 @@ class _Following:
         self._brief: list[RunningKey] = []
 
     def all(self) -> Generator[None, None, None]:
-        """The whole of it."""
+        """Process all differences."""
         schedule, snapshot = self.schedule, self.snapshot
         schedule.generation = snapshot.generation
         schedule.book.advance(self.now_us)
@@ -81,7 +79,7 @@ class _Following:
                 yield from self._lengthen(key, 0)
 
     def _begin_anew(self) -> Generator[None, None, None]:
-        """Other nodes: what runs is booked again as it is found, and every plan that still fits keeps its place."""
+        """Rebuild for changed nodes: running attempts are booked again, and every plan that still fits keeps its place."""
         schedule, snapshot = self.schedule, self.snapshot
         topology = snapshot.ledger.topology
         wide = topology.wide_totals
@@ -107,7 +105,7 @@ class _Following:
         for at in range(0, len(marked), KEYS_PER_SLICE // 16):
             schedule.book.mark(marked[at : at + KEYS_PER_SLICE // 16])
             yield
-        # What runs goes first: nobody is displaced by what is already there.
+        # Running attempts go first: they displace no plan.
         yield from self._follow_running()
         busy_us: dict[int, int] = {}
         for bookings in sorted(kept.values(), key=lambda bookings: bookings[0].start_us):
@@ -126,7 +124,7 @@ class _Following:
             yield
 
     def _busy_us(self) -> dict[int, int]:
-        """Until when the nodes are in use, by their numbers."""
+        """Time until which each node is in use, by its number."""
         found: dict[int, int] = {}
         for held in self.schedule.held.values():
             for span in held.booking.spans:
@@ -136,7 +134,7 @@ class _Following:
     def _book_again(
         self, entry: QueueEntry, bookings: tuple[Booking, ...], moves: tuple[Move, ...]
     ) -> Generator[None, None, None]:
-        """What was planned on another book. Raises `BookError` where it is not to be had any more."""
+        """Book the plan of another profile. Raises `BookError` when it does not fit any more."""
         schedule, snapshot = self.schedule, self.snapshot
         topology = snapshot.ledger.topology
         partition = snapshot.partitions.get(entry.job.partition)
@@ -152,14 +150,14 @@ class _Following:
         yield from schedule.adding(entry, bookings, moves)
 
     def _follow_rules(self) -> Generator[None, None, None]:
-        """Other limits, pools or reservations: plans that they still allow stay where they are."""
+        """Follow changed limits, pools or reservations: plans that are still allowed stay."""
         self._make_rules()
         self._follow_usable()
         yield from keep_allowed(self.schedule, self.snapshot)
         self.schedule.policies_changed = self.snapshot.policies_changed
 
     def _follow_usable(self) -> None:
-        """The rules learn what is in service."""
+        """Tell the rules which nodes are in service."""
         if self.schedule.rules is not None:
             ledger = self.snapshot.ledger
             self.schedule.rules.set_usable(ledger.usable, _held_elsewhere(ledger))
@@ -200,7 +198,7 @@ class _Following:
             book.set_usable(numbers[position], bool(usable >> position & 1))
 
     def _displace_on(self, numbers: set[int]) -> Generator[None, None, None]:
-        """Nodes are out: jobs planned on them have lost their places (C-39)."""
+        """Displace the jobs planned on nodes that went out of service (C-39)."""
         schedule = self.schedule
         seen = 0
         for job_id, bookings in list(schedule.bookings.items()):
@@ -212,7 +210,7 @@ class _Following:
                 yield
 
     def _follow_waiting(self) -> Generator[None, None, None]:
-        """Jobs that are gone give their places back; those that ask for something else may lose them."""
+        """Release the places of jobs that are gone; jobs with a changed request may lose theirs."""
         schedule, snapshot = self.schedule, self.snapshot
         known = snapshot.known
         schedule.changed.clear()
@@ -242,13 +240,13 @@ class _Following:
         schedule.mark = snapshot.mark
 
     def _begins_elsewhen(self, job: Pending, old: Pending) -> bool:
-        """Check whether it waits for another begin time; that the old one has come is no change."""
+        """Check whether the begin time was changed; the arrival of the old one is no change."""
         if job.not_before_us == old.not_before_us:
             return False
         return bool(job.not_before_us) or old.not_before_us > self.now_us
 
     def _refit(self, entry: QueueEntry) -> Generator[None, None, None]:
-        """Another estimate: a place that is long enough for it is kept, with the new length, and lost otherwise."""
+        """Follow another estimate: a place that is long enough is kept, with the new length, and lost otherwise."""
         schedule, job_id, job = self.schedule, entry.job_id, entry.job
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
         old = yield from schedule.removing(job_id)
@@ -270,7 +268,7 @@ class _Following:
         self._follow_entry(entry)
 
     def _lets_stay(self, entry: QueueEntry, bookings: tuple[Booking, ...]) -> bool:
-        """Check whether the rules let it stay longer than planned."""
+        """Check whether the rules allow a longer interval than planned."""
         schedule = self.schedule
         partition = self.snapshot.partitions.get(entry.job.partition)
         if schedule.rules is None or partition is None:
@@ -286,7 +284,7 @@ class _Following:
         return allows(quest, max(bookings[0].start_us, self.now_us), chosen)
 
     def _follow_entry(self, entry: QueueEntry) -> None:
-        """The same job, in another place of the queue, nearer to its start, or with fewer tasks left."""
+        """Replace the entry of an unchanged request: another rank, nearer start, or fewer tasks left."""
         schedule, job_id = self.schedule, entry.job_id
         schedule.entries[job_id] = entry
         bookings = schedule.bookings[job_id]
@@ -303,7 +301,7 @@ class _Following:
         schedule.free_early(span for booking in dropped for span in booking.spans)
 
     def _follow_running(self) -> Generator[None, None, None]:
-        """What has started, ended, given something back, or stays longer than it may."""
+        """Follow attempts that started, ended, released resources, or stay beyond their expected end."""
         schedule, running = self.schedule, self.snapshot.running
         work = 0
         overdue: list[RunningKey] = []
@@ -346,7 +344,7 @@ class _Following:
                 yield
 
     def _recognise(self) -> Generator[None, None, list[tuple[RunningKey, Running]]]:
-        """What was placed is seen running, or was not placed after all; what else runs that is not in the book yet."""
+        """Match placements with running attempts, drop those that did not happen, and return attempts not yet booked."""
         schedule = self.schedule
         starting, schedule.starting = schedule.starting, []
         placed: dict[tuple[object, ...], list[tuple[Pending, Booking]]] = {}
@@ -378,9 +376,9 @@ class _Following:
         return new
 
     def _lengthen(self, key: RunningKey, tolerance_us: int) -> Generator[None, None, None]:
-        """What has begun is expected to stay longer than the room that was found for it: as long as nobody is planned there.
+        """Extend a started attempt's booking to its expected end, as far as no other job is planned there.
 
-        Nobody gets later for who was let in front (C-59). Promises that are made anew in each cycle are just made later.
+        No planned job is delayed by a job that overtook it (C-59). Promises that are renewed in each cycle simply move.
         """
         schedule = self.schedule
         held = schedule.held[key]
@@ -398,7 +396,7 @@ class _Following:
         try:
             yield from schedule.claiming(job, new) if is_free else schedule.taking(job, new)
         except BookError:
-            # What belongs to no node is promised to somebody else.
+            # Its cluster-wide resources are promised to another job.
             new = replace(old, start_us=self.now_us)
             yield from schedule.taking(job, new, is_held=True)
         if new.stop_us < old.stop_us:
@@ -406,7 +404,7 @@ class _Following:
         schedule.held[key] = Held(held.running, new)
 
     def _keep_rest(self, key: RunningKey, held: Held, one: Running) -> Generator[None, None, None]:
-        """It gave something back and keeps the rest as long as was thought: nobody is planned on that."""
+        """Keep the rest of a partly released attempt until its old end: no other job is planned on it."""
         schedule, old = self.schedule, held.booking
         spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
         new = replace(old, start_us=self.now_us, spans=spans, wide=one.wide)
@@ -416,14 +414,12 @@ class _Following:
         schedule.free_early(old.spans)
 
     def _holds_alike(self, one: Running, held: Held) -> bool:
-        """Check whether it still holds the same for as long."""
+        """Check whether the attempt holds the same amounts for the same time."""
         other = held.running
         return (one.wide, one.spans) == (other.wide, other.spans) and self._lasts_alike(one, held)
 
     def _lasts_alike(self, one: Running, held: Held) -> bool:
-        """Check whether it is expected to take as long: less than the grace is no reason to move others, nor is a slow
-        launch.
-        """
+        """Check whether the expected end is nearly the same: less than the grace or a slow launch moves no other job."""
         other = held.running
         later_us = one.expected_us - other.expected_us
         longer_us = later_us - (one.since_us - other.since_us)
@@ -434,7 +430,7 @@ class _Following:
         )
 
     def _end(self, key: RunningKey, held: Held, now: Running | None) -> Generator[None, None, None]:
-        """An attempt gave something back, or ends at another time: all of it is given, and what is left is booked again."""
+        """Rebook an attempt that released resources or ends at another time."""
         schedule = self.schedule
         del schedule.held[key]
         yield from schedule.giving(held.running.job, held.booking)
@@ -443,7 +439,7 @@ class _Following:
             schedule.free_early(held.booking.spans)
 
     def _is_longer(self, held: Held, now: Running | None) -> bool:
-        """Check whether it goes on with all that it had, and gives nothing back earlier than was thought."""
+        """Check whether the attempt keeps all its resources, none for a shorter time than expected."""
         return (
             now is not None
             and (now.spans, now.wide) == (held.running.spans, held.running.wide)
@@ -451,10 +447,10 @@ class _Following:
         )
 
     def _hold(self, key: RunningKey, one: Running, *, is_late: bool = False) -> Generator[None, None, None]:
-        """Books what runs; `is_late`: it has outlived what was booked for it."""
+        """Book a running attempt; `is_late`: it has outlived its booking."""
         stop_us = end_us(one, self.now_us, self.grace_us)
         if self.schedule.is_new and self.snapshot.promises and one.expected_us > self.now_us:
-            # Whoever made the promises let nobody get later for such an expectation.
+            # The planner of these promises delayed no job for such an expectation.
             stop_us = self.now_us + 1
             self._brief.append(key)
         spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
@@ -470,14 +466,14 @@ class _Following:
 
 
 def _after(bookings: tuple[Booking, ...], busy_us: dict[int, int]) -> tuple[int, int]:
-    """The first of these starts, and when what runs there instead is over; without end if that is not to blame."""
+    """The first of these starts, and the end of the attempt in its place; INFINITY when that is not the cause."""
     start_us = min(one.start_us for one in bookings)
     until_us = max([busy_us.get(span.node, 0) for one in bookings for span in one.spans], default=0)
     return start_us, until_us if until_us > start_us else INFINITY_US
 
 
 def _held_elsewhere(ledger: Ledger) -> Vector:
-    """What runs on nodes that are not usable: no pool can count on it."""
+    """Amounts held on unusable nodes: no pool can count on them."""
     topology = ledger.topology
     found = (0,) * len(topology.resources)
     for position in bits.all_positions(topology.everything & ~ledger.usable & ~ledger.idle):

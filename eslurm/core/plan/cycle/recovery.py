@@ -1,10 +1,9 @@
-"""Places for those who lost theirs: work outlived its limit, nodes went out, they ask for something else (C-39).
+"""New places for displaced jobs: an attempt outlived its limit, nodes went out, a request changed (C-39).
 
-They look for another place in the order of the policy. When something that had to be where they were planned is to blame
-and one of them would begin later than that ends, those behind it in the order give up their places and are planned anew,
-one after the other: the loss is shared instead of falling on one. Invariant: who stands before the first that would lose
-keeps its place, neither arrivals nor nodes that go out set this off (C-59), and at most `PlanLimits.improved_max` give way
-in one cycle.
+They are replanned in the policy's order. When an attempt that could not move is the cause and one of them would begin
+later than that attempt ends, those behind it in the order give up their places and are replanned one after the other: the
+loss is shared. Invariant: jobs before the first loser keep their places, neither arrivals nor failed nodes start this
+(C-59), and at most `PlanLimits.improved_max` jobs give way in one cycle.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ Order: TypeAlias = Callable[[QueueEntry, int], tuple[int, ...]]
 
 
 def by_start(entry: QueueEntry, start_us: int) -> tuple[int, ...]:
-    """In the order of the starts that were promised."""
+    """Order by promised starts."""
     return start_us, entry.job_id
 
 
 def by_priority(entry: QueueEntry, _: int) -> tuple[int, ...]:
-    """By priority, then age."""
+    """Order by priority, then age."""
     return entry.turn
 
 
 def recover(ahead: Ahead, jobs: Iterable[QueueEntry], order: Order) -> Generator[None, None, None]:
-    """Plans those of the jobs that have lost their places, and those behind them if need be."""
+    """Replan jobs that lost their places, and those behind them where needed."""
     schedule = ahead.schedule
     if not schedule.displaced:
         return
@@ -60,19 +59,19 @@ def recover(ahead: Ahead, jobs: Iterable[QueueEntry], order: Order) -> Generator
 
 
 def _rank(order: Order, entry: QueueEntry, start_us: int) -> Rank:
-    """Dependants come behind those that they may wait for."""
+    """The rank of a job; dependents come behind their dependencies."""
     return bool(entry.job.after), order(entry, start_us)
 
 
 def _last_start_us(schedule: Schedule, job_id: int) -> int:
-    """Where the last of a job begins; 0 for one without a place: giving way would not help it."""
+    """Last planned start of a job; 0 for one without a place, which cannot give way."""
     return max([booking.start_us for booking in schedule.bookings.get(job_id, ())], default=0)
 
 
 def _give_way(
     ahead: Ahead, order: Order, rank: Rank, start_us: int
 ) -> Generator[None, None, list[tuple[Rank, QueueEntry]]]:
-    """Takes the places of those behind that rank, if they end after that start; those who start first go first."""
+    """Release the places behind that rank that end after that start, in the order of their starts."""
     cycle, schedule = ahead.cycle, ahead.schedule
     behind: list[tuple[int, Rank, QueueEntry]] = []
     for job_id, bookings in schedule.bookings.items():

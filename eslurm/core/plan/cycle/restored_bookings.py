@@ -1,7 +1,6 @@
-"""Promises that outlive the planner that made them: from bookings to the log, and from there to a new schedule (ADR 17).
+"""Promises that outlive their planner: from bookings to the log, and from there to a new schedule (ADR 17).
 
-Invariant: a booking that is made of what was kept of it has the same start, nodes, amounts and tasks, as long as its job
-asks for the same.
+Invariant: a restored booking has the same start, nodes, amounts and tasks, as long as its job asks for the same.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PROMISES_PER_SLICE: Final = 128
 
 
 def kept_of(job_id: int, bookings: Iterable[Booking]) -> Promise:
-    """What is to be kept of a job's bookings."""
+    """The promise that the log keeps of a job's bookings."""
     first = sorted(bookings, key=_start_us)[:STARTS_MAX]
     starts = [PromisedStart(one.start_us, _runs_of(one.spans), one.tasks) for one in first]
     return Promise(job_id, tuple(starts))
@@ -32,7 +31,7 @@ def kept_of(job_id: int, bookings: Iterable[Booking]) -> Promise:
 def take_over(
     schedule: Schedule, snapshot: Snapshot
 ) -> Generator[None, None, tuple[dict[int, tuple[Booking, ...]], dict[int, QueueEntry]]]:
-    """The bookings that an earlier planner's promises stand for, not booked yet, and the entries of their jobs."""
+    """Bookings from an earlier planner's promises, not booked yet, and the entries of their jobs."""
     found: dict[int, tuple[Booking, ...]] = {}
     entries: dict[int, QueueEntry] = {}
     for number, promise in enumerate(snapshot.promises.values(), 1):
@@ -83,7 +82,7 @@ def _bookings_of(
 
 
 def _runs_of(spans: Sequence[Span]) -> tuple[Run, ...]:
-    """Spans in as few pieces as they have in this order."""
+    """Spans as runs, in this order."""
     found: list[Run] = []
     amounts: Vector | None = None
     first = count = tasks = 0
@@ -102,7 +101,7 @@ def _runs_of(spans: Sequence[Span]) -> tuple[Run, ...]:
 
 
 def _spans_of(runs: Sequence[Run]) -> tuple[Span, ...]:
-    """The spans that `_runs_of` was given."""
+    """The spans from which `_runs_of` made the runs."""
     found: list[Span] = []
     amounts: Vector = ()
     for run in runs:

@@ -1,9 +1,8 @@
-"""Those who stand still to make room get their cores back: the time from which on nobody else may have them.
+"""Reserve the cores of suspended attempts for their return.
 
-They are booked from when what runs on them now has ended, as long as the work takes that is to go on there. So others may
-use them until then and no longer, and plans behind them hold. Invariant: these bookings are in the book from the moment
-who is made room for has had its turn in a cycle until the next cycle begins; they displace plans, never what runs or
-what is late.
+They are booked from the expected end of the jobs that use them now, for the remaining time of the suspended work. So other
+jobs may use them until then and no longer, and plans behind them hold. Invariant: these bookings are in the profile from
+the end of preemption in one cycle until the next cycle begins; they displace plans, never running or late attempts.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ _Ends: TypeAlias = dict[int, list[tuple[int, int]]]
 
 
 def forget(schedule: Schedule) -> Generator[None, None, None]:
-    """Takes all of them out of the book: the next cycle finds other times."""
+    """Remove all of them from the profile: the next cycle finds other times."""
     while schedule.returns:
         yield from schedule.giving(None, schedule.returns.pop())
 
 
 def foresee(cycle: Cycle) -> Generator[None, None, None]:
-    """Books them anew, beside what runs and has been started in this cycle."""
+    """Book them anew, beside running attempts and the starts of this cycle."""
     schedule = cycle.schedule
     found: list[Booking] = []
     ends: _Ends | None = None
@@ -58,7 +57,7 @@ def foresee(cycle: Cycle) -> Generator[None, None, None]:
 
 
 def _ends(schedule: Schedule) -> _Ends:
-    """When what runs and what has just been started is expected to end, by node, the first first."""
+    """Expected ends and cores of running and just started attempts, by node, the earliest first."""
     found: _Ends = {}
     here = [held.booking for held in schedule.held.values()]
     for booking in [*here, *(booking for _, booking in schedule.starting)]:
@@ -70,7 +69,7 @@ def _ends(schedule: Schedule) -> _Ends:
 
 
 def _free_us(cycle: Cycle, one: Running, ends: _Ends) -> int:
-    """When all that was lent is expected to be free on all its nodes."""
+    """Time at which all lent cores are expected to be free on all nodes."""
     ledger = cycle.ledger
     positions = ledger.topology.positions
     at_us = cycle.now_us + 1
@@ -82,7 +81,7 @@ def _free_us(cycle: Cycle, one: Running, ends: _Ends) -> int:
 
 
 def _free_on_us(free: int, ends: Sequence[tuple[int, int]], cores: int) -> int:
-    """When so many cores are free where so many are now."""
+    """Time at which this many cores are free, starting with `free` of them now."""
     at_us = 0
     for stop_us, given in ends:
         if free >= cores:

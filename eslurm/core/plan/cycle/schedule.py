@@ -1,10 +1,9 @@
-"""The kept plan: what is booked for whom, from cycle to cycle, on one book of the future.
+"""The kept plan: bookings from cycle to cycle, on one resource profile.
 
-A cycle first brings the schedule in step with its snapshot (`reconcile`) and then plans; both only touch what differs.
-What may take long comes in two forms: at once, and ("-ing") in slices, between which it is half done. Invariants: the
-book holds exactly what runs (until its end, or a grace beyond it when that has passed unconfirmed), what was placed and is
-not seen running yet, and `bookings`; a booking changes only when its own job changes, when something it rests on is gone,
-or for the better.
+A cycle first brings the schedule in line with its snapshot (`reconcile`) and then plans; both only touch differences. Long
+operations come in two forms: at once, and ("-ing") in slices, between which they are half done. Invariants: the profile
+holds exactly the running attempts (until their ends, or a grace beyond them), the placements not seen running yet, and
+`bookings`; a booking changes only when its own job changes, when its resources are gone, or to an earlier start.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ CHANGES_PER_SLICE: Final = 16
 
 
 class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A start held free for a waiting job (C-36): over [start_us, stop_us) these spans are its own.
+    """A start held free for a waiting job (C-36): its spans over [start_us, stop_us).
 
-    `made_us` is when it was found; one that is kept over cycles keeps it. For an array `tasks` of its tasks share it.
-    It ends as is expected; `until_us` is when it ends at the latest.
+    `made_us` is the time of its search; a booking that is kept over cycles keeps it. For an array `tasks` of its tasks
+    share it. `stop_us` is its expected end, `until_us` the latest.
     """
 
     job_id: int
@@ -57,12 +56,12 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def pairs(self) -> tuple[tuple[int, Vector], ...]:
-        """What the book knows of it: (node number, amounts)."""
+        """The booking's (node number, amounts), as the profile takes them."""
         return tuple([(span.node, span.amounts) for span in self.spans])
 
 
 def ends_of(job: Pending, start_us: int) -> tuple[int, int]:
-    """When a job that starts then is expected to end, and when it ends at the latest."""
+    """(expected end, latest end) of a job that starts then."""
     return min(start_us + job.stay_us, INFINITY_US), end_of(start_us, job.time_limit_us)
 
 
@@ -78,14 +77,14 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What the book holds for one attempt; `booking` is what the rules count."""
+    """A running attempt in the profile; `booking` is what the rules count."""
 
     running: Running
     booking: Booking
 
 
 class Schedule:
-    """The book, the bookings and the usage of rules. Belongs to one planner."""
+    """The profile, the bookings and the usage of rules. Belongs to one planner."""
 
     __slots__ = (
         "_empty",
@@ -145,13 +144,13 @@ class Schedule:
         # The cores that were lent, from when they are to be given back (`resuming`).
         self.returns: list[Booking] = []
         self.slips = Slips()
-        # Whether the policy makes its promises anew in each cycle: they are in nobody's way.
+        # True when the policy renews its promises in each cycle: they delay no job.
         self.renews = False
         # Jobs whose planned end is not what it was.
         self.changed_ends: set[int] = set()
         # Positions on which something was given back before it was expected: others may now start earlier.
         self.freed = 0
-        # The pass under way over those who might (C-37): where, and who is still to be looked at, the last one first.
+        # The current improvement pass (C-37): its nodes, and the jobs not yet examined, the last one first.
         self.improving = 0
         self.to_improve: list[int] = []
         self.needs: dict[tuple[object, ...], Need] = {}
@@ -163,7 +162,7 @@ class Schedule:
         self._starts: list[tuple[int, int]] = []
         self._starts_max = KEYS_PER_SLICE
         self.policies_changed = -1
-        # Before its first cycle, which begins with the promises of whoever planned before.
+        # Before its first cycle, which begins with the promises of the previous planner.
         self.is_new = True
         # Nodes of theirs that are not known to be back yet.
         self.awaited: set[int] | None = None
@@ -178,9 +177,9 @@ class Schedule:
     # Reading
 
     def known_jobs(self, changes: Collection[int] | None = None) -> list[int]:
-        """The waiting jobs that something is known about: a snapshot should tell what became of them.
+        """The waiting jobs with a plan or a note here: a snapshot should report on them.
 
-        With `changes` only those of them that may have changed, and those that others are making room for.
+        With `changes` only those that may have changed, and the preempting ones.
         """
         if changes is None:
             return [
@@ -199,18 +198,18 @@ class Schedule:
         ]
 
     def next_push_us(self, now_us: int) -> int:
-        """When the next job that others were told to go for may have more of them told so; `INFINITY_US` without one."""
+        """Time at which the next preempting job may choose further victims; `INFINITY_US` without one."""
         return min((at_us for _, at_us in self.pushes.values() if at_us > now_us), default=INFINITY_US)
 
     def next_start_us(self) -> int:
-        """When the next booking begins; `INFINITY_US` when none is planned."""
+        """Begin of the next booking; `INFINITY_US` when there is none."""
         starts = self._starts
         while starts and not self._begins(*starts[0]):
             heapq.heappop(starts)
         return starts[0][0] if starts else INFINITY_US
 
     def due(self, now_us: int) -> list[int]:
-        """The jobs with a booking that has begun, in the order of their starts."""
+        """The jobs with a booking whose start has come, in the order of their starts."""
         found: dict[int, None] = {}
         starts = self._starts
         taken: list[tuple[int, int]] = []
@@ -224,7 +223,7 @@ class Schedule:
         return list(found)
 
     def ends(self) -> dict[int, int]:
-        """When each job that runs is expected to have ended; an array's tasks count for the array too."""
+        """Expected end of each running job; an array's tasks count for the array too."""
         found: dict[int, int] = {}
         for (job_id, _), held in self.held.items():
             stop_us = held.booking.stop_us
@@ -237,12 +236,12 @@ class Schedule:
         return found
 
     def end_us(self, key: RunningKey) -> int:
-        """When an attempt is expected to have given back what it holds; 0 when nothing is known of it."""
+        """Expected release of an attempt's resources; 0 when it is unknown."""
         held = self.held.get(key)
         return held.booking.stop_us if held is not None else 0
 
     def rules_without(self, gone: Iterable[RunningKey], waiting: int) -> Rules:
-        """The rules as they would be without these attempts and the plans of that job. Nothing is changed here."""
+        """A copy of the rules without these attempts and the plans of that job."""
         assert self.rules is not None
         book = self.book.copy()
         rules = self.rules.copy(book)
@@ -255,15 +254,15 @@ class Schedule:
         return rules
 
     def planned_end_us(self, job_id: int) -> int:
-        """When the last booking of a waiting job ends; 0 when it has none."""
+        """End of a waiting job's last booking; 0 when it has none."""
         return max((booking.stop_us for booking in self.bookings.get(job_id, ())), default=0)
 
     def tasks_booked(self, job_id: int) -> int:
-        """How many tasks of a waiting job have a place."""
+        """Number of a waiting job's tasks with a place."""
         return sum(booking.tasks for booking in self.bookings.get(job_id, ()))
 
     def need(self, job: Pending, partition: PartitionView) -> Need:
-        """What the job asks for, read against the nodes."""
+        """The job's compiled request, cached."""
         topology = self.book.topology
         # How long it runs matters to nodes that only short jobs may use.
         limit_us = job.time_limit_us if topology.rules else 0
@@ -288,7 +287,7 @@ class Schedule:
     def add(
         self, entry: QueueEntry, booking: Booking, moves: tuple[Move, ...] = (), *, must: bool = False
     ) -> None:
-        """Books a planned start. Raises `BookError` when it is not free; with `must` other plans give way."""
+        """Book a planned start. Raises `BookError` when it is not free; with `must` other plans give way."""
         if must:
             exhaust(self.claiming(entry.job, booking))
             self.note(entry, (booking,), moves)
@@ -298,7 +297,7 @@ class Schedule:
     def adding(
         self, entry: QueueEntry, bookings: Sequence[Booking], moves: tuple[Move, ...] = ()
     ) -> Generator[None, None, None]:
-        """Books planned starts of one job in slices. Raises `BookError` with none of them booked when one is not free."""
+        """Book planned starts of one job in slices. Raises `BookError`, with none of them booked, when one is not free."""
         job = entry.job
         taken = 0
         # An end that is rounded up never reaches into what comes behind it.
@@ -319,7 +318,7 @@ class Schedule:
         self.note(entry, bookings, moves)
 
     def note(self, entry: QueueEntry, bookings: Sequence[Booking], moves: tuple[Move, ...]) -> None:
-        """What has been taken is from now on planned for a waiting job."""
+        """Record bookings that are already taken as the plan of a waiting job."""
         job_id = entry.job_id
         self.bookings[job_id] = (*self.bookings.get(job_id, ()), *bookings)
         self.entries[job_id] = entry
@@ -339,7 +338,7 @@ class Schedule:
             self._starts_max = 4 * len(self._starts) + KEYS_PER_SLICE
 
     def remove(self, job_id: int) -> tuple[Booking, ...]:
-        """Gives back everything that is booked for a waiting job; what it was."""
+        """Release all bookings of a waiting job; returns them."""
         return exhaust(self.removing(job_id))
 
     def removing(self, job_id: int) -> Generator[None, None, tuple[Booking, ...]]:
@@ -356,7 +355,7 @@ class Schedule:
         return bookings
 
     def drop(self, job_id: int, *gone: Booking) -> None:
-        """Gives back some of the bookings of an array."""
+        """Release some of the bookings of an array."""
         known = {id(booking) for booking in gone}
         left = tuple([one for one in self.bookings[job_id] if id(one) not in known])
         if not left:
@@ -368,30 +367,30 @@ class Schedule:
         self.moved.add(job_id)
 
     def displace(self, job_id: int) -> None:
-        """Takes a job's place away; it is to be planned anew."""
+        """Release a job's place; it must be replanned."""
         exhaust(self.displacing(job_id))
 
     def displacing(self, job_id: int, until_us: int = INFINITY_US) -> Generator[None, None, None]:
-        """`displace` in slices. By `until_us` what is to blame is over: to start later than that, too, is a loss."""
+        """`displace` in slices. `until_us` is the end of the cause: a start after it is a loss."""
         bookings = yield from self.removing(job_id)
         self.lose(job_id, bookings, until_us)
 
     def lose(self, job_id: int, bookings: Sequence[Booking], until_us: int = INFINITY_US) -> None:
-        """These places, given back already, are lost: the job is to be planned anew."""
+        """Record the loss of these already released places: the job must be replanned."""
         self.free_early(span for booking in bookings for span in booking.spans)
         self.displaced[job_id] = _first_and_last(bookings, until_us)
 
     def start(self, job: Pending, booking: Booking, *, must: bool = False) -> None:
-        """Books something that starts now; the next cycle sees it running, or finds that it was not placed after all.
+        """Book a start that begins now; the next cycle finds it running, or finds that it was not placed after all.
 
-        With `must` plans that are in its way are displaced: it was promised this time, and is late.
+        With `must` it displaces plans in its way: it was promised this time, and is late.
         """
         exhaust(self.claiming(job, booking) if must else self.taking(job, booking))
         self.starting.append((job, booking))
         self.slips.forget(job.job_id)
 
     def begin(self, job: Pending, booking: Booking, placed: Sequence[Booking]) -> None:
-        """A planned booking begins exactly as planned: as `placed`, which take the very same together."""
+        """Begin a booking exactly as planned: as `placed`, which together take the same resources."""
         bookings = self.bookings[job.job_id]
         index = next(index for index, one in enumerate(bookings) if one is booking)
         left = bookings[:index] + bookings[index + 1 :]
@@ -412,13 +411,13 @@ class Schedule:
         self.moved.add(job.job_id)
 
     def free_early(self, spans: Iterable[Span]) -> None:
-        """Note that something was given back: jobs that could use these nodes may start earlier now."""
+        """Record a release: jobs that could use these nodes may start earlier now."""
         self.freed |= self.book.topology.mask_of_numbers(span.node for span in spans)
 
     def claiming(
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
     ) -> Generator[None, None, None]:
-        """Books what certainly is so. Plans that are in its way are displaced."""
+        """Book resources that are in use for certain. Plans in the way are displaced."""
         try:
             yield from self.taking(job, booking)
         except BookError:
@@ -428,7 +427,7 @@ class Schedule:
     def taking(
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
     ) -> Generator[None, None, None]:
-        """The book and the rules know of it. Raises `BookError` when it is not free."""
+        """Book in the profile and the rules. Raises `BookError` when it is not free."""
         charge = charge_of(booking)
         stay = booking.start_us, booking.stop_us
         yield from self.book.booking(charge.spans, *stay, booking.wide, is_held=is_held)
@@ -436,26 +435,26 @@ class Schedule:
             self.rules.book(job, charge)
 
     def giving(self, job: Pending | None, booking: Booking) -> Generator[None, None, None]:
-        """The book and the rules know of it no more."""
+        """Revoke in the profile and the rules."""
         charge = charge_of(booking)
         yield from self.book.revoking(charge.spans, booking.start_us, booking.stop_us, booking.wide)
         if job is not None and self.rules is not None:
             self.rules.revoke(job, charge)
 
     def charge(self, job: Pending | None, booking: Booking) -> None:
-        """The rules count it."""
+        """Count it in the rules."""
         if job is not None and self.rules is not None:
             self.rules.book(job, charge_of(booking))
 
     def discharge(self, job: Pending | None, booking: Booking) -> None:
-        """The rules count it no more."""
+        """Stop counting it in the rules."""
         if job is not None and self.rules is not None:
             self.rules.revoke(job, charge_of(booking))
 
     # Inside
 
     def _clear_way(self, wanted: Booking) -> Generator[None, None, None]:
-        """Displaces the plans that leave too little for what is there already; what was lent may come back later."""
+        """Displace plans that leave too little for a present attempt; lent cores may come back later."""
         start_us, stop_us = wanted.start_us, wanted.stop_us
         short = {
             span.node
@@ -502,12 +501,12 @@ class Schedule:
 
 
 def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, int]:
-    """The first start of these, and the last of them or that instant."""
+    """The earliest of these starts, and the latest of them or that instant."""
     starts = [booking.start_us for booking in bookings]
     return min(starts, default=INFINITY_US), max([until_us, *starts])
 
 
 def charge_of(booking: Booking) -> Charge:
-    """What the rules count of a booking."""
+    """The booking as the rules count it."""
     until_us = max(booking.stop_us, booking.until_us)
     return Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)

@@ -1,7 +1,7 @@
-"""The places of late jobs, shut to the jobs behind them, so that these do not add to the delay.
+"""Places of late jobs, closed to the jobs behind them, so that these do not add to the delay.
 
-A late job's planned place is shut to others for as long as they may run (ADR 14); under a policy that makes few promises,
-the place of a job that has waited for long is shut from the beginning.
+A late job's planned place is closed to others up to their limits (ADR 14); under a policy that makes few promises, the
+place of a job that has waited for long is closed from the beginning.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _Place = tuple[QueueEntry, Booking, int]
 
 
 class Shield:
-    """The places of the late, as closures for those behind them; one for each cycle.
+    """Places of late jobs as closures for the jobs behind them; one for each cycle.
 
-    A node is shut as a whole, whatever the late job takes of it: it is one of the few places where it still can begin.
+    A node is closed as a whole, whatever the late job uses of it: it is one of the few places where that job can still
+    begin.
     """
 
     __slots__ = ("_masks", "_places", "_quests", "_schedule", "_version")
@@ -36,11 +37,11 @@ class Shield:
         self._places: list[_Place] = []
         # By identity of the booking, which is kept with it.
         self._masks: dict[int, _Place] = {}
-        # What was made stays: whoever learns something of a quest knows it by identity.
+        # Queries stay alive: caches know them by identity.
         self._quests: dict[tuple[int, int, int], Quest] = {}
 
     def around(self, entry: QueueEntry, quest: Quest) -> Quest:
-        """What is to be found for the job without running, by its limit, into the places of the late before it."""
+        """The query without intervals that would, by the limit, run into places of late jobs ahead."""
         slips = self._schedule.slips
         if not slips.late or not quest.beyond_us:
             return quest

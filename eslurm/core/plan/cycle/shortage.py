@@ -1,7 +1,7 @@
-"""Why a job of this cycle does not start now, in the words of `reasons`: what is short, who is in the way, who is late.
+"""Reasons why a job does not start in this cycle: missing resources, jobs in the way, late jobs.
 
-Invariant: asking changes neither the schedule nor the ledger. What is short of resources is found out once per cycle for
-all that ask for the same, since less and less is free.
+Invariant: queries change neither the schedule nor the ledger. A shortage is determined once per cycle for all equal
+requests, since free resources only shrink.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Reasons:
         self._emptied: Ledger | None = None
 
     def with_late(self, job_id: int, text: str) -> str:
-        """A reason, and who took longer than expected if the job's planned start moved for that."""
+        """The reason, with the job whose overrun moved the planned start, if any."""
         late_id = self._schedule.slips.by.get(job_id)
         return text if late_id is None else f"{text}; job {late_id} runs longer than expected"
 
     def why_waiting(self, quest: Quest, moves: tuple[Move, ...], start_us: int | None) -> Why:
-        """Why a job that is planned ahead does not start now: the rule that moved it last, or what is short."""
+        """Why a job with a plan does not start now: the rule that moved it last, or missing resources."""
         last = moves[-1] if moves else None
         if last is not None and last.kind != RESOURCES:
             return Why(reasons.kind_of(last.kind), last.text, start_us)
@@ -49,7 +49,7 @@ class Reasons:
         return Why(known.kind, known.text, start_us)
 
     def why_not_now(self, quest: Quest, moves: tuple[Move, ...]) -> Why:
-        """Why a start at this very moment was not found: the first rule that moved it, or what is short."""
+        """Why no start was found at this instant: the first rule that moved it, or missing resources."""
         for move in moves:
             if move.kind != RESOURCES:
                 return Why(reasons.kind_of(move.kind), move.text)
@@ -58,7 +58,7 @@ class Reasons:
         return self.short_now(quest)
 
     def short_now(self, quest: Quest) -> Why:
-        """Nodes are closed to it, promised to other jobs, out of service, or have too little free."""
+        """Nodes are closed to the job, promised to others, out of service, or have too little free."""
         need = quest.need
         book = self._schedule.book
         if quest.closed and book.fits_at(need, self._now_us, quest.duration_us) is not None:
@@ -70,13 +70,13 @@ class Reasons:
         return reasons.short_of_resources(need, self._ledger)
 
     def emptied(self) -> Ledger:
-        """The usable nodes with nothing held: what could be free at the very best."""
+        """The usable nodes with nothing held: the upper bound of free resources."""
         if self._emptied is None:
             self._emptied = self._ledger.emptied()
         return self._emptied
 
     def _in_the_way(self, need: Need) -> int:
-        """The job with the next planned start that shares nodes with these; 0: too many to tell."""
+        """The job with the next planned start on these nodes; 0: too many to tell."""
         if len(self._schedule.bookings) > NAMED_MAX:
             return 0
         positions = self._ledger.topology.positions

@@ -1,9 +1,8 @@
-"""What one planning cycle looks at: a fork of the ledger, what runs, and the jobs that wait.
+"""The input of one planning cycle: a fork of the ledger, the running attempts, and the waiting jobs.
 
-A snapshot never changes once taken, so a cycle may be spread over many slices while the
-cluster goes on; its `generation` says which state it shows. Taking one copies pointers only:
-the cluster keeps ledger, queues and running work up to date instead of rebuilding them. What has
-not changed between two snapshots is the same object in both, so differences are cheap to find.
+A snapshot never changes once taken, so a cycle may be spread over many slices while the cluster goes on; its `generation`
+names the state it shows. Taking one copies pointers only: the cluster keeps ledger, queues and running attempts up to
+date. Unchanged parts of two snapshots are the same object in both, so differences are cheap to find.
 """
 
 from __future__ import annotations
@@ -30,13 +29,12 @@ Policies: TypeAlias = Mapping[str, Mapping[str, Policy]]
 
 
 class Running(msgspec.Struct, frozen=True):
-    """What one attempt holds: (node number, amounts) pairs until `until_us` at the latest.
+    """The holdings of one attempt: (node number, amounts) pairs until `until_us` at the latest.
 
-    It was expected to end at `expected_us` (0: nobody said more than its limit), and began at `since_us`, later by as long
-    as it stood still.
-    `job` is the job as it was while it waited: whose it is decides about limits. What stands still to make room for the
-    job `room_for` has `lent` its cores, and goes on for `left_us` when they are free again. When it was placed it was
-    planned to end by `planned_us` (0: no limit).
+    `expected_us` is its expected end (0: only the limit is known), `since_us` its begin, later by the time of its
+    suspensions. `job` is the job as it was while it waited: its owner decides about limits. An attempt that is suspended
+    for the job `room_for` has `lent` its cores, and runs for `left_us` when they are free again. `planned_us` is its end
+    as planned at placement (0: no limit).
     """
 
     job_id: int
@@ -60,12 +58,11 @@ RunningKey: TypeAlias = tuple[int, int]
 class Snapshot(msgspec.Struct, frozen=True):
     """The immutable input of one cycle; `pending` and `later` are in planning order.
 
-    `later` are the jobs that wait for something else than resources, but for something that is expected to come:
-    another job's end, a begin time. `fixed` are those of both with a fixed start, `known` those that were asked for by id.
-    `policies_changed` is the generation since which the policies are as they are. `changes` are the waiting jobs that may
-    differ from what they were at `since` (None: any), `mark` says when this was. `lenders` are those of `running` that have
-    lent something. `has_estimates`: some waiting job is expected to take less than its limit. `promises` are those that a
-    new schedule is to begin with.
+    `later` are jobs that wait for a predictable event: another job's end, a begin time. `fixed` are those of both with a
+    fixed start, `known` those requested by id. `policies_changed` is the generation of the current policies. `changes` are
+    the waiting jobs that may have changed since `since` (None: any), `mark` is the journal's position for that. `lenders`
+    are those of `running` that have lent cores. `has_estimates`: some waiting job has an estimate below its limit.
+    `promises` are the initial ones of a new schedule.
     """
 
     ledger: Ledger
@@ -107,10 +104,10 @@ class Snapshot(msgspec.Struct, frozen=True):
         lenders: Sequence[Running] = (),
         promises: Mapping[int, Promise] = MappingProxyType({}),
     ) -> Snapshot:
-        """Freezes the cluster's living ledger, queues and running work for one cycle.
+        """Freeze the cluster's living ledger, queues and running attempts for one cycle.
 
-        `known` are the jobs that have bookings or promises, with `since` only those of them that have changed since that
-        snapshot (`changes_since`); `ordered` the waiting jobs in another order than the queue's own.
+        `known` are the jobs that have bookings or promises, with `since` only those that have changed since that snapshot
+        (`changes_since`); `ordered` the waiting jobs in another order than the queue's own.
         """
         entries = {job_id: entry for job_id in known if (entry := _find(job_id, queue, later)) is not None}
         return cls(
@@ -147,9 +144,9 @@ class Snapshot(msgspec.Struct, frozen=True):
         later: Iterable[Pending] = (),
         topology: Topology | None = None,
     ) -> Snapshot:
-        """Builds a snapshot from plain lists: for recovery, what-if questions and tests.
+        """Build a snapshot from plain lists: for recovery, what-if questions and tests.
 
-        With the `topology` of an earlier one a schedule may go on where it was; nodes are usable as `nodes` says.
+        With the `topology` of an earlier one a schedule can continue; nodes are usable as `nodes` says.
         """
         views = tuple(nodes)
         queue = PendingQueue(pending)
@@ -173,7 +170,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 def changes_since(
     mark: Mark | None, queue: PendingQueue, later: PendingQueue | None
 ) -> frozenset[int] | None:
-    """The jobs that came, went or changed in the queues since then; None: that is not known."""
+    """The jobs that came, went or changed in the queues since then; None: unknown."""
     if later is not None and later.shapes is not queue.shapes:
         return None
     return queue.shapes.journal.since(mark)
@@ -185,7 +182,7 @@ def _find(job_id: int, queue: PendingQueue, later: PendingQueue | None) -> Queue
 
 
 def build_ledger(topology: Topology, running: Iterable[Running]) -> Ledger:
-    """A ledger with everything that runs held on it."""
+    """A ledger that holds all running attempts."""
     ledger = Ledger(topology)
     for attempt in running:
         for node, amounts in attempt.spans:

@@ -1,8 +1,8 @@
-"""Jobs whose start has slipped far behind the one that was foretold first.
+"""Jobs whose start has slipped far behind its first forecast.
 
-Forecasts that are too short make starts slip: jobs that were let in front of another stay longer than was thought, and
-others after them. From some point on the planned place of a late job is shut to those behind it (`shield`).
-Invariant: only waiting jobs are remembered, and only as long as they wait.
+Forecasts that are too short make starts slip: jobs that overtook another stay longer than expected, and others after them.
+Beyond some slack the planned place of a late job is closed to those behind it (`shield`). Invariant: only waiting jobs are
+remembered, and only as long as they wait.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SLIP_MAX_US: Final = 4 * SLIP_MIN_US
 
 
 def slack_us(ahead_us: int) -> int:
-    """How far a start may slip that is foretold so long ahead."""
+    """Allowed slip of a start that is forecast this long ahead."""
     return min(max(ahead_us, SLIP_MIN_US), SLIP_MAX_US)
 
 
 class Slips:
-    """Belongs to a schedule. `late` are the entries of jobs whose start has slipped, `by` who stayed longer than thought.
+    """Start slack of a schedule's jobs. `late` are the entries of jobs beyond their slack, `by` the jobs that overran.
 
-    `version` tells when a place of one of the late has changed.
+    `version` changes with each place of a late job.
     """
 
     __slots__ = ("_latest_us", "by", "late", "version")
@@ -41,24 +41,24 @@ class Slips:
         self.version = 0
 
     def copy(self) -> Slips:
-        """An independent one that knows the same."""
+        """An independent copy."""
         other = Slips()
         other._latest_us = self._latest_us.copy()
         other.late, other.by = self.late.copy(), self.by.copy()
         return other
 
     def is_known(self, job_id: int) -> bool:
-        """Check whether anything is remembered of the job."""
+        """Check whether the job has a record here."""
         return job_id in self._latest_us
 
     def jobs(self) -> list[int]:
-        """All jobs of which something is remembered."""
+        """All jobs with a record here."""
         return list(self._latest_us)
 
     def note(self, entry: QueueEntry, start_us: int, slack_us: int, *, is_shut: bool = False) -> None:
-        """A start is planned for the job; the first one may slip by so much. `is_shut`: its place is shut in any case.
+        """Record a planned start; the first one sets the allowed slip. `is_shut`: its place is closed in any case.
 
-        Tasks of an array begin one after the other: their next start says nothing.
+        Tasks of an array begin one after the other: their next start has no meaning here.
         """
         if entry.job.startable > 1:
             return
@@ -76,7 +76,7 @@ class Slips:
             self.version += 1
 
     def forget(self, job_id: int) -> None:
-        """It does not wait any more."""
+        """Remove a job that does not wait any more."""
         self._latest_us.pop(job_id, None)
         self.by.pop(job_id, None)
         if self.late.pop(job_id, None) is not None:

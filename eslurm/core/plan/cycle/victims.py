@@ -1,12 +1,12 @@
-"""Whom to push out so that a waiting job can start now: who may, and the choice of victims; nothing else.
+"""Choice of preemption victims, so that a waiting job can start now.
 
-Pure: running work and a room in, victims out. Invariants: only work that the job may push out is chosen, with every
-victim gone the job fits, and it would not fit if any one of them stayed; a victim is of a lower rank.
+Pure: running attempts and an availability in, victims out. Invariants: every victim is preemptable by the job, with all
+victims gone the job fits, and it would not fit if any one of them stayed; a victim is of a lower rank.
 
-A job that nobody may push out has the highest rank; any other's is the level of its QOS and then the tier of its
-partition. A QOS that lists no other is at level 0, any other one level above the highest that it lists. (QOS that list each
-other in a circle are refused when they are set, and would push out nobody.) Whoever is pushed out never pushes back, neither
-itself nor through others: so no circle of preemptions closes, whatever QOS and partitions a site combines.
+A job that no other may preempt has the highest rank; any other's is the level of its QOS and then the tier of its
+partition. A QOS that lists no other is at level 0, any other one level above the highest that it lists. (QOS that list
+each other in a cycle are refused when they are set, and would preempt no job.) A victim never preempts its preemptor,
+neither itself nor through others: so no cycle of preemptions closes, whatever QOS and partitions a site combines.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Share = tuple[int, Vector]
 
 
 class Preemptable(msgspec.Struct, frozen=True, gc=False):
-    """A started job as preemption looks at it.
+    """A started attempt as preemption sees it.
 
-    `level` is that of its QOS. `by_qos` and `by_tier` are what happens to it (`MODES`) when a QOS that may push out its own
-    asks, or a partition of a higher tier. Before `exempt_until_us` nobody may. `is_going`: it has been told to end, so its
-    nodes come free without anybody's doing; it is nobody's victim.
+    `level` is that of its QOS. `by_qos` and `by_tier` are the modes (`MODES`) when a preempting QOS or a partition of a
+    higher tier asks. It is exempt before `exempt_until_us`. `is_going`: it is already ending, so it releases its nodes
+    anyway and is no victim.
     """
 
     job_id: int
@@ -55,7 +55,7 @@ class Preemptable(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """What a waiting job may push out: work of these QOS, and of partitions of a tier below its own, if of a lower rank."""
+    """The attempts that a waiting job may preempt: of these QOS, and of partitions of a lower tier, if of a lower rank."""
 
     job_id: int
     preempts: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     level: int = 0
 
     def mode(self, victim: Preemptable) -> str:
-        """What happens to that victim; `OFF` when the job may not push it out. A QOS says more than a partition."""
+        """The preemption mode for that victim; `OFF` when it is not allowed. A QOS takes precedence over a partition."""
         if victim.level > self.level:
             return OFF
         if victim.level < self.level and victim.qos in self.preempts and victim.by_qos != OFF:
@@ -72,7 +72,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ranks:
-    """Who stands above whom, by a site's QOS and the tiers of its partitions."""
+    """Preemption ranks from a site's QOS and the tiers of its partitions."""
 
     __slots__ = ("_highest", "_levels", "_listed")
 
@@ -84,11 +84,11 @@ class Ranks:
         self._highest = max(tiers, default=0)
 
     def level(self, qos: str) -> int:
-        """That of a QOS; 0 without one."""
+        """The level of a QOS; 0 without one."""
         return self._levels.get(qos, 0)
 
     def claim(self, job_id: int, qos: Qos | None, tier: int, by_tier: str) -> Claim:
-        """What a waiting job of that QOS, in a partition of that tier and `preempt_mode`, may push out."""
+        """The claim of a waiting job of that QOS, in a partition of that tier and `preempt_mode`."""
         name = qos.name if qos is not None else ""
         is_safe = name not in self._listed and (by_tier == OFF or tier >= self._highest)
         level = ABOVE_ALL if is_safe else self.level(name)
@@ -96,7 +96,7 @@ class Ranks:
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False):
-    """One chosen victim, and how it is to make room."""
+    """One chosen victim and its preemption mode."""
 
     work: Preemptable
     mode: str
@@ -109,13 +109,11 @@ def victims(
     running: Iterable[Preemptable],
     now_us: int,
 ) -> Generator[None, None, tuple[Victim, ...] | None]:
-    """The cheapest victims with which the job fits now; none when it need only wait for those who go anyway.
+    """The cheapest victims with which the job fits now; empty when leaving attempts suffice; None when none suffice.
 
-    In slices: each asks `fitting` once.
-
-    `fitting` asks whether the whole job fits into a room, by mapping and whatever else holds. Cheapest: the one that
-    matters most (highest priority, then longest running) matters as little as possible, then the next, and so on; nobody
-    is pushed out in vain. None when the job would not fit even without any of them.
+    In slices: each calls `fitting` once, which checks whether the whole job fits an availability, by mapping and all other
+    conditions. Cheapest: the most important victim (highest priority, then longest running) is as unimportant as possible,
+    then the next, and so on; no victim is superfluous.
     """
     everybody = list(running)
     going = [one for one in everybody if one.is_going]
@@ -138,14 +136,14 @@ def victims(
 
 
 def _rank(victim: Victim) -> tuple[int, int, int]:
-    """Who goes first: the lowest priority, of equals the one that has run least."""
+    """The order of victims: the lowest priority first, then the shortest run."""
     return victim.work.priority, -victim.work.started_us, -victim.work.job_id
 
 
 def _fewest(
     room: Room, fitting: Callable[[Room], bool], candidates: Sequence[Victim]
 ) -> Generator[None, None, int]:
-    """How many of the first candidates have to go; the more go, the more fits, so the search may halve."""
+    """Least number of first candidates that must go; more victims never fit less, so the search halves."""
     low, high = 1, len(candidates)
     while low < high:
         middle = (low + high) // 2
@@ -162,9 +160,9 @@ def _fits_without(room: Room, fitting: Callable[[Room], bool], gone: Sequence[Vi
 
 
 class Freed:
-    """A `Room` in which some running work is gone. A view: the room below is only looked at.
+    """A view of a `Room` without some running attempts.
 
-    Of work that is suspended only the cores come free: its processes still have their memory and devices.
+    A suspended attempt releases its cores only: its processes still have their memory and devices.
     """
 
     def __init__(self, room: Room, gone: Iterable[Preemptable], modes: dict[int, str] | None = None) -> None:
@@ -192,12 +190,12 @@ class Freed:
 
     @property
     def topology(self) -> Topology:
-        """That of the room below."""
+        """The topology of the underlying availability."""
         return self._room.topology
 
     @property
     def usable(self) -> int:
-        """That of the room below: nobody's end makes a node usable."""
+        """The usable positions of the underlying availability: an end makes no node usable."""
         return self._room.usable
 
     @property
@@ -207,7 +205,7 @@ class Freed:
 
     @property
     def wide_free(self) -> Vector:
-        """What is free of the resources that belong to no node."""
+        """Free cluster-wide resources."""
         return self._wide
 
     def fitting(self, amounts: Vector) -> int:

@@ -1,1 +1,1 @@
-"""A request read against the cluster and mapped to nodes; whether it could ever run."""
+"""Compile a request, map it to nodes, and check whether it can ever run."""

@@ -1,6 +1,7 @@
-"""Nodes on which a launch of a job has just failed: a need leaves them out as long as the other nodes can hold the job.
+"""Nodes on which a launch of a job has just failed: avoided while the other nodes can hold the job.
 
-Invariant: a job that fits the nodes of its partition at their best fits what its need allows, whatever it avoids.
+Invariant: a job that fits its partition's empty nodes fits the positions that its compiled request allows, whatever it
+avoids.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def need_without(
     time_limit_us: int,
     empty: Callable[[], Ledger],
 ) -> Need:
-    """The need of a request without the nodes to `avoid`, or with them when no other nodes can ever hold it.
+    """The compiled request without the nodes to `avoid`, or with them when no other nodes can ever hold it.
 
     `empty` gives all nodes in service with nothing held (`feasible.empty_ledger`).
     """

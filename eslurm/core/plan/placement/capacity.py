@@ -1,7 +1,7 @@
-"""How many tasks of one part fit on which nodes of a room.
+"""Number of tasks of one part that fit on each node.
 
-Everything is asked of `Room.fitting`, which is exact; what fits shrinks as amounts rise. Invariant: the cores that are
-kept for jobs with devices are never counted for a part that asks for none (C-44).
+All answers come from `Room.fitting`, which is exact; what fits shrinks as amounts rise. Invariant: cores that are kept for
+jobs with devices never count for a part without devices (C-44).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from eslurm.core.resources.vector import CORES, Vector
 
 
 def fitting(room: Room, part: Part, amounts: Vector, candidates: int) -> int:
-    """The candidates on which the part may take `amounts`, with the cores kept for others left alone (C-44)."""
+    """The candidates on which the part may use `amounts`, apart from cores kept for others (C-44)."""
     found = room.fitting(amounts) & candidates
     for cores, mask in part.kept:
         inside = found & mask
@@ -23,9 +23,9 @@ def fitting(room: Room, part: Part, amounts: Vector, candidates: int) -> int:
 
 
 def capacities(room: Room, part: Part, candidates: int) -> dict[int, int]:
-    """Sets of candidate positions by how many tasks they can take; those that take none are left out.
+    """Sets of candidate positions by the number of tasks that they can hold; 0 is left out.
 
-    What fits shrinks as the number of tasks rises, so equal sets at both ends of a range spare what lies between.
+    What fits shrinks as the number of tasks rises, so equal sets at both ends of a range decide all between.
     """
     least = fitting(room, part, part.amounts(1), candidates)
     if not least:

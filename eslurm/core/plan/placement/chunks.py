@@ -1,10 +1,9 @@
 """Mapping several kinds of chunks of one job (C-33, C-34).
 
-Scattered, each chunk has a node of its own: that is decided exactly, by counting for every set of kinds the nodes that
-could take any of them. Packed, all of them are one amount on one node. Else chunks may share nodes, which is bin packing:
-expensive kinds first, cheap nodes first, each node filled; when that fails the fewest nodes are tried, then each chunk on
-a node of its own, then a bounded search (`packing`). Invariant: what is returned holds every chunk whole, and never more
-than is free.
+Scattered chunks have a node each: decided exactly, by counting for every set of kinds the nodes that could hold any of
+them. Packed chunks are one amount on one node. Otherwise chunks may share nodes, which is bin packing: expensive kinds
+first, cheap nodes first, each node filled; when that fails the fewest nodes are tried, then a node for each chunk, then a
+bounded search (`packing`). Invariant: a result holds every chunk whole, and never more than is free.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from eslurm.core.resources.vector import CORES, Vector, add, fits, scale, subtra
 
 
 class _Taken:
-    """What a mapping under way has given to the job, by position."""
+    """Amounts that an unfinished mapping has given to the job, by position."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -54,7 +53,7 @@ def choose(room: Room, need: Need, candidates: int) -> Chosen | None:
 
 
 def is_impossible(room: Room, need: Need, candidates: int) -> bool:
-    """Check whether it is proved, of what `choose` finds no nodes for, that there are none."""
+    """Check whether the absence of a mapping, after `choose` found none, is proved."""
     is_exact = need.pack or (need.scatter and not need.include)
     return is_exact or search(room, need, candidates).is_proved
 
@@ -159,7 +158,7 @@ def _named_first(mask: int, include: int, count: int) -> list[int]:
 
 
 def _classes(room: Room, need: Need, candidates: int) -> dict[int, int]:
-    """Candidates by the set of kinds (bit i: part i) they could take one chunk of."""
+    """Candidates by the set of kinds (bit i: part i) of which they could hold one chunk."""
     classes = {0: candidates}
     for index, part in enumerate(need.parts):
         able = fitting(room, part, part.unit, candidates & part.allowed)
@@ -185,7 +184,7 @@ def _slack(demand: list[int], sizes: dict[int, int], chosen: int) -> int:
 
 
 def _spare(demand: list[int], sizes: dict[int, int], index: int, kinds: int) -> int:
-    """How many nodes of a class one kind may take so that all the others can still be met."""
+    """Greatest number of nodes of a class for one kind that leaves enough for all the others."""
     return min(
         (
             _slack(demand, sizes, chosen)

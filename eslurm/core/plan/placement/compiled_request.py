@@ -1,9 +1,9 @@
-"""A request read against one cluster: unit amounts and sets of nodes instead of words.
+"""A request compiled against one cluster: unit amounts and sets of nodes instead of words.
 
-`Need` is what mapping and the book of the future work on. It is compiled once per shape of job, not per job:
-`compile_need(request, partition, topology, avoid, time_limit_us)`. A job of tasks has one part; a job of chunks (C-16)
-has one for each kind of chunk, the most expensive first (C-34). Invariant: `floor` and `filters` are necessary, never
-sufficient: whatever `mapping.choose` finds satisfies them.
+Mapping and the resource profile work on a `Need`. It is compiled once per shape of job: `compile_need(request, partition,
+topology, avoid, time_limit_us)`. A job of tasks has one part; a job of chunks (C-16) has one for each kind of chunk, the
+most expensive first (C-34). Invariant: `floor` and `filters` are necessary, never sufficient: every result of
+`mapping.choose` satisfies them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from eslurm.core.resources.vector import (
 
 
 class Part(msgspec.Struct, frozen=True):
-    """`tasks` times `unit`, each on one node, and `per_node` once on each node used on top.
+    """`tasks` times `unit`, each on one node, and `per_node` once on each used node.
 
-    `nodes_min == 0` means as few nodes as fit; `nodes_max == 0` then means no bound. `tasks_cap == 0`: none. `most` is how
-    many tasks one node could take at its very best. `allowed` are the positions the part may use; of `kept` (cores,
-    positions) it sees so many cores less (C-44).
+    `nodes_min == 0` means as few nodes as fit; `nodes_max == 0` then means no bound. `tasks_cap == 0`: none. `most` is the
+    upper bound of tasks on one node. `allowed` are the positions the part may use; of `kept` (cores, positions) it sees
+    this many cores less (C-44).
     """
 
     unit: Vector
@@ -50,23 +50,23 @@ class Part(msgspec.Struct, frozen=True):
     kept: tuple[tuple[int, int], ...] = ()
 
     def amounts(self, tasks: int) -> Vector:
-        """What `tasks` tasks on one node take; a node without a task takes the room of one."""
+        """Amounts of `tasks` tasks on one node; a node without a task takes those of one."""
         return add(scale(self.unit, tasks), self.per_node) if tasks > 1 else add(self.unit, self.per_node)
 
     @property
     def nodes_floor(self) -> int:
-        """The least number of nodes it takes."""
+        """Lower bound of its nodes."""
         return max(self.nodes_min, -(-self.tasks // self.most) if self.most else self.tasks, 1)
 
 
 class Need(msgspec.Struct, frozen=True):
     """`include` are positions the job must use; `exclusive`: no other job beside it; `pack`: everything on one node, which
-    then takes `packed`; `scatter`: one chunk a node. `wide` is what it takes of the resources that belong to no node.
+    then takes `packed`; `scatter`: one chunk a node. `wide` are its cluster-wide resources.
 
-    `allowed` is the union over the parts. `floor` is the least the whole job takes on all its nodes together (jRS);
-    `expected` what limits count before there is a mapping: the same, with nodes used exclusively as the average one
-    (C-42). `filters`: within `allowed` at least so many positions must have these amounts free. `avoided` are positions
-    left out because a launch of the job has just failed there.
+    `allowed` is the union over the parts. `floor` is the lower bound of the job's sum over all its nodes (jRS); `expected`
+    is the amount that limits count before there is a mapping: the same, with exclusive nodes as average ones (C-42).
+    `filters`: within `allowed` at least this many positions must have these amounts free. `avoided` are positions left out
+    because a launch of the job has just failed there.
     """
 
     parts: tuple[Part, ...]
@@ -95,10 +95,10 @@ def compile_need(
     avoid: Iterable[int] = (),
     time_limit_us: int = 0,
 ) -> Need:
-    """Reads a request: memory by node or by core, defaults of the partition, names and features to positions.
+    """Compile a request: memory by node or by core, defaults of the partition, names and features to positions.
 
-    `time_limit_us` (0: none) is asked by nodes that only short jobs may use (C-45). What the cluster does not have - a
-    node, a resource, a feature - leaves no node allowed. Nodes to `avoid` are never allowed (see `avoided`).
+    `time_limit_us` (0: none) matters on nodes for short jobs only (C-45). A missing node, resource or feature leaves no
+    node allowed. Nodes to `avoid` are never allowed (see `avoided`).
     """
     avoided = topology.mask_of_numbers(avoid) & topology.partitions.get(partition.name, 0)
     members = _members(request, partition, topology) & ~avoided
@@ -136,7 +136,7 @@ def amounts_of(named: Iterable[tuple[str, int]], names: tuple[str, ...]) -> Vect
 
 
 def worth(amounts: Vector, topology: Topology) -> float:
-    """How much of the whole machine these amounts are: the largest share of any resource (C-35)."""
+    """The largest share of the whole machine in any resource (C-35)."""
     most = 0.0
     for index, amount in enumerate(amounts):
         if amount:
@@ -209,7 +209,7 @@ def _of_chunk(
 
 
 def _memory_default(partition: PartitionView, cores: int) -> tuple[int, int]:
-    """(with each task, once on each node), MiB."""
+    """(memory with each task, memory once on each node), MiB."""
     if partition.memory_per_cpu_mib > 0:
         return partition.memory_per_cpu_mib * cores, 0
     return 0, partition.memory_per_node_mib
@@ -218,7 +218,7 @@ def _memory_default(partition: PartitionView, cores: int) -> tuple[int, int]:
 def _restricted(
     part: Part, constraint: str, members: int, exclusive: bool, topology: Topology, time_limit_us: int
 ) -> Part:
-    """The part with what single nodes say to it: features, node rules (C-45), cores kept for devices (C-44)."""
+    """The part under the restrictions of single nodes: features, node rules (C-45), cores kept for devices (C-44)."""
     allowed = part.allowed & members
     if constraint:
         allowed &= topology.mask_of_constraint(constraint)
@@ -306,7 +306,7 @@ def _completed(
 
 
 def _average(allowed: int, topology: Topology) -> Vector:
-    """What a node of these has on average, rounded up (C-42)."""
+    """The average amounts of these nodes, rounded up (C-42)."""
     count = 0
     sums = padded((), len(topology.totals[0]) if topology.totals else WIDTH)
     for total, mask in topology.classes:
@@ -329,7 +329,7 @@ def _filters(parts: tuple[Part, ...], nodes: int) -> tuple[tuple[Vector, int], .
             short = part.tasks - part.nodes_max * (even - 1)
             carrying = max(1, -(-short // above))
             if carrying >= nodes:
-                # Whoever finds these has found those with room for one task as well.
+                # A search that finds these has found those with room for one task as well.
                 found.clear()
             found.append((part.amounts(even), carrying))
     return tuple(found)

@@ -1,8 +1,7 @@
-"""Whether a request could ever be satisfied, and if not, which part of it is too much.
+"""Feasibility of a request: can it ever run, and if not, which part of it is too large.
 
-*Insufficient now* is the planner's matter; this answers at the door, against all nodes of the partition, in service or
-not, with nothing running on them. Each refusal names the option, what was asked, the largest that would fit and the way
-out.
+*Insufficient now* is the planner's matter; this answers at submission, against all empty nodes of the partition, in
+service or not. Each refusal names the option, the requested value, the largest that would fit and the way out.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SHOWN_MAX = 120
 
 
 class Infeasible(msgspec.Struct, frozen=True):
-    """Why a request can never start: the resource, what was asked, and the largest that would fit.
+    """The reason why a request can never start: the resource, the requested amount, and the largest that would fit.
 
     `reason` names the option and the way out.
     """
@@ -51,7 +50,7 @@ def empty_ledger(topology: Topology) -> Ledger:
 def feasible_ever(
     request: Request, partition: PartitionView, empty: Ledger, time_limit_us: int = 0
 ) -> Infeasible | None:
-    """None when the request fits the partition's nodes at their best; `empty` is an `empty_ledger`.
+    """None when the request fits the partition's empty nodes; `empty` is an `empty_ledger`.
 
     The time limit (0: none) matters where some nodes are for short jobs only (`Topology.rules`).
     """
@@ -169,7 +168,7 @@ def _not_wide(need: Need, topology: Topology) -> Infeasible | None:
 
 
 def _too_large(request: Request, need: Need, partition: PartitionView, empty: Ledger) -> Infeasible:
-    """Names the first bound that is broken, from one task over one node to the whole job."""
+    """Name the first broken bound, from one task over one node to the whole job."""
     topology = empty.topology
     for part in need.parts:
         wrong = _closed(request, part, need.exclusive, partition.name, topology) or _too_large_for_one(
@@ -189,7 +188,7 @@ def _too_large(request: Request, need: Need, partition: PartitionView, empty: Le
 def _closed(
     request: Request, part: Part, exclusive: bool, partition: str, topology: Topology
 ) -> Infeasible | None:
-    """Nodes there are, but rules of the site let this job onto none of them."""
+    """Nodes exist, but rules of the site let this job onto none of them."""
     if part.allowed:
         return None
     members = topology.partitions.get(partition, 0) & ~topology.mask_of_names(request.exclude)
@@ -244,7 +243,7 @@ def _too_large_for_one(
 
 
 def _named_in_vain(need: Need, topology: Topology) -> Infeasible | None:
-    """A node required by name that takes no chunk, or more of them than there are chunks."""
+    """A node required by name that can hold no chunk, or more such nodes than chunks."""
     unfit = bits.first_positions(need.include & ~need.allowed, 1)
     if unfit:
         name = topology.names[unfit[0]]
@@ -258,7 +257,7 @@ def _named_in_vain(need: Need, topology: Topology) -> Infeasible | None:
 
 
 def _kept_on_all(part: Part) -> int:
-    """Cores kept for jobs with devices on every node it may use."""
+    """Cores kept for jobs with devices on every node that it may use."""
     covered = 0
     for _, mask in part.kept:
         covered |= mask
@@ -296,7 +295,7 @@ def _too_many(request: Request, need: Need, partition: str, empty: Ledger) -> In
 
 
 def _too_large_together(need: Need, partition: str, topology: Topology) -> Infeasible:
-    """Everything has to be on one node (place=pack)."""
+    """Too much for one node with place=pack."""
     for index, resource in enumerate(topology.resources):
         largest = max((total[index] for total, mask in topology.classes if mask & need.allowed), default=0)
         if need.packed[index] > largest:

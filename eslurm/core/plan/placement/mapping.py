@@ -1,11 +1,11 @@
-"""From a need to nodes: which, how many tasks on each, and the amounts they take.
+"""Mapping from a compiled request to nodes, tasks and amounts on each.
 
-Only here is decided what fits (C-33, C-34); "now", "at that later instant" and "ever" are the same function asked of
-different rooms: `choose(room, need)`. For jobs of one part, packed and scattered ones it is exact and monotone: what fits
-still fits when more is free. Several kinds of chunks that may share nodes are mapped greedily, the expensive ones first
-onto the cheapest nodes, and by a bounded search where that fails; no chunk is ever split. Nodes are taken in the
-topology's order, and a job that fits under one switch stays under one (`switches`). Spans come in that order, and the same
-input gives the same nodes.
+This module alone decides what fits (C-33, C-34); "now", "at that later instant" and "ever" are the same function over
+different availabilities: `choose(room, need)`. For jobs of one part, packed and scattered ones it is exact and monotone:
+what fits still fits when more is free. Several kinds of chunks that may share nodes are mapped greedily, the expensive
+ones first onto the cheapest nodes, and by a bounded search where that fails; no chunk is ever split. Nodes are taken in
+the topology's order, and a job that fits under one switch stays under one (`switches`). Spans come in that order, and the
+same input gives the same nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNBOUNDED: Final = 1 << 30
 
 
 def end_of(start_us: int, time_limit_us: int) -> int:
-    """When a job that starts then ends at the latest; no limit means never."""
+    """Latest end of a job that starts then; no limit means never."""
     return start_us + time_limit_us if time_limit_us > 0 else INFINITY_US
 
 
@@ -41,13 +41,13 @@ def revalidate(placement: Placement, ledger: Ledger) -> bool:
 
 
 def place(room: Room, need: Need) -> tuple[Span, ...] | None:
-    """Spans for the whole job on what is free in `room`, or None when it does not fit."""
+    """Spans for the whole job on the free amounts of `room`, or None when it does not fit."""
     chosen = choose(room, need)
     return spans_of(room.topology, need, chosen) if chosen is not None else None
 
 
 def choose(room: Room, need: Need) -> Chosen | None:
-    """Nodes, amounts and tasks for the whole job on what is free in `room`, or None when it does not fit."""
+    """Nodes, amounts and tasks for the whole job on the free amounts of `room`, or None when it does not fit."""
     candidates = need.allowed & room.usable
     if need.exclusive:
         candidates &= room.idle
@@ -71,7 +71,7 @@ def choose(room: Room, need: Need) -> Chosen | None:
 
 
 def spans_of(topology: Topology, need: Need, chosen: Chosen) -> tuple[Span, ...]:
-    """What was chosen, by node numbers; a job that shares its nodes with no other gets all they have."""
+    """The assignment by node numbers; an exclusive job gets all amounts of its nodes."""
     numbers = topology.numbers
     if need.exclusive:
         totals = topology.totals
@@ -80,9 +80,7 @@ def spans_of(topology: Topology, need: Need, chosen: Chosen) -> tuple[Span, ...]
 
 
 def satisfies(topology: Topology, need: Need, spans: Sequence[Span], wide: Vector, times: int = 1) -> bool:
-    """Check whether nodes that were chosen under another configuration, for so many `times` a job, are what it would get
-    now.
-    """
+    """Check whether an assignment of another configuration, for `times` tasks of the job, still meets its request."""
     width = len(topology.totals[0]) if topology.totals else 0
     taken = 0
     total: Vector = (0,) * width
@@ -111,7 +109,7 @@ def satisfies(topology: Topology, need: Need, spans: Sequence[Span], wide: Vecto
 
 
 def _keeps_width(need: Need) -> bool:
-    """Check whether staying under one switch must not cost the job nodes: it asked for as many as there are."""
+    """Check whether one switch must not cost the job nodes: it asked for as many as possible."""
     part = need.parts[0]
     return part.nodes_max > part.nodes_min > 0
 
@@ -228,7 +226,7 @@ def _widest(
 
 
 def _filled(chosen: list[tuple[int, int]], tasks: int) -> list[tuple[int, int]]:
-    """Fills node after node, leaving one task for each node that follows while there are enough."""
+    """Fill node after node, leaving one task for each following node while there are enough."""
     shares: list[tuple[int, int]] = []
     left = tasks
     for index, (position, capacity) in enumerate(chosen):
@@ -240,7 +238,7 @@ def _filled(chosen: list[tuple[int, int]], tasks: int) -> list[tuple[int, int]]:
 
 
 def _levelled(chosen: list[tuple[int, int]], tasks: int) -> list[tuple[int, int]]:
-    """As even as the nodes' room allows: a level that every node reaches or is full below."""
+    """The most even distribution: a level that every node reaches, or is full below."""
     level, left, open_nodes = 0, tasks, len(chosen)
     for capacity in sorted(capacity for _, capacity in chosen):
         rise = (capacity - level) * open_nodes

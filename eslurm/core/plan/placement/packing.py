@@ -1,8 +1,8 @@
-"""Several kinds of chunks on shared nodes, by search: what first-fit misses, and the proof that nothing fits.
+"""Several kinds of chunks on shared nodes, by search: beyond first-fit, and with a proof when nothing fits.
 
-Node after node is filled, and of all ways to fill the nodes so far only the demands that they leave are kept: those that
-leave more of every kind than another are dropped. The work is bounded; a search that runs out of it has proved nothing.
-Invariant: what is returned holds every chunk whole, and a proof has looked at every node that could take a chunk.
+Node after node is filled, and only the remaining demands of all fillings so far are kept, without those that exceed
+another in every kind. The work is bounded; a search that exhausts it has proved nothing. Invariant: a result holds every
+chunk whole, and a proof has examined every node that could hold a chunk.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _Demand: TypeAlias = tuple[int, ...]
 
 
 class Packing(msgspec.Struct, frozen=True):
-    """What a search found; without `chosen`, `is_proved` tells that there is nothing to be found."""
+    """The result of a search; without `chosen`, `is_proved` means that there is no packing."""
 
     chosen: Chosen | None
     is_proved: bool = False
 
 
 class _Node(msgspec.Struct, frozen=True):
-    """`plain_cores`: what kinds without a device may take of its cores together; `kinds` may run there at all."""
+    """`plain_cores`: cores for kinds without a device together; `kinds` may run there at all."""
 
     position: int
     free: Vector
@@ -45,7 +45,7 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class _Link(msgspec.Struct, frozen=True):
-    """How a demand was reached: the node filled last, with what, and what was before."""
+    """The predecessor of a demand: the node filled last, its filling, and the demand before."""
 
     before: _Link | None
     position: int
@@ -53,13 +53,13 @@ class _Link(msgspec.Struct, frozen=True):
 
 
 class _SpentError(Exception):
-    """The work is used up."""
+    """The work bound is exhausted."""
 
 
 def search(room: Room, need: Need, candidates: int, steps_max: int = STEPS_MAX) -> Packing:
-    """Nodes for all chunks within `candidates`, each named node with a chunk at least; or whether there are none.
+    """Nodes for all chunks within `candidates`, each named node with a chunk at least; or that there are none.
 
-    Packed jobs are not for this.
+    Not for packed jobs.
     """
     positions, is_whole = _worth_looking_at(room, need, candidates)
     if not positions and is_whole:
@@ -73,7 +73,7 @@ def search(room: Room, need: Need, candidates: int, steps_max: int = STEPS_MAX) 
 
 
 def _worth_looking_at(room: Room, need: Need, candidates: int) -> tuple[int, bool]:
-    """The nodes to be looked at, and whether those are all that could take a chunk; none where a bound is broken."""
+    """The nodes to examine, and whether these are all that could hold a chunk; none where a bound is broken."""
     able, chosen = 0, need.include
     for part in need.parts:
         by_capacity = capacities(room, part, candidates & part.allowed)
@@ -109,7 +109,7 @@ class _Search:
         self._nodes = sorted(self._read(room, positions), key=_named_and_large_first)
 
     def run(self) -> Chosen | None:
-        """The first way found to place all chunks; None when there is none."""
+        """The first found placement of all chunks; None when there is none."""
         reached: dict[_Demand, _Link | None] = {tuple([part.tasks for part in self._need.parts]): None}
         if not self._is_enough():
             return None
@@ -152,14 +152,14 @@ class _Search:
             yield _Node(position, free, free[CORES] - kept, kinds, is_named)
 
     def _is_enough(self) -> bool:
-        """Check whether the nodes together have what all chunks together take."""
+        """Check whether the nodes' sum covers the chunks' sum."""
         together = self._nodes[0].free if self._nodes else ()
         for node in self._nodes[1:]:
             together = add(together, node.free)
         return bool(together) and fits(self._need.floor, together)
 
     def _fillings(self, node: _Node, demand: _Demand) -> Iterator[_Demand]:
-        """What the node may take of a demand: at least one chunk; only the fullest where nothing speaks for less."""
+        """Fillings of the node with at least one chunk of a demand; fewer than the most only where that has an advantage."""
         if self._need.scatter:
             for kind in node.kinds:
                 if demand[kind]:
@@ -194,7 +194,7 @@ class _Search:
         counts[kind] = 0
 
     def _least(self, found: dict[_Demand, _Link | None]) -> dict[_Demand, _Link | None]:
-        """Without those that leave as much or more of every kind than another."""
+        """The demands without those that exceed another in every kind."""
         kept: dict[_Demand, _Link | None] = {}
         for demand in sorted(found, key=sum):
             self._spend(1 + len(kept) // COMPARED_PER_STEP)

@@ -1,7 +1,7 @@
-"""The ports inside the planner: what mapping, constraints and the book of the future know of each other.
+"""The ports inside the planner, between mapping, constraints and the resource profile.
 
-Everything time-dependent answers the same question, "from this instant on, when first for so long?": the book of
-usage vectors, limits, FreePools. A start is found by asking each in turn until none moves it any more.
+Everything time-dependent answers the same question, "from this instant on, when first for so long?": the profile, limits,
+FreePools. A search asks each in turn until none moves the start any more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Chosen: TypeAlias = list[tuple[int, Vector, int]]
 
 
 class Room(Protocol):
-    """What is free on each node all through a span of time; "now" and "always, at its best" are such spans too."""
+    """Amounts free on each node throughout an interval; "now" and "at the very best" are such intervals too."""
 
     @property
     def topology(self) -> Topology: ...
@@ -36,7 +36,7 @@ class Room(Protocol):
 
     @property
     def wide_free(self) -> Vector:
-        """What is free of the resources that belong to no node."""
+        """Free cluster-wide resources."""
         ...
 
     def fitting(self, amounts: Vector) -> int:
@@ -49,7 +49,7 @@ class Room(Protocol):
 
 
 class Closure(msgspec.Struct, frozen=True, gc=False):
-    """Positions that are closed for a job over [start_us, stop_us): a reservation of others, maintenance, a FreePool."""
+    """Positions that are closed to a job over [start_us, stop_us): by a reservation of others, maintenance, a FreePool."""
 
     start_us: int
     stop_us: int
@@ -58,7 +58,7 @@ class Closure(msgspec.Struct, frozen=True, gc=False):
 
 
 class Constraint(Protocol):
-    """A rule that looks at counts, not at nodes: a limit, a FreePool, the job-wide resources."""
+    """A rule on amounts, not on nodes: a limit, a FreePool, cluster-wide resources."""
 
     @property
     def kind(self) -> str:
@@ -70,12 +70,12 @@ class Constraint(Protocol):
         ...
 
     def why(self) -> str:
-        """In words, with numbers: what is asked, what there is, who has it."""
+        """The reason in words, with numbers: requested, available, held by others."""
         ...
 
 
 def shut(closed: Sequence[Closure], start_us: int, stop_us: int) -> int:
-    """The positions that are closed at any time of a stay; closures come in the order of their starts."""
+    """The positions that are closed at any time of an interval; closures come in the order of their starts."""
     found = 0
     for closure in closed:
         if closure.start_us >= stop_us:

@@ -1,9 +1,9 @@
-"""Keeping a job's nodes near each other in the switch tree.
+"""Placement of a job's nodes near each other in the switch tree.
 
-A job that fits under one switch is placed under one: the lowest level at which that is possible, there the switch with
-the fewest free nodes, so that large gaps stay for large jobs. One that needs several takes those with the most free nodes
-of the level below, so that it spreads over as few as possible. Invariant: whether a job fits, and for a range of nodes on
-how many, does not depend on the switches.
+A job that fits under one switch is placed under one: on the lowest possible level, the switch with the fewest free nodes,
+so that large gaps stay for large jobs. A job that needs several takes those with the most free nodes of the level below,
+so that it spreads over as few as possible. Invariant: switches affect neither whether a job fits nor, for a range of
+nodes, the number of its nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def gathered(
     keeps_width: bool,
     choose: Callable[[int], Chosen | None],
 ) -> Chosen:
-    """A choice as good as `chosen` on nearer nodes. `choose(within)` maps the job on some of the candidates."""
+    """An assignment as good as `chosen` on nearer nodes. `choose(within)` maps the job on some of the candidates."""
     fewest = len(chosen)
 
     def is_wide_enough(found: Chosen | None) -> bool:
@@ -49,7 +49,7 @@ def _over_few(
     choose: Callable[[int], Chosen | None],
     is_wide_enough: Callable[[Chosen | None], bool],
 ) -> Chosen | None:
-    """Over as few of the switches below as it takes, those with the most free nodes first; level by level downwards."""
+    """Spread over as few switches as possible, those with the most free nodes first; level by level downwards."""
     best: Chosen | None = None
     for level in reversed(below):
         together = 0

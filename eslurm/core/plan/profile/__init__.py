@@ -1,1 +1,1 @@
-"""What is free when, and the search for a start in it."""
+"""The resource profile over time, and the search for a start in it."""

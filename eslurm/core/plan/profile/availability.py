@@ -1,7 +1,7 @@
-"""What the book shows to mapping: the room that is free on each node all through one stay.
+"""The profile as mapping sees it: amounts free on each node throughout one interval.
 
-A `BookRoom` is a view: it holds until the book changes. Answers are exact; only positions that are open to the asker
-(usable, not closed, allowed) are ever in an answer.
+A `BookRoom` is a view: it holds until the profile changes. Answers are exact; they contain only open positions (usable,
+not closed, allowed).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eslurm.core.resources.vector import Vector, fits
 
 
 class BookRoom:
-    """The port `Room` over [start_us, stop_us) of the book. Made by `Book.room`."""
+    """The port `Room` over [start_us, stop_us) of the profile. Made by `Book.room`."""
 
     __slots__ = (
         "_first",
@@ -57,12 +57,12 @@ class BookRoom:
 
     @property
     def usable(self) -> int:
-        """Positions open to the asker."""
+        """The open positions."""
         return self._open
 
     @property
     def idle(self) -> int:
-        """Open positions on which nothing is booked in the stay."""
+        """Open positions without a booking in the interval."""
         if self._idle < 0:
             row = self._slots.idle
             if row is None:
@@ -71,14 +71,14 @@ class BookRoom:
         return self._idle
 
     def fitting(self, amounts: Vector) -> int:
-        """The open positions with `amounts` free all the time."""
+        """The open positions with `amounts` free throughout."""
         found = self._fitting.get(amounts)
         if found is None:
             found = self._fitting[amounts] = self._found(amounts)
         return found
 
     def free_on(self, position: int) -> Vector:
-        """The amounts free all the time at a position."""
+        """The amounts free throughout at a position."""
         profile = self._profiles[position]
         found = self._least.get(id(profile))
         if found is None:

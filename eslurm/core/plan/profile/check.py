@@ -1,6 +1,6 @@
-"""Whether all views of the book agree: the nodes' own futures, the slots, the sums and the rows.
+"""Consistency check of the profile's views: nodes, slots, sums and rows.
 
-What is derived is derived anew from the nodes and compared. Invariant: nothing is changed.
+Derived views are derived again from the nodes and compared. Invariant: nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eslurm.core.resources.nodes import Topology
 
 
 def check_views(topology: Topology, profiles: Sequence[Profile], slots: Slots) -> None:
-    """Raises `BookError` unless they agree and every node keeps within its total. Costs everything."""
+    """Raise `BookError` unless the views agree and every node keeps within its total. Time proportional to everything."""
     _check_instants(slots)
     falls: set[int] = set()
     rises = [[0] * len(slots.at) for _ in slots.rises]

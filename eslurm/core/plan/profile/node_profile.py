@@ -1,8 +1,8 @@
-"""nRS: what is free on one node from now to infinity, as an immutable step function over vectors (C-26).
+"""nRS: amounts free on one node from now to infinity, as an immutable step function over vectors (C-26).
 
-Nodes with the same past bookings share one `Profile` object: a booking on many of them computes it once, and a copy of
-the book shares them all. Invariants: instants strictly ascending, the first not later than the book's now, neighbouring
-amounts differ, every entry within [0, total].
+Nodes with the same bookings share one `Profile` object: a booking on many of them computes it once, and a copy of the book
+shares them all. Invariants: instants strictly ascending, the first not later than the book's now, neighbouring amounts
+differ, every entry within [0, total].
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Spans: TypeAlias = tuple[tuple[int, Vector], ...]
 
 
 class BookError(ValueError):
-    """More than there is would be booked, or something not booked revoked. The book is as it was."""
+    """A booking exceeds the total, or a revoked one was not booked. The profile is unchanged."""
 
 
 def shifted(
     profile: Profile, start_us: int, stop_us: int, delta: Vector, now_us: int
 ) -> tuple[Profile, list[Change]]:
-    """The profile with `delta` (not all zero) added to what is free over the stay, and the changes made.
+    """The profile with `delta` (not all zero) added to the free amounts over the interval, and the changes.
 
-    What lies before `now_us` is forgotten on the way. Raises `BookError` when an entry would leave [0, total].
+    Steps before `now_us` are dropped. Raises `BookError` when an entry would leave [0, total].
     """
     when, free, total = profile
     first = bisect_right(when, start_us) - 1
@@ -85,7 +85,7 @@ def shifted_all(
     sign: int,
     now_us: int,
 ) -> tuple[list[Part], list[tuple[list[int], Profile]], Vector]:
-    """What a booking (-1) or its end (1) would change: parts for the rows, new profiles by positions, the sum of amounts.
+    """Effects of a booking (-1) or its end (1): parts for the rows, new profiles by positions, the sum of amounts.
 
     Raises `BookError` naming the node on which it is not possible.
     """
@@ -128,7 +128,7 @@ def shifted_all(
 def _alike(
     topology: Topology, profiles: Sequence[Profile], spans: Spans
 ) -> dict[Vector, dict[int, list[int]]]:
-    """The positions by what is asked of each, and by profile (its identity: all these objects outlive the call)."""
+    """The positions by requested amounts and by profile (its identity: all these objects outlive the call)."""
     try:
         positions = [topology.positions[node] for node, _ in spans]
     except KeyError as error:
@@ -154,7 +154,7 @@ def _alike(
 
 
 def least_free(profile: Profile, start_us: int, stop_us: int) -> Vector:
-    """The amounts free all through the stay, entry by entry."""
+    """The amounts free throughout the interval, entry by entry."""
     when, free, _ = profile
     first = bisect_right(when, start_us) - 1
     found = free[first]
@@ -164,7 +164,7 @@ def least_free(profile: Profile, start_us: int, stop_us: int) -> Vector:
 
 
 def taken_us(profile: Profile, amounts: Vector, from_us: int, until_us: int) -> int:
-    """The first instant from `from_us` on at which less than that is free; `until_us` when there is none before."""
+    """The first instant from `from_us` on with less than that free; `until_us` when there is none before."""
     when, free, _ = profile
     first = bisect_right(when, from_us) - 1
     for index in range(first, bisect_left(when, until_us, first + 1)):
@@ -174,7 +174,7 @@ def taken_us(profile: Profile, amounts: Vector, from_us: int, until_us: int) -> 
 
 
 def steps(profile: Profile, now_us: int) -> Iterator[tuple[int, Vector]]:
-    """(instant, what is free from it on), from `now_us`."""
+    """(instant, free amounts from it on), from `now_us`."""
     when, free, _ = profile
     first = bisect_right(when, now_us) - 1
     yield now_us, free[first]

@@ -1,11 +1,11 @@
-"""The book of the future: what is free on every node from now to infinity (sRS and nRS, C-26), and the search in it.
+"""The resource profile: amounts free on every node from now to infinity (sRS and nRS, C-26), and the search in it.
 
-Running and planned work is booked alike; all policies plan on one `Book`. Views of the same bookings are kept in step: a
-profile per node (`node_profile`), sets of nodes per slot and exact sums per resource (`slots`). A search
-(`slot_search`) costs slots, not jobs (C-32). Invariants: used + free = total on every node at every instant and neither
-is below zero; a change that would break this raises `BookError` and leaves the book as it was; `book` and then `revoke`
-changes nothing (C-36). Beyond `slots_max` slots ends are rounded up, and starts down, to instants that a stay reaches
-anyway or to a grid of a thirty-second of their distance: a later search may find less, what is booked stays true.
+Running and planned jobs are booked alike; all policies plan on one `Book`. Views of the same bookings are kept in step: a
+profile per node (`node_profile`), sets of nodes per slot and exact sums per resource (`slots`). A search (`slot_search`)
+costs slots, not jobs (C-32). Invariants: used + free = total on every node at every instant and neither is below zero; a
+change that would break this raises `BookError` and leaves the book as it was; `book` and then `revoke` changes nothing
+(C-36). Beyond `slots_max` slots ends are rounded up, and starts down, to existing instants or to a grid of a thirty-second
+of their distance: a later search may find less, bookings stay true.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _Stay: TypeAlias = tuple[int, int]
 
 
 class Book:
-    """All bookings on the nodes of a topology and on the resources that belong to no node, from `now_us` on."""
+    """All bookings on the nodes of a topology and on cluster-wide resources, from `now_us` on."""
 
     __slots__ = (
         "_lookup",
@@ -108,17 +108,17 @@ class Book:
     def book(
         self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = (), *, is_held: bool = False
     ) -> None:
-        """Takes the amounts over [start_us, stop_us), of it what lies from now on (C-36).
+        """Book the amounts over [start_us, stop_us), as far as it lies in the future (C-36).
 
-        With `is_held` they are in use already: there may be less by now of what belongs to no node.
-        Raises `BookError` naming node and amounts when one of them is not free all the time.
+        With `is_held` they are in use already: the total of a cluster-wide resource may have fallen below them. Raises
+        `BookError` naming node and amounts when one of them is not free throughout.
         """
         exhaust(self.booking(spans, start_us, stop_us, wide, is_held=is_held))
 
     def booking(
         self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = (), *, is_held: bool = False
     ) -> Generator[None, None, None]:
-        """`book` in slices of so many nodes; nothing else may be asked of the book before it is through."""
+        """`book` in slices of so many nodes; the profile must not be used before it is complete."""
         spans = tuple(spans)
         slots = self._slots
         begin_us, end_us = max(start_us, slots.at[0]), stop_us
@@ -135,16 +135,16 @@ class Book:
             stays.append((begin_us, end_us))
 
     def revoke(self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()) -> None:
-        """Ends a booking made with the very same arguments; what of it lies in the past stays there.
+        """End a booking made with the same arguments; its past part stays.
 
-        Raises `BookError` when that was not booked (as far as it shows).
+        Raises `BookError` when it was not booked (as far as it shows).
         """
         exhaust(self.revoking(spans, start_us, stop_us, wide))
 
     def revoking(
         self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()
     ) -> Generator[None, None, None]:
-        """`revoke` in slices of so many nodes; nothing else may be asked of the book before it is through."""
+        """`revoke` in slices of so many nodes; the profile must not be used before it is complete."""
         spans = tuple(spans)
         key = (start_us, spans, wide)
         begin_us, end_us = start_us, stop_us
@@ -160,13 +160,13 @@ class Book:
             self._drop_rounded(stop_us, key, stays)
 
     def mark(self, instants: Iterable[int]) -> None:
-        """Lets slots begin at these instants, if they are to come, until `unmark`: no end is rounded beyond the next one."""
+        """Let slots begin at these future instants until `unmark`: no end is rounded beyond the next one."""
         for at_us in instants:
             if at_us > self.now_us:
                 self._slots.starts[self._slots.begin(at_us)] += 1
 
     def unmark(self, instants: Iterable[int]) -> None:
-        """Ends what `mark` began."""
+        """End the effect of `mark`."""
         for at_us in instants:
             index = self._slots.find(at_us)
             if index:
@@ -174,7 +174,7 @@ class Book:
                 self._slots.release(index)
 
     def preparing(self, need: Need) -> Generator[None, None, None]:
-        """Makes in slices what a search for this need looks at; without, the first search does it in one go."""
+        """Build the rows for this request in slices; without it, the first search builds them at once."""
         asked: list[tuple[int, int]] = []
         if not need.exclusive and not self._lookup.knows(need, self._slots):
             asked = [
@@ -186,12 +186,12 @@ class Book:
         yield from self._slots.preparing(asked, self._profiles, with_idle=need.exclusive)
 
     def set_usable(self, node: int, usable: bool) -> None:
-        """Check whether anything may be planned on the node; what is booked there stays booked."""
+        """Allow or forbid plans on the node; its bookings stay."""
         bit = 1 << self._position(node)
         self._usable = self._usable | bit if usable else self._usable & ~bit
 
     def advance(self, now_us: int) -> None:
-        """Lets time pass: what lies before `now_us` is forgotten. Never goes back."""
+        """Let time pass: forget everything before `now_us`. Never goes back."""
         slots = self._slots
         if now_us <= slots.at[0]:
             return
@@ -208,12 +208,12 @@ class Book:
 
     @property
     def now_us(self) -> int:
-        """Where the book begins."""
+        """The first instant of the profile."""
         return self._slots.at[0]
 
     @property
     def usable(self) -> int:
-        """The positions on which anything may be planned."""
+        """The positions on which jobs may be planned."""
         return self._usable
 
     @property
@@ -226,29 +226,31 @@ class Book:
         return Timeline.from_changes(self._totals[resource], self._slots.at, self._slots.rises[resource])
 
     def steps(self, resource: int) -> Steps:
-        """The same as instants and what is used from each on; to be read only, until the book changes."""
+        """The same as instants and the use from each on; read-only, until the profile changes."""
         return self._slots.at, self._slots.used(resource)
 
     def wide_used(self, index: int) -> Timeline:
-        """The use of one resource that belongs to no node; a copy."""
+        """The use of one cluster-wide resource; a copy."""
         return self._wide[index].copy()
 
     def free_on(self, node: int, start_us: int, stop_us: int) -> Vector:
-        """The amounts free on node number `node` all through a stay."""
+        """The amounts free on node number `node` throughout an interval."""
         start_us = max(start_us, self.now_us)
         return least_free(self._profiles[self._position(node)], start_us, max(stop_us, start_us + 1))
 
     def is_rounded(self, stop_us: int) -> bool:
-        """Check whether a booking asked for until then may be in the book for another stay."""
+        """Check whether a booking with that end may have been rounded."""
         return stop_us in self._rounded
 
     def stay(self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()) -> _Stay:
-        """From when until when a booking made with these arguments is in the book, as far as it may reach."""
+        """The interval in which a booking made with these arguments may be booked, rounding included."""
         stays = self._rounded.get(stop_us, {}).get((start_us, tuple(spans), wide), ())
         return min([start_us, *(stay[0] for stay in stays)]), max([stop_us, *(stay[1] for stay in stays)])
 
     def free_until_us(self, spans: Pairs, from_us: int, until_us: int) -> int:
-        """Up to when, until then at the most, the amounts are all free from an instant on; that instant: not at all."""
+        """End, at most `until_us`, of the interval from an instant on in which all amounts are free; that instant: not
+        free.
+        """
         # Nodes of one past share their future, and are looked at once.
         asked = {
             (id(profile := self._profiles[self._position(node)]), amounts): profile for node, amounts in spans
@@ -258,7 +260,7 @@ class Book:
         return until_us
 
     def room(self, start_us: int, stop_us: int, closed: Sequence[Closure] = ()) -> BookRoom:
-        """What is free all through a stay that begins now or later; a view until the book changes."""
+        """Amounts free throughout an interval that begins now or later; a view until the profile changes."""
         start_us = max(start_us, self.now_us)
         stop_us = max(stop_us, start_us + 1)
         within = self._usable & ~shut(closed, start_us, stop_us)
@@ -282,8 +284,8 @@ class Book:
     ) -> tuple[int, Chosen] | None:
         """The first start from `from_us` on at which the whole job fits for `duration_us`, and its nodes (C-31, C-33).
 
-        The stay lies before `until_us`, and nodes in a closure of `closed` that it meets are left out. None when there
-        is no such start.
+        The interval lies before `until_us`; nodes of a closure in `closed` that it meets are left out. None when there is
+        no such start.
         """
         latest_us = until_us - duration_us if until_us < INFINITY_US else INFINITY_US - 1
         return self._search(need, duration_us, (max(from_us, self.now_us), latest_us), until_us, closed)
@@ -291,17 +293,17 @@ class Book:
     def sooner_us(
         self, need: Need, duration_us: int, from_us: int, own: Own, closed: Sequence[Closure] = ()
     ) -> int | None:
-        """A bound for a job that has a place: without that it would have no start from `from_us` on before this instant.
+        """Lower bound of an earlier start for a job with a place, as if that were released; None: there is no earlier
+        start.
 
-        None: it would have no earlier one at all. Nothing is changed for it, and resources that belong to no node are
-        not looked at.
+        Nothing is changed, and cluster-wide resources are not examined.
         """
         starts_us = (max(from_us, self.now_us), own[1] - 1)
         found = self._search(need, duration_us, starts_us, INFINITY_US, closed, own)
         return found[0] if found is not None else None
 
     def check(self) -> None:
-        """Raises `BookError` unless all views agree and every node keeps within its total. Costs everything."""
+        """Raise `BookError` unless the views agree and every node keeps within its total. Time proportional to everything."""
         check_views(self.topology, self._profiles, self._slots)
 
     # Inside
@@ -325,7 +327,7 @@ class Book:
         closed: Sequence[Closure],
         own: Own | None = None,
     ) -> tuple[int, Chosen] | None:
-        """The first start in the range; with `own` the first that may be one without that, nodes left open."""
+        """The first start in the range; with `own` the first that may be one without that booking, nodes left open."""
         within = need.allowed & self._usable
         conditions = self._lookup.conditions(need, self.topology, self._slots, self._profiles)
         search = Search(conditions, within, self._slots)
@@ -394,7 +396,7 @@ class Book:
         return None
 
     def _wide_start(self, asked: Vector, duration_us: int, from_us: int, until_us: int) -> int | None:
-        """The first instant at which all resources that belong to no node suffice."""
+        """The first instant at which all cluster-wide resources suffice."""
         start_us, moved = from_us, True
         while moved:
             moved = False
@@ -520,6 +522,6 @@ class Book:
 
 
 def _pieces(spans: Spans) -> Iterator[Spans]:
-    """The same for the booking and for its end: each begins and ends by itself."""
+    """The pieces of a booking and of its end: each begins and ends by itself."""
     for first in range(0, len(spans), NODES_PER_SLICE):
         yield spans[first : first + NODES_PER_SLICE]

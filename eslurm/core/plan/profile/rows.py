@@ -1,8 +1,8 @@
-"""Making a row of the book from the nodes' own futures, in slices.
+"""Building a row of the profile from the nodes' own profiles, in slices.
 
-A row is per slot the set of positions for which something holds. Nodes with the same future are looked at once, and those
-for which the neighbouring rows know the answer not at all. Invariant: nothing is kept between the slices but what they
-have found; a row is right if the book has not changed from the first slice to the last.
+A row is, per slot, the set of positions for which a condition holds. Nodes with the same profile are examined once, and
+those that the neighbouring rows decide not at all. Invariant: only results are kept between slices; a row is right if the
+profile does not change from the first slice to the last.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FLIPS_PER_SLICE: Final = 5_000
 
 
 def at_least(resource: int, amount: int) -> Holds:
-    """So much of a resource is free."""
+    """The condition "this much of a resource is free"."""
     return lambda profile: [free[resource] >= amount for free in profile[1]]
 
 
 def untouched(profile: Profile) -> list[bool]:
-    """Nothing is held."""
+    """The condition "nothing is held"."""
     _, steps, total = profile
     return [free == total for free in steps]
 
@@ -44,7 +44,7 @@ def making(
 ) -> Generator[None, None, Row]:
     """The row of `holds` over the slots that begin at `at`.
 
-    `below` is a row that has all its members and perhaps more, `above` one that has no others (None: everybody, nobody).
+    `below` is a row that has all its members and perhaps more, `above` one that has only members (None: all, none).
     """
     size = len(profiles)
     everybody = (1 << size) - 1
@@ -71,7 +71,7 @@ def making(
 def _flips(
     holds: Holds, now_us: int, profiles: Sequence[Profile], positions: Sequence[int]
 ) -> Generator[None, None, dict[int, list[int]]]:
-    """By instant the positions for which it begins or ceases to hold."""
+    """By instant the positions for which the condition begins or ceases to hold."""
     flips: defaultdict[int, list[int]] = defaultdict(list)
     for start in range(0, len(positions), NODES_PER_SLICE):
         shared: defaultdict[int, list[int]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""When one job could start: every rule and the book of the future are asked in turn until none moves it any more.
+"""Search for a start: every rule and the resource profile are asked in turn until none moves it any more.
 
-This is the intersection of C-31 without building it, and it tells which rule moved the job and to when. Invariant: what
-is found is allowed by all constraints and fits the book, and no earlier start from the same instant on does both.
+This is the intersection of C-31 without building it, and it records which rule moved the job to which time. Invariant: the
+result is allowed by all constraints and fits the profile, and no earlier start from the same instant on is and does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESOURCES = "resources"
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One rule that would not let a job start earlier than `to_us`; `INFINITY_US`: it never lets it start."""
+    """One rule that forbids a start before `to_us`; `INFINITY_US`: always."""
 
     kind: str
     to_us: int
@@ -30,12 +30,11 @@ class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Quest(msgspec.Struct, frozen=True, gc=False):
-    """What is looked for: a stay of `duration_us` for `need` inside [from_us, until_us).
+    """A placement query: an interval of `duration_us` for `need` inside [from_us, until_us).
 
-    The stay may turn out longer by `beyond_us`, up to the job's limit: `until_us` and the beginnings in `closed` are
-    earlier by that, and the constraints know it.
-
-    Constraints count what a job is expected to take. `recount` gives those for what a mapping gives it, if that is more.
+    The job may run longer by `beyond_us`, up to its limit: `until_us` and the begins in `closed` are earlier by that, and
+    the constraints know it. Constraints count the job's expected amounts. `recount` gives those of an assignment, if
+    larger.
     """
 
     need: Need
@@ -57,13 +56,13 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 class Never(msgspec.Struct, frozen=True, gc=False):
-    """There is no start in the interval; the last of `moves` is the rule that said so."""
+    """There is no start in the interval; the last of `moves` is the rule that forbids it."""
 
     moves: tuple[Move, ...]
 
 
 def first_start(book: Book, quest: Quest, from_us: int, until_us: int = INFINITY_US) -> Start | Never:
-    """The first start from `from_us` on, as far as the quest's own interval lets it; the stay ends before `until_us`."""
+    """The first start from `from_us` on within the query's own interval; it ends before `until_us`."""
     at_us = max(from_us, quest.from_us)
     until_us = min(until_us, quest.until_us)
     constraints, duration_us, need = quest.constraints, quest.duration_us, quest.need
@@ -104,7 +103,7 @@ def first_start(book: Book, quest: Quest, from_us: int, until_us: int = INFINITY
 def _with_less(
     book: Book, quest: Quest, chosen: Chosen, at_us: int, until_us: int, moves: tuple[Move, ...]
 ) -> Start | Never:
-    """The first start of a job that is not let take as much as was chosen; `moves` say who is against that."""
+    """The first start of a job that may not have all of `chosen`; `moves` are the rules against that."""
     frugal = _frugal(book.topology, quest.need, chosen)
     if frugal is None:
         return Never(moves)
@@ -113,7 +112,7 @@ def _with_less(
 
 
 def start_exactly(book: Book, quest: Quest, at_us: int) -> Start | Never:
-    """The start at one instant, or who is against it."""
+    """The start at one instant, or the rules against it."""
     until_us = quest.until_us
     if at_us < quest.from_us or (until_us < INFINITY_US and at_us + quest.duration_us > until_us):
         return Never(())
@@ -136,7 +135,7 @@ def start_exactly(book: Book, quest: Quest, at_us: int) -> Start | Never:
 
 
 def _frugal(topology: Topology, need: Need, chosen: Chosen) -> Need | None:
-    """The same need on the fewest nodes, or without the largest of those chosen; None when it cannot do with less."""
+    """The same request on the fewest nodes, or without the largest of those chosen; None when it cannot do with less."""
     replace = msgspec.structs.replace
     if need.exclusive:
         largest = max(topology.totals[position] for position, _, _ in chosen)
@@ -160,7 +159,7 @@ def _frugal(topology: Topology, need: Need, chosen: Chosen) -> Need | None:
 def _against(
     constraints: Sequence[Constraint], duration_us: int, at_us: int, stop_us: int
 ) -> tuple[Move, ...]:
-    """Those that do not let a stay begin at that instant."""
+    """The constraints that forbid a start at that instant."""
     return tuple(
         [
             Move(constraint.kind, INFINITY_US, constraint.why())
@@ -171,7 +170,7 @@ def _against(
 
 
 def narrowed(need: Need, within: int) -> Need:
-    """The same need on no other positions than these: a job inside a reservation (C-41)."""
+    """The same request restricted to these positions: a job inside a reservation (C-41)."""
     replace = msgspec.structs.replace
     parts = tuple(replace(part, allowed=part.allowed & within) for part in need.parts)
     return replace(need, parts=parts, allowed=need.allowed & within)
@@ -183,7 +182,7 @@ _BOOK = -1
 def _agreed(
     constraints: Sequence[Constraint], duration_us: int, at_us: int, until_us: int, moved: dict[int, int]
 ) -> int | None:
-    """The first instant from `at_us` on that no constraint is against."""
+    """The first instant from `at_us` on that no constraint forbids."""
     content = 0
     index = 0
     while content < len(constraints):
@@ -200,7 +199,7 @@ def _agreed(
 
 
 def _note(moved: dict[int, int], index: int, to_us: int) -> None:
-    """The latest mover comes last."""
+    """Add a move; the latest comes last."""
     moved.pop(index, None)
     moved[index] = to_us
 
@@ -215,10 +214,10 @@ def _moves(constraints: Sequence[Constraint], moved: dict[int, int]) -> tuple[Mo
 
 
 class Hints:
-    """Before which instant it is useless to look for a start, by quest, while planning goes on.
+    """Lower bounds of starts, by query, while planning goes on.
 
-    What is booked only makes starts later, so a start found for one job bounds those of all that ask for the same. What
-    is given back from some instant on lowers the bounds of those that could reach it.
+    Bookings only make starts later, so a start found for one job bounds those of all equal queries. A release from some
+    instant on lowers the bounds of queries that could reach it.
     """
 
     __slots__ = ("_bounds", "_freed_us", "_serial", "_serials")
@@ -232,7 +231,7 @@ class Hints:
         self._serial = 0
 
     def bound_us(self, quest: int, duration_us: int) -> int:
-        """No start before this instant is possible; 0: nothing is known."""
+        """No start before this instant is possible; 0: unknown."""
         known = self._bounds.get(quest)
         if known is None:
             return 0
@@ -241,11 +240,11 @@ class Hints:
         return bound_us if freed_us is None else max(0, min(bound_us, freed_us - duration_us + 1))
 
     def learn(self, quest: int, bound_us: int) -> None:
-        """Everything before `bound_us` has been looked at, in vain."""
+        """Record that there is no start before `bound_us`."""
         self._bounds[quest] = (bound_us, self._serial)
 
     def freed(self, from_us: int) -> None:
-        """Something has been given back from this instant on."""
+        """Record a release from this instant on."""
         self._serial += 1
         while self._freed_us and self._freed_us[-1] >= from_us:
             self._freed_us.pop()

@@ -1,7 +1,7 @@
-"""What one need asks of the slots of the book before mapping is tried: necessary conditions, cheapest first (C-31).
+"""Necessary conditions of one request on the profile's slots, tested before mapping, cheapest first (C-31).
 
-Per slot so many nodes must have so much free (`Need.filters`), and all nodes together at least what the whole job takes
-(`Need.floor`). Invariant: a stay that is refused here holds no mapping; one that is let through may still have none.
+Per slot so many nodes must have so much free (`Need.filters`), and all nodes together at least the job's sum
+(`Need.floor`). Invariant: a refused interval has no mapping; one that passes may still have none.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ KNOWN_MAX: Final = 1_024
 
 
 class Conditions:
-    """What one need asks, looked up in the slots: good for all searches until they have other rows (`Slots.edition`).
+    """The conditions of one request, looked up in the slots: valid until the rows change (`Slots.edition`).
 
-    `asked` are the (resource, amount) pairs with a row of their own. Not `is_exact`: for some there was no room.
+    `asked` are the (resource, amount) pairs with a row of their own. Not `is_exact`: some found no space for a row.
     """
 
     __slots__ = ("asked", "floors", "is_exact", "need", "tests")
@@ -62,7 +62,7 @@ class Conditions:
 
 
 class Lookup:
-    """The conditions of the needs that were searched for lately, by identity of the need."""
+    """The conditions of recently searched requests, by identity of the request."""
 
     __slots__ = ("_edition", "_known")
 
@@ -71,14 +71,14 @@ class Lookup:
         self._known: dict[int, Conditions] = {}
 
     def knows(self, need: Need, slots: Slots) -> bool:
-        """Check whether all rows that the need asks for are there."""
+        """Check whether all rows of the request exist."""
         known = self._known.get(id(need)) if self._edition == slots.edition else None
         return known is not None and known.need is need
 
     def conditions(
         self, need: Need, topology: Topology, slots: Slots, profiles: Sequence[Profile]
     ) -> Conditions:
-        """What the need asks of the slots; looked up anew only where there are other rows by now."""
+        """The conditions of the request; looked up anew only where the rows have changed."""
         known = self._known.get(id(need)) if self._edition == slots.edition else None
         if known is not None and known.need is need:
             slots.ask_again(known.asked)
@@ -94,10 +94,10 @@ class Lookup:
 
 
 class Search:
-    """The conditions of one need, read against the slots as they are; of no use once the book has changed.
+    """The conditions of one request against the current slots; invalid once the profile has changed.
 
-    `fitting` holds, for the stay that was let through last, the positions with the amounts that were looked for; `looked`
-    counts the slots that were looked at.
+    `fitting` holds, for the last interval that passed, the positions with the requested amounts; `looked` counts the
+    examined slots.
     """
 
     __slots__ = ("_ahead", "_enough", "_floors", "_seen", "_slots", "_tests", "_within", "fitting", "looked")
@@ -115,9 +115,9 @@ class Search:
         self._floors = [(slots.used(resource), most) for resource, most in conditions.floors]
 
     def leave_out(self, own: int, first: int, last: int) -> None:
-        """From now on stays end before slot `last`, and what is booked from slot `first` on at `own` does not count.
+        """From now on intervals end before slot `last`, and bookings from slot `first` on at `own` do not count.
 
-        There it looks as if that were all that is booked on these nodes.
+        These nodes then look as if they had no other booking.
         """
         self._tests = [
             ([_with(row, own, first, last) for row in rows], nodes, large, ())
@@ -128,9 +128,9 @@ class Search:
         ]
 
     def passing(self, first: int) -> int:
-        """The first slot from `first` on in which by itself enough nodes are left for the most demanding test.
+        """The first slot from `first` on that alone has enough nodes left for the most demanding test.
 
-        The number of slots when there is none. From one question to the next `first` never falls.
+        The number of slots when there is none. From call to call `first` never falls.
         """
         size = len(self._slots.at)
         while first < size:
@@ -146,7 +146,7 @@ class Search:
         return size
 
     def _tested(self, first: int, last: int) -> bytes:
-        """For each slot whether enough nodes are left in it."""
+        """For each slot, whether enough nodes are left in it."""
         self.looked += last - first
         if not self._tests or not self._tests[0][0]:
             return b"\x01" * (last - first)
@@ -187,7 +187,7 @@ class Search:
 
 
 def _with(row: Row, own: int, first: int, last: int) -> Row:
-    """A row that has these positions, too, in slots [first, last)."""
+    """A row with these positions added in slots [first, last)."""
     return [*row[:first], *[members | own for members in row[first:last]], *row[last:]]
 
 

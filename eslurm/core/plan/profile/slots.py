@@ -1,10 +1,9 @@
-"""The slots of the book: the instants at which anything starts or ends, and which nodes fit what between them.
+"""The slots of the profile: the instants at which a booking starts or ends, and the nodes that fit between them.
 
-For every amount of a resource that was asked about there is a *row*: per slot the set of nodes with at least so much
-free. Rows are built when they are first asked for, kept up to date by every booking, and few: a booking touches only
-those whose amount it crosses. Invariants: instants strictly ascending, the first is now; at every other one something
-starts or ends; where nothing starts, no set loses a member (so a stay needs to look only at its first slot and at those
-at whose beginning something starts).
+Every queried amount of a resource has a *row*: per slot the set of nodes with at least that much free. Rows are built on
+first use, updated by every booking, and few: a booking touches only those whose amount it crosses. Invariants: instants
+strictly ascending, the first is now; at every other one a booking starts or ends; where none starts, no set loses a member
+(so an interval needs only its first slot and those at whose beginning a booking starts).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ CROSSED_MAX: Final = 20_000
 class Slots:
     """Instants, rows and sums. `starts` and `stops` count bookings, `rises` are changes of use per resource.
 
-    `edition` is another as soon as there are other rows.
+    `edition` changes with the set of rows.
     """
 
     __slots__ = (
@@ -109,7 +108,7 @@ class Slots:
     # Instants
 
     def window(self, start_us: int, stop_us: int) -> tuple[int, int]:
-        """The slots [first, last) that a stay touches; it begins not earlier than now."""
+        """The slots [first, last) of an interval that begins not earlier than now."""
         at = self.at
         first = bisect_right(at, start_us) - 1
         return first, bisect_left(at, stop_us, first + 1)
@@ -120,7 +119,7 @@ class Slots:
         return index if index < len(self.at) and self.at[index] == at_us else None
 
     def coarse(self, start_us: int, stop_us: int) -> tuple[int, int]:
-        """A stay that begins and ends where slots do, or on the grid; it fits wherever the exact one does."""
+        """An interval that begins and ends where slots do, or on the grid; it fits wherever the exact one does."""
         at = self.at
         index = bisect_right(at, start_us) - 1
         start_us = at[index]
@@ -132,7 +131,7 @@ class Slots:
         return start_us, min(rounded_us, at[index]) if index < len(at) else rounded_us
 
     def begin(self, at_us: int) -> int:
-        """The slot that begins at an instant; the one there is split."""
+        """The slot that begins at an instant; splits the present one."""
         index = bisect_left(self.at, at_us)
         if index == len(self.at) or self.at[index] != at_us:
             self.at.insert(index, at_us)
@@ -146,7 +145,7 @@ class Slots:
         return index
 
     def release(self, index: int) -> None:
-        """Joins a slot with the one before unless something still starts or ends between them."""
+        """Join a slot with the one before unless a booking still starts or ends between them."""
         if index and not self.starts[index] and not self.stops[index]:
             del self.at[index], self.starts[index], self.stops[index]
             for rises in self.rises:
@@ -156,7 +155,7 @@ class Slots:
                 del row[index]
 
     def advance(self, now_us: int) -> None:
-        """Forgets what lies before `now_us`."""
+        """Forget everything before `now_us`."""
         past = bisect_right(self.at, now_us) - 1
         if past > 0:
             del self.at[:past], self.starts[:past], self.stops[:past]
@@ -171,7 +170,7 @@ class Slots:
     # Sums
 
     def use(self, first: int, last: int, amounts: Iterable[int]) -> None:
-        """So much more of each resource is used from one slot until another (0: for ever)."""
+        """Add to the use of each resource from one slot until another (0: for ever)."""
         for rises, amount in zip(self.rises, amounts, strict=True):
             rises[first] += amount
             if last:
@@ -179,7 +178,7 @@ class Slots:
         self._sums.clear()
 
     def used(self, resource: int) -> list[int]:
-        """What is used of a resource from each slot on; to be read only, until something changes."""
+        """The use of a resource from each slot on; read-only, until something changes."""
         known = self._sums.get(resource)
         if known is None:
             known = self._sums[resource] = list(accumulate(self.rises[resource]))
@@ -195,9 +194,9 @@ class Slots:
         return reduce(and_, begun, row[first])
 
     def searched(self, resource: int, amount: int, profiles: Sequence[Profile]) -> tuple[Row | None, bool]:
-        """The row for an amount (above zero) that is searched for, and True.
+        """The row for a searched amount (above zero), and True.
 
-        Without room for it one with all that fit and more, or None for all there are, and False.
+        Without space for it one with all that fit and more, or None for all nodes, and False.
         """
         self._clock += 1
         row = self._known(resource, amount)
@@ -211,7 +210,7 @@ class Slots:
         return self.rows[resource][bisect_left(self.values[resource], amount)], True
 
     def ask_again(self, asked: Iterable[tuple[int, int]]) -> None:
-        """Amounts with rows of their own are searched for once more: what is asked for stays."""
+        """Note another search for amounts with rows of their own: rows in use stay."""
         for key in asked:
             self._clock += 1
             self._asked[key] = self._clock
@@ -219,9 +218,9 @@ class Slots:
     def preparing(
         self, asked: Iterable[tuple[int, int]], profiles: Sequence[Profile], *, with_idle: bool
     ) -> Generator[None, None, None]:
-        """Makes the rows that a search for these amounts (resource, amount) looks at, as far as there is room for them.
+        """Build the rows that a search for these amounts (resource, amount) uses, as far as there is space.
 
-        The book must not change until it is through.
+        The profile must not change until it is complete.
         """
         for resource, amount in asked:
             if self._known(resource, amount) is None and self._has_room(resource):
@@ -235,10 +234,10 @@ class Slots:
             self._renumber()
 
     def bracket(self, resource: int, amount: int) -> tuple[Row | None, Row | None]:
-        """The nearest rows at or below and at or above an amount: all that fit are in the one, all in the other fit.
+        """The nearest rows at or below and at or above an amount: the first contains all that fit, the second only those.
 
-        Mapping asks about many amounts, most of them once: those that return get a row with the next that are prepared,
-        while there is room.
+        Mapping queries many amounts, most of them once: recurring ones get a row with the next preparation, while there is
+        space.
         """
         values = self.values[resource]
         index = bisect_left(values, amount)
@@ -255,7 +254,7 @@ class Slots:
         return self._around(resource, index)
 
     def build_idle(self, profiles: Sequence[Profile]) -> Row:
-        """Makes the row of nodes on which nothing is booked."""
+        """Build the row of nodes without bookings."""
         self.idle = self.made(untouched, profiles)
         self._renumber()
         return self.idle
@@ -274,7 +273,7 @@ class Slots:
         return (rows[index - 1] if index else None), (rows[index] if index < len(rows) else None)
 
     def _has_room(self, resource: int) -> bool:
-        """Check whether one more row of a resource can be made; the row unused for longest gives way."""
+        """Check whether there is space for one more row of a resource; the least recently used one gives way."""
         values = self.values[resource]
         if len(values) < ROWS_MAX:
             return True
@@ -300,7 +299,7 @@ class Slots:
         self._renumber()
 
     def flip(self, parts: Sequence[Part], size: int) -> None:
-        """Brings the rows, over so many positions, up to date after changes of what is free."""
+        """Update the rows, over this number of positions, after changes of free amounts."""
         merged: defaultdict[tuple[int, int, tuple[int, ...]], list[int]] = defaultdict(list)
         known = self._crossed
         for positions, changes, total in parts:
@@ -333,13 +332,13 @@ class Slots:
     def _located(
         self, start_us: int, stop_us: int, positions: Sequence[int], size: int
     ) -> tuple[int, int, int]:
-        """A stay between slots, and positions as a set."""
+        """An interval as slots, and positions as a set."""
         mask = 1 << positions[0] if len(positions) == 1 else bits.mask_of(positions, size)
         first = bisect_left(self.at, start_us)
         return first, bisect_left(self.at, stop_us, first) if stop_us < INFINITY_US else len(self.at), mask
 
     def _cross(self, old: Vector, new: Vector, total: Vector) -> tuple[int, ...]:
-        """Which rows (as numbered in `_all`) a node enters or leaves when what is free on it changes so."""
+        """The rows (as numbered in `_all`) that a node enters or leaves when its free amounts change."""
         crossed: list[int] = []
         offset = 0
         for values, before, after in zip(self.values, old, new, strict=True):

@@ -1,8 +1,8 @@
-"""The rules that policies put on one job: limits, FreePools, reservations, licences, as constraints and closures.
+"""The rules of policies for one job: limits, FreePools, reservations, licences, as constraints and closures.
 
-`Rules` is made from the policies in force and keeps what each consumer uses, running and planned (usdRS, C-36). It is
-built anew when policies, configuration or book change; `of` is cheap, since jobs that ask for the same in the same
-name share a `JobRules`. Invariant: a consumer's use is the sum of what was booked for its jobs and not revoked.
+`Rules` is made from the policies in force and keeps each consumer's running and planned use (usdRS, C-36). It is rebuilt
+when policies, configuration or profile change; `of` is cheap, since equal jobs of the same owner share a `JobRules`.
+Invariant: a consumer's use is the sum of its jobs' bookings that were not revoked.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ EXPECTED_MAX: Final = 1_024
 
 
 class JobRules(msgspec.Struct, frozen=True):
-    """What binds a job, and all jobs like it.
+    """The rules for a job and all jobs like it.
 
-    `closed` are nodes that it cannot have for a time, `within` the positions it must keep to (-1: all). It must lie
-    in [from_us, until_us); the constraints say more exactly when. `never` tells why it cannot run under today's
-    rules at all, "" if it can. `asked` is what it takes, by column: resources of nodes, number of nodes, wide ones.
+    `closed` are nodes that it cannot have for a time, `within` the positions it must keep to (-1: all). It must lie in
+    [from_us, until_us); the constraints give the exact time. `never` is the reason why today's rules forbid it altogether,
+    "" if they do not. `asked` are its amounts, by column: resources of nodes, number of nodes, cluster-wide ones.
 
-    All of it is to be asked for the stay that is expected (ADR 14): `until_us` and the beginnings in `closed` are
-    earlier by as much as the job may stay longer, and constraints that look at its limit add that themselves.
+    All of it applies to the expected interval (ADR 14): `until_us` and the begins in `closed` are earlier by the
+    difference to the limit, and constraints on the limit add it themselves.
     """
 
     constraints: tuple[Constraint, ...] = ()
@@ -79,7 +79,7 @@ _Charge: TypeAlias = tuple[int, Used, bool]
 
 
 class Rules:
-    """The policies of a cluster, and what its consumers use. `future` is the book they are planned on."""
+    """The policies of a cluster, and the use by consumers. `future` is the profile on which they are planned."""
 
     def __init__(
         self,
@@ -122,13 +122,13 @@ class Rules:
     # ---- asking ----
 
     def of(self, job: Job, need: Need) -> JobRules:
-        """The rules for a job, by what it is expected to take."""
+        """The rules for a job, by its expected amounts."""
         return self._of(job, self._asked(need))
 
     def recount(self, job: Job, need: Need, chosen: Chosen) -> tuple[Constraint, ...]:
-        """The constraints for what a mapping gives the job; none when that is no more than was expected.
+        """The constraints for an assignment; empty when it takes no more than expected.
 
-        How many nodes that are, and what nodes have that a job has for itself, nobody knows before.
+        The number of nodes, and the amounts of exclusive nodes, are unknown before.
         """
         asked = self._asked(need)
         totals = self._topology.totals
@@ -152,7 +152,7 @@ class Rules:
     # ---- what changes ----
 
     def book(self, job: Job, booking: Booked) -> None:
-        """The job's consumers use what it holds (C-36)."""
+        """Count a booking for the job's consumers (C-36)."""
         for used, items, stop_us in self._uses(job, booking):
             used.book(booking.start_us, stop_us, items)
 
@@ -162,16 +162,16 @@ class Rules:
             used.revoke(booking.start_us, stop_us, items)
 
     def set_usable(self, usable: int, held: Vector = ()) -> None:
-        """Which positions are in service: what they have is available.
+        """Set the positions in service: their amounts are available.
 
-        `held` is what runs on the others now: it is in the book's use, and so must count as there.
+        `held` is in use on the others now: it is in the profile's use, and so must count as available.
         """
         self._available.update(self._totals(usable))
         for column, items in enumerate(held):
             self._available[self._columns[column]] += items
 
     def advance(self, now_us: int) -> None:
-        """Time has passed: what recurs is looked at as far ahead as before."""
+        """Let time pass, and extend the horizon of recurring windows."""
         self._now_us = now_us
         self._lines.clear()
         for used in (*self._used.values(), *self._outside.values()):
@@ -190,7 +190,7 @@ class Rules:
         self._lines.clear()
 
     def copy(self, future: Future) -> Rules:
-        """The same rules over a copy of the book, for a question what would be if."""
+        """The same rules over a copy of the profile, for what-if questions."""
         other = Rules(self._policies, self._topology, future, now_us=self._now_us, calendar=self._calendar)
         other._available = dict(self._available)
         other._windows = self._windows
@@ -230,7 +230,7 @@ class Rules:
         return JobRules(tuple(found), closed, within, from_us, until_us, never, asked)
 
     def _bind(self, job: Job, asked: Vector, duration_us: int, found: list[Constraint]) -> str:
-        """Adds the constraints of limits; why one of them can never be kept, or ""."""
+        """Add the constraints of limits; returns the reason why one of them can never be kept, or ""."""
         never = ""
         for consumer in self._index.consumers(job):
             for resource, items in zip(self._columns, asked, strict=True):
@@ -269,7 +269,7 @@ class Rules:
         return effective(levels, windows)
 
     def _keep_free(self, job: Job, asked: Vector, duration_us: int, found: list[Constraint]) -> str:
-        """Adds the constraints of pools that the job is not let into; why one can never be kept, or ""."""
+        """Add the constraints of pools that exclude the job; returns the reason why one can never be kept, or ""."""
         never = ""
         for pool in self._pools:
             outside = self._outside.get(pool.name)
@@ -311,7 +311,7 @@ class Rules:
         return known
 
     def _sooner(self, closed: tuple[Closure, ...], beyond_us: int) -> tuple[Closure, ...]:
-        """The same closures for stays that are told shorter than they may be; one object for all such jobs."""
+        """The same closures for expected intervals that are shorter than the limit; one object for all such jobs."""
         key = (id(closed), beyond_us)
         known = self._shifted.get(key)
         if known is None or known[0] is not closed:
@@ -336,14 +336,14 @@ class Rules:
         return sorted(found, key=lambda closure: (closure.start_us, closure.stop_us))
 
     def _told(self, windows: Windows, mask: int, why: str) -> list[Closure]:
-        """When a rule closes positions; told again before half of what could not be told apart has passed."""
+        """The closures of a rule; renewed before half of the time up to the merged rest has passed."""
         found = closures(windows, mask, why, self._now_us)
         if windows.recurs and found and found[-1].stop_us == INFINITY_US:
             self._renew_us = min(self._renew_us, (self._now_us + found[-1].start_us) // 2)
         return found
 
     def _locked(self, job: Job, reservation: Reservation | None) -> str:
-        """Why a job can never run inside the reservation that it names."""
+        """The reason why a job can never run inside its reservation; "" when it can."""
         if reservation is None:
             return f"--reservation: {job.reservation} does not exist (any more): see esctl reservation show"
         if reservation.maintenance:
@@ -364,7 +364,7 @@ class Rules:
         return known
 
     def _uses(self, job: Job, booking: Booked) -> list[tuple[Used, int, int]]:
-        """Whose use a change of the booking changes, by how many items, and until when; the book's has changed as well."""
+        """The uses that a changed booking affects: (use, items, end); the profile's has changed as well."""
         self._lines.clear()
         charges = self._charged(job)
         if not charges and not self._outside:
@@ -380,7 +380,7 @@ class Rules:
         return found
 
     def _used_outside(self, job: Job, booking: Booked, amounts: Vector) -> Iterator[tuple[Used, int, int]]:
-        """The same for the pools that do not let the job in."""
+        """The same for the pools that exclude the job."""
         for pool in self._pools:
             outside = self._outside.get(pool.name)
             items = amounts[self._columns.index(pool.resource)] if outside is not None else 0
@@ -390,7 +390,7 @@ class Rules:
                 yield outside, items, booking.stop_us
 
     def _charged(self, who: Who) -> tuple[_Charge, ...]:
-        """The (column, use) pairs that a job's bookings add to: of each consumer, the resources that a limit counts."""
+        """The (column, use) pairs of a job's bookings: of each consumer, the resources that a limit counts."""
         key = _name(who)
         known = self._charges.get(key)
         if known is None:
@@ -406,7 +406,7 @@ class Rules:
 
     @staticmethod
     def _counted(levels: Sequence[Level]) -> list[bool]:
-        """How these limits count use: as long as it is expected (items), as long as it may last (areas)."""
+        """How these limits count use: for the expected time (items), up to the limit (areas)."""
         limits = [limit for level in levels for limit in level]
         as_expected = any(limit.amount.items >= 0 or limit.amount.percent for limit in limits)
         return [False] * as_expected + [True] * any(limit.area_s for limit in limits)
@@ -426,7 +426,7 @@ class Rules:
         return lambda: steps_of(line())
 
     def _line(self, column: int) -> Callable[[], Timeline]:
-        """The same for one that belongs to no node; the book makes it anew each time, so it is remembered."""
+        """The same for a cluster-wide one, cached, because the profile computes it anew each time."""
         index = column - len(self._topology.resources) - 1
 
         def line() -> Timeline:
@@ -438,7 +438,7 @@ class Rules:
         return line
 
     def _asked(self, need: Need) -> Vector:
-        """What a job is expected to take, by column; kept by identity of the need."""
+        """Expected amounts of a job, by column; cached by identity of the request."""
         known = self._expected.get(id(need))
         if known is None or known[0] is not need:
             if len(self._expected) >= EXPECTED_MAX:
@@ -463,7 +463,7 @@ class Rules:
         return (*sums, len(booking.spans), *padded(booking.wide, len(self._topology.wide)))
 
     def _totals(self, positions: int) -> dict[str, int]:
-        """What these nodes have, and the resources that belong to none."""
+        """The sums of these nodes, and the cluster-wide resources."""
         topology = self._topology
         sums = [0] * len(topology.resources)
         for group in topology.groups.values():

@@ -1,10 +1,10 @@
-"""Limits (C-11..C-14): which of them bind whom, and the constraints that they put on when a job may run.
+"""Limits (C-11..C-14): those that bind a job, and their constraints on its start.
 
 A job is bound through its user, its groups, its account and those above it, its QOS and its partition. For each of them
-and each resource a limit on that resource counts before one on `*`, one on a name before one on each (C-12); for groups
-and accounts "each" means the job's primary group and its own account. At every instant the first of these levels with a
-limit in force counts, and of that level all. A consumer without limits is not bound (C-13). What a limit forbids now may be
-allowed later: a job is moved, not refused (C-14), unless the limit is always in force.
+and each resource a limit on that resource precedes one on `*`, one on a name precedes one on each (C-12); for groups and
+accounts "each" means the job's primary group and its own account. At every instant the first of these levels with a limit
+in force counts, and of that level all. A consumer without limits is not bound (C-13). A limit that forbids a job now may
+allow it later: a job is moved, not refused (C-14), unless the limit is always in force.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Level: TypeAlias = list[Limit]
 
 
 class Who(Protocol):
-    """What limits look at in a job, waiting or running."""
+    """A job's owner and associations, as limits see them."""
 
     @property
     def user(self) -> str: ...
@@ -49,7 +49,7 @@ class Who(Protocol):
 
 
 class LimitIndex:
-    """The limits by whom they bind. Built once per change of policies; cheap to ask."""
+    """The limits by consumer. Built once per change of policies; cheap to query."""
 
     __slots__ = ("_below", "_by_consumer", "_each", "_parents")
 
@@ -66,7 +66,7 @@ class LimitIndex:
                 self._below.setdefault(parent, []).append(name)
 
     def consumers(self, who: Who) -> Iterator[Consumer]:
-        """Through whom the job is bound by any limit."""
+        """The consumers through which any limit binds the job."""
         found = self._by_consumer
         if not found:
             return
@@ -75,7 +75,7 @@ class LimitIndex:
                 yield consumer
 
     def levels(self, consumer: Consumer, resource: str, who: Who) -> list[Level]:
-        """The limits that bind one consumer's use of a resource, those that count first in front."""
+        """The limits that bind one consumer's use of a resource, those with precedence first."""
         named = [self._by_consumer.get(consumer, {})]
         if _is_own(consumer, who):
             named.append(self._by_consumer.get((consumer[0], EVERYONE), {}))
@@ -83,7 +83,7 @@ class LimitIndex:
         return [level for limits in named for word in words if (level := limits.get(word))]
 
     def memberships(self, who: Who) -> Iterator[Consumer]:
-        """Everything the job belongs to that a limit could name."""
+        """Every consumer of the job that a limit could name."""
         yield "user", who.user
         for group in who.groups:
             yield "group", group
@@ -123,7 +123,7 @@ def most_items(amount: Amount, available: int) -> int | None:
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """What one job asks of one resource, and who asks through whom."""
+    """One job's request of one resource through one consumer."""
 
     resource: str
     items: int
@@ -131,7 +131,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 
 
 class Items:
-    """At most so many items at a time, whenever the limit is in force: uRS = min(free, limit - usdRS) (C-31)."""
+    """At most this many items at a time, whenever the limit is in force: uRS = min(free, limit - usdRS) (C-31)."""
 
     __slots__ = ("_available", "_beyond_us", "_bound", "_counted", "_windows", "ask", "limit", "used")
     kind = "limit"
@@ -184,7 +184,7 @@ class Items:
 
 
 class Duration:
-    """While the limit is in force no job holds the resource for longer: longer jobs keep out of its windows."""
+    """While the limit is in force no job holds the resource for longer: longer jobs avoid its windows."""
 
     __slots__ = ("_beyond_us", "_duration_us", "_windows", "ask", "limit")
     kind = "limit"
@@ -215,11 +215,11 @@ class Duration:
 
 
 class Area:
-    """Items times seconds. From the start of a job on, what the consumer's running and planned jobs still hold together,
-    the job's own area included, is at most the limit; asked of jobs that touch a window in which it is in force.
+    """Items times seconds: from the start of a job on, the rest of the consumer's running and planned jobs, its own
+    included, is at most the limit; for jobs that touch a window in which it is in force.
 
-    So `500h` lets one job hold one item for 500 hours or 500 items for one, and lets the next one begin as soon as
-    what is left of the others has shrunk by as much as it needs.
+    So `500h` lets one job hold one item for 500 hours or 500 items for one, and lets the next one begin as soon as the
+    rest of the others has shrunk by as much as it needs.
     """
 
     __slots__ = ("_beyond_us", "_windows", "ask", "limit", "used")
@@ -262,14 +262,14 @@ class Area:
 
 
 def at_the_latest(duration_us: int, until_us: int, beyond_us: int) -> tuple[int, int]:
-    """An expected stay, and the end of the interval for it, as they are for one that lasts so much longer."""
+    """An expected interval, and the end of the query's interval, extended to the job's limit."""
     return duration_us + beyond_us, until_us if until_us >= INFINITY_US else until_us + beyond_us
 
 
 def earliest_below(
     steps: Steps, windows: Windows, most: int, duration_us: int, from_us: int, until_us: int
 ) -> int | None:
-    """The first instant from which a stay nowhere meets more than `most` used while a window is open."""
+    """The first instant from which an interval nowhere meets a use above `most` while a window is open."""
     if most < 0:
         return find_gap(windows, duration_us, from_us, until_us)
     at_us = from_us
@@ -292,7 +292,7 @@ def earliest_below(
 def _last_breach(
     steps: Steps, windows: Windows, most: int, from_us: int, until_us: int
 ) -> tuple[int, int] | None:
-    """Since when too much is used within an open window for the last time, and when that window closes."""
+    """Begin of the last excess within an open window, and the end of that window."""
     found: tuple[int, int] | None = None
     at_us = from_us
     while at_us < until_us:
@@ -309,7 +309,9 @@ def _last_breach(
 
 
 def never_by(limit: Limit, ask: Ask, duration_us: int, best: Mapping[str, int], whose: str = "") -> str:
-    """Why a limit that is always in force never lets such a job run, with the largest that it would; "" if it does."""
+    """The reason why a limit that is always in force forbids such a job, with the largest allowed value; "" if it does
+    not.
+    """
     head = f"limit {limit.name}: {whose or who_words(ask.consumer)} may"
     most = most_items(limit.amount, best.get(ask.resource, 0))
     if most is not None and ask.items > most:
@@ -334,7 +336,7 @@ def never_by(limit: Limit, ask: Ask, duration_us: int, best: Mapping[str, int], 
 
 
 def effective(levels: Sequence[Level], windows_of: Mapping[str, Windows]) -> list[tuple[Limit, Windows]]:
-    """Each limit with when it counts: its windows without those of the levels before it."""
+    """Each limit with its effective windows: without those of the levels before it."""
     found: list[tuple[Limit, Windows]] = []
     before: list[Windows] = []
     for level in levels:

@@ -1,10 +1,9 @@
-"""FreePools (C-15) and reservations (C-41): what is kept for some and so closed to the others.
+"""FreePools (C-15) and reservations (C-41): resources kept for some jobs and so closed to the others.
 
-An amount that is kept free stays free beside everything that runs, privileged jobs included: for a job that is not let
-in and looks for a place, the pool counts as used (uRS = sRS + FreePool, C-31). A place that it has been promised is kept
-beside the others that are not let in: a job that is let in later never delays it (C-59). Pools of nodes and reservations
-close these nodes while they are in force. A job inside a reservation sees only its nodes and windows; pools of amounts are
-not its matter.
+An amount that is kept free stays free beside all running jobs, privileged ones included: for a job that is not let in and
+searches a place, the pool counts as used (uRS = sRS + FreePool, C-31). Its promised place is kept beside the others that
+are not let in: a job that is let in later never delays it (C-59). Pools of nodes and reservations close these nodes while
+they are in force. A job inside a reservation sees only its nodes and windows; pools of amounts do not apply to it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ CLOSURES_MAX = 64
 
 
 def kept_items(amount: Amount, available: int) -> int:
-    """How many items a pool keeps: the larger of the number and the share of what is available, rounded up."""
+    """Number of items that a pool keeps: the larger of the number and the share of the available ones, rounded up."""
     if amount.items == UNLIMITED and not amount.percent:
         return available
     return max(amount.items, math.ceil(available * amount.percent / 100 - 1e-7))
@@ -62,7 +61,7 @@ def is_of_nodes(pool: FreePool) -> bool:
 
 
 def may_use(reservation: Reservation, who: Who) -> bool:
-    """Check whether a job may go into a reservation: by user, group or account; open to all when none is named."""
+    """Check whether a reservation admits a job: by user, group or account; open to all when none is named."""
     if not (reservation.users or reservation.groups or reservation.accounts):
         return True
     return (
@@ -73,7 +72,7 @@ def may_use(reservation: Reservation, who: Who) -> bool:
 
 
 class Kept:
-    """A pool's amount, for a job that is not let in. `outside` is the use of all jobs that are not."""
+    """A pool's amount, for a job that is not let in. `outside` is the use of all such jobs."""
 
     __slots__ = ("_available", "_beyond_us", "_outside", "_used", "_windows", "items", "pool")
     kind = "pool"
@@ -104,7 +103,7 @@ class Kept:
         return earliest_below(self._used(), self._windows, most, duration_us, from_us, until_us)
 
     def as_promised(self) -> Kept:
-        """The same for a place that the job has already: jobs that were let in since use what the pool keeps (C-59)."""
+        """The same for a promised place: jobs that were let in since use the pool's amount (C-59)."""
         outside = self._outside
         if outside is None:
             return self
@@ -124,7 +123,7 @@ class Kept:
 
 
 class Inside:
-    """The windows of the reservation that a job asked for: it runs within one of them."""
+    """The windows of the job's reservation: it runs within one of them."""
 
     __slots__ = ("_beyond_us", "_windows", "reservation")
     kind = "reservation"
@@ -140,7 +139,7 @@ class Inside:
         return find_stay(self._windows, duration_us, from_us, until_us)
 
     def end_us(self, at_us: int) -> int:
-        """When the window that is open at that instant ends; the instant itself where none is open."""
+        """End of the window that is open at that instant; the instant itself where none is open."""
         window = self._windows.find(at_us, at_us + 1)
         return window[1] if window is not None else at_us
 
@@ -150,7 +149,7 @@ class Inside:
 
 
 class Licence:
-    """A resource that belongs to no node."""
+    """A cluster-wide resource."""
 
     __slots__ = ("_used", "items", "name")
     kind = "licence"
@@ -171,8 +170,8 @@ class Licence:
 
 
 def closures(windows: Windows, mask: int, why: str, now_us: int) -> list[Closure]:
-    """The times at which some positions are closed. Of more than `CLOSURES_MAX` the last one stands for all that follow:
-    nobody is planned into what is not told yet.
+    """The closures of some positions. Beyond `CLOSURES_MAX` the last one stands for all later ones, so that no job is
+    planned into an unknown one.
     """
     found: list[Closure] = []
     at_us = now_us

@@ -1,6 +1,6 @@
-"""The ports of the rules: what they look at in a job and in a booking, and what they ask the book of the future.
+"""The ports of the rules: a job, a booking, and the resource profile as rules see them.
 
-`Rules` knows neither the queue nor the schedule: whoever has these few things can be held against the policies.
+`Rules` knows neither the queue nor the schedule, only these protocols.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eslurm.core.resources.vector import Vector
 
 
 class Job(Who, Protocol):
-    """What the rules look at in a job. `Pending` is one."""
+    """A job as the rules see it. `Pending` is one."""
 
     @property
     def time_limit_us(self) -> int: ...
@@ -26,9 +26,9 @@ class Job(Who, Protocol):
 
 
 class Booked(Protocol):
-    """What a job holds for a time, at the latest until `until_us`; `spans` are (node number, amounts).
+    """The amounts that a job holds for a time, at the latest until `until_us`; `spans` are (node number, amounts).
 
-    Of an array, `tasks` of its tasks share it.
+    For an array, `tasks` of its tasks share it.
     """
 
     @property
@@ -46,12 +46,12 @@ class Booked(Protocol):
 
 
 class Future(Protocol):
-    """What the rules ask the book of the future."""
+    """The queries of the rules to the resource profile."""
 
     def steps(self, resource: int) -> Steps:
-        """The use of a resource of nodes, on all nodes together (sRS); to be read only, until a booking changes."""
+        """The use of a node resource, on all nodes together (sRS); read-only, until a booking changes."""
         ...
 
     def wide_used(self, index: int) -> Timeline:
-        """The use of a resource that belongs to no node."""
+        """The use of a cluster-wide resource."""
         ...

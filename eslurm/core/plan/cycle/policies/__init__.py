@@ -1,7 +1,7 @@
-"""The policies that are built in, and those that a site adds.
+"""The built-in policies and those that a site adds.
 
-Others come from the entry point group `eslurm.policies`: the shell loads them and says so with `register`; the core only
-knows their names. A policy holds no state between cycles, so one object serves all.
+Others come from the entry point group `eslurm.policies`: the daemon loads them and calls `register`; the core only knows
+their names. A policy holds no state between cycles, so one object serves all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _added: dict[str, Policy] = {}
 
 
 def register(policy: Policy) -> None:
-    """Makes a site's policy known by its name. Raises `ValueError` for the name of a built-in one."""
+    """Add a site's policy under its name. Raises `ValueError` for the name of a built-in one."""
     if policy.name in BUILT_IN:
         raise ValueError(f"policy {policy.name!r} is built in: give the other one another name")
     _added[policy.name] = policy

@@ -16,9 +16,9 @@ from eslurm.core.plan.slices import sorting
 class Conservative:
     """Every job is promised a start on arrival, and no later job may delay it.
 
-    When something ends early, the promises are gone through in the order of their starts: each may move to an earlier
-    place and none to a later one. So with exact estimates no job ever starts later than was first promised. When work
-    outlives its limit, the promises in its way and those behind them move in the order of their starts.
+    When an attempt ends early, the promises are examined in the order of their starts: each may move to an earlier place
+    and none to a later one. So with exact estimates no job starts later than its first promise. When an attempt outlives
+    its limit, the promises in its way and those behind them move in the order of their starts.
     """
 
     name = "conservative"

@@ -15,13 +15,13 @@ WAITS_FOR_RULE: Final = frozenset({WhyKind.POOL, WhyKind.RESERVATION, WhyKind.LI
 
 
 class Easy:
-    """The first blocked job gets a promised start that no job behind it may delay; others fill the holes.
+    """The first blocked job gets a promised start that no job behind it may delay; others backfill.
 
-    Partitions that share no node have a promise each. A job that a pool, a licence or somebody's reservation blocks has a
-    promise as well, beside that of the first job that waits for nodes. A job at its limit blocks no other.
-    A promise holds until its job starts, whatever blocks the job meanwhile; only jobs ahead of it may take its place.
-    Where running times are forecast, the shortest of a priority for what they have waited fill the holes first, and those
-    in front of a job that has waited for half a day are those that cannot delay it by their limits either.
+    Partitions that share no node have a promise each. A job that a pool, a licence or another user's reservation blocks
+    has a promise as well, beside that of the first job that waits for nodes. A job at its limit blocks no other. A promise
+    holds until its job starts, whatever blocks the job meanwhile; only jobs ahead of it may take its place. With
+    forecasts, backfill prefers the shortest jobs of a priority in relation to their wait, and a job that has waited for
+    half a day is only overtaken by jobs that cannot delay it by their limits either.
     """
 
     name = "easy"
@@ -54,7 +54,7 @@ class Easy:
 
 
 class _Claims:
-    """The nodes that blocked jobs claim: those that wait for `nodes`, and those that wait for a rule (`ruled`)."""
+    """Nodes claimed by blocked jobs: by those that wait for `nodes`, and by those that wait for a rule (`ruled`)."""
 
     __slots__ = ("_cycle", "nodes", "ruled")
 
@@ -64,7 +64,7 @@ class _Claims:
         self.ruled = 0
 
     def add(self, job: Pending) -> None:
-        """Promises a blocked job its start if it is the first that could use its nodes, or has a promise already."""
+        """Promise a blocked job its start if it is the first that could use its nodes, or has a promise already."""
         cycle = self._cycle
         members = cycle.members(job)
         kind = cycle.waiting[job.job_id].kind
@@ -85,7 +85,7 @@ class _Claims:
 
 
 def _fill(cycle: Cycle, behind: list[Pending], tries: int) -> Generator[None, None, int]:
-    """Starts what of those behind a blocked job delays nothing that is promised; how many have been tried so far."""
+    """Start jobs behind a blocked one that delay no promise; returns the number of jobs tried so far."""
     for job in (yield from cycle.to_fill(behind)):
         if cycle.slice_over():
             yield

@@ -12,8 +12,8 @@ from eslurm.core.plan.cycle.reasons import WhyKind
 class Fcfs:
     """First come, first served: no job starts before one ahead of it that could use the same nodes.
 
-    Jobs whose partition is down, or that need nodes which are out of service or more than their limits allow, are passed
-    over; they do not block those behind them.
+    Jobs of a partition that is down, and jobs that need nodes out of service or more than their limits allow, are skipped;
+    they do not block those behind them.
     """
 
     name = "fcfs"

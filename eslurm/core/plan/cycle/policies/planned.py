@@ -16,9 +16,9 @@ from eslurm.core.plan.cycle.snapshot import Snapshot
 class Planned:
     """Every accepted job has a planned start, or is in the waiting room with a reason (C-01, C-04).
 
-    Arrivals displace no job (C-59). What ends early, comes back or changes is offered to the planned jobs by priority,
-    then age, or length where running times are forecast: first fit, and each keeps the earlier of its places (C-37).
-    What is lost to work that outlives its limit is borne by those of lower priority (C-39).
+    Arrivals displace no job (C-59). Released resources are offered to the planned jobs by priority, then age, or length
+    with forecasts: first fit, and each keeps the earlier of its places (C-37). Jobs of lower priority bear the loss from
+    an attempt that outlives its limit (C-39).
     """
 
     name = "planned"
@@ -35,7 +35,7 @@ class Planned:
 
 
 def _in_turn(snapshot: Snapshot) -> Generator[None, None, list[int]]:
-    """The job ids in the order in which what was given back is offered."""
+    """Job ids in the order in which released resources are offered."""
     everybody = [*snapshot.pending, *snapshot.later]
     if snapshot.has_estimates:
         everybody = yield from shortest_first(everybody, snapshot.now_us)
