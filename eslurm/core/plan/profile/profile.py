@@ -303,7 +303,8 @@ class Book:
         return found[0] if found is not None else None
 
     def check(self) -> None:
-        """Raise `BookError` unless the views agree and every node keeps within its total. Costs time in proportion to all.
+        """Raise `BookError` unless the views agree and every node keeps within its total. Costs time in
+        proportion to all.
         """
         check_views(self.topology, self._profiles, self._slots)
 
