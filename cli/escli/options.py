@@ -32,7 +32,6 @@ class Option:
         short: str = "",
         metavar: str = "",
         help: str = "",
-        *,
         kind: str = "",
         group: str = "Options",
         example: str = "",
