@@ -70,11 +70,11 @@ class Remote(Way):
     def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
         # gRPC's own lines about handshakes would stand beside ours.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from eslurm.api.grpc_client import BlockingGrpcClient
+        from eslurm.api.grpc_client import GrpcClient
 
         self._tls = self._tls or self._credentials()
         try:
-            return BlockingGrpcClient(self._endpoints, self._token, self._tls, patience_s, on_refused)
+            return GrpcClient(self._endpoints, self._token, self._tls, patience_s, on_refused)
         except ValueError as error:
             raise CommandFailed(exits.USAGE, str(error)) from None
 

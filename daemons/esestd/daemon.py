@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from esestd.doors import Calls, LeaderDoor, RemoteDoor, TokenFile
+from esestd.doors import LeaderDoor, TokenFile
 from esestd.follower import POLL_S, Follower
 from esestd.forecaster import Forecaster
 from esestd.sender import Sender
 from esestd.status import EstimatorStatus
-from eslurm.api.unix_calls import UnixCalls
+from eslurm.api.unix_client import Client
 from eslurm.estimator.files import ModelFiles, other_settings
 from eslurm.estimator.registry import make
 from eslurm.ports.estimator import Estimator, Model, Setting
@@ -29,6 +29,7 @@ from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.estimator import EstimatorMetrics
 
 if TYPE_CHECKING:
+    from eslurm.api.client import DoorClient
     from eslurm.transport.tls import Tls
 
 MODELS = "models"
@@ -75,9 +76,10 @@ class EstimatorDaemon:
         self._stopped = asyncio.Event()
         self._files = ModelFiles(options.state_dir / MODELS, options.estimator, options.settings)
         self.metrics = EstimatorMetrics(lambda: wall_us() / 1e6)
-        self._door = LeaderDoor(_doors(options))
-        self._follower = Follower(self._door, options.poll_s)
-        self._sender = Sender(self._door, self.metrics, options.estimator)
+        # Two: the follower's question is held while forecasts are sent.
+        self._doors = LeaderDoor(_client(options)), LeaderDoor(_client(options))
+        self._follower = Follower(self._doors[0], options.poll_s)
+        self._sender = Sender(self._doors[1], self.metrics, options.estimator)
         self._forecaster = Forecaster(
             self._make,
             self._sender,
@@ -106,7 +108,8 @@ class EstimatorDaemon:
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Serve until stopped; `ready` is set at once, as the controller may be away. Raises OSError."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._door.close)
+            for door in self._doors:
+                stack.push_async_callback(door.close)
             stack.push_async_callback(self._status.close)
             if self._options.metrics_listen:
                 await self._status.open(self._options.metrics_listen)
@@ -197,15 +200,10 @@ class EstimatorDaemon:
             log.info("kept %s", path)
 
 
-def _doors(options: EstimatorOptions) -> list[Calls]:
+def _client(options: EstimatorOptions) -> DoorClient:
     if options.sockets:
-        return [UnixCalls(path) for path in options.sockets]
+        return Client(options.sockets)
     # Imported only where it is needed: gRPC takes time and memory.
     from eslurm.api.grpc_client import GrpcClient
 
-    token = TokenFile(options.token_file)
-    # Another of them may lead: none is waited for.
-    return [
-        RemoteDoor(GrpcClient(endpoint, "", options.tls, is_patient=False), token)
-        for endpoint in options.controllers
-    ]
+    return GrpcClient(options.controllers, TokenFile(options.token_file).read, options.tls)

@@ -1,35 +1,22 @@
-"""The way to the controller that leads, wherever that is by now.
+"""The way to the leading controller: a client that blocks, in a thread of its own, and the token that it shows.
 
-Invariant: a call goes to the door that answered last; when that is silent, the others are asked whether they lead to a
-leader before the next call, each for `probe_s` at most.
+Invariant: the event loop waits for no call; closing ends the call under way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from eslurm.api.methods import PING, Method, ReplyT, RequestT
+from eslurm.api.methods import Method, ReplyT, RequestT
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
 from eslurm.security.files import UnsafeFile, read_private
-from eslurm.v1 import controller_pb2 as pb
 
 if TYPE_CHECKING:
-    from eslurm.api.grpc_client import GrpcClient
-
-PROBE_S = 2.0
-_GONE = (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED, Status.CANCELLED)
-
-
-class Calls(Protocol):
-    """One door: `eslurm.api.unix_calls.UnixCalls` or a `RemoteDoor`."""
-
-    async def call(self, method: Method[Any, Any], request: Any, timeout_s: float) -> Any: ...
-
-    async def close(self) -> None: ...
+    from eslurm.api.client import DoorClient
 
 
 class TokenFile:
@@ -63,72 +50,32 @@ class TokenFile:
         return text
 
 
-class RemoteDoor:
-    """Calls to a controller over gRPC, with the token as it is in its file at that moment."""
-
-    def __init__(self, client: GrpcClient, token: TokenFile) -> None:
-        self._client = client
-        self._token = token
-
-    async def call(self, method: Method[Any, Any], request: Any, timeout_s: float) -> Any:
-        """See `Calls`."""
-        self._client.token = self._token.read()
-        return await self._client.call(method, request, timeout_s)
-
-    async def close(self) -> None:
-        """Close the channel."""
-        await self._client.close()
-
-
 class Away(Exception):
     """No controller answers now. The text says what each door said."""
 
 
 class LeaderDoor:
-    """Calls to the leading controller. Raises `Away`, or `DoorRefused` when it was answered."""
+    """Calls to the leading controller, one at a time. Raises `Away`, or `DoorRefused` when a controller answered."""
 
-    def __init__(self, doors: Sequence[Calls], probe_s: float = PROBE_S) -> None:
-        self._doors = list(doors)
-        self._probe_s = probe_s
-        self._current: Calls | None = None
-        self._looking = asyncio.Lock()
+    def __init__(self, client: DoorClient) -> None:
+        self._client = client
+        client.one_round = True
+        self._thread = ThreadPoolExecutor(1, "door")
 
     async def call(self, method: Method[RequestT, ReplyT], request: RequestT, timeout_s: float) -> ReplyT:
-        """Make one call at the leader; one that is lost on its way is not repeated."""
-        door = self._current or await self._find()
+        """Make one call at the leader; one that no controller answers is not repeated."""
+        loop = asyncio.get_running_loop()
         try:
-            reply: ReplyT = await door.call(method, request, timeout_s)
+            return await loop.run_in_executor(self._thread, self._client.call, method, request, timeout_s)
         except DoorUnreachable as error:
-            self._forget(door)
-            raise Away(str(error)) from None
+            raise Away(error.why) from None
         except DoorRefused as error:
-            if error.status not in _GONE:
+            if error.status is not Status.CANCELLED:
                 raise
-            self._forget(door)
             raise Away(error.text) from None
-        return reply
 
     async def close(self) -> None:
-        """Close all doors."""
-        for door in self._doors:
-            await door.close()
-
-    def _forget(self, door: Calls) -> None:
-        if self._current is door:
-            self._current = None
-
-    async def _find(self) -> Calls:
-        """The first door that answers; they are asked one after the other, by one task at a time."""
-        async with self._looking:
-            if self._current is not None:
-                return self._current
-            said = []
-            for door in self._doors:
-                try:
-                    await door.call(PING, pb.PingRequest(), self._probe_s)
-                except (DoorUnreachable, DoorRefused) as error:
-                    said.append(str(error))
-                else:
-                    self._current = door
-                    return door
-            raise Away("; ".join(said))
+        """End the call under way, and the thread."""
+        self._client.abort()
+        await asyncio.to_thread(self._thread.shutdown)
+        self._client.close()

@@ -24,10 +24,8 @@ POLL_S = 10.0
 ANSWER_S = 10.0
 """How much longer an answer may take."""
 EVENTS_MAX = 5_000
-REDIAL_S = 0.1
-REDIAL_MAX_S = 2.0
+AGAIN_S = 1.0
 REFUSED_S = 15.0
-_WAY_OUT = "; cluster.operators must name this user, or its token be of scope estimator"
 _NO_RIGHT = (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
 
 
@@ -73,7 +71,6 @@ class Follower:
 
     async def _ask(self, wait_s: float) -> Any:
         """One answer of the feed; waits until a controller gives it."""
-        pause_s = REDIAL_S
         while True:
             if self._is_new_wanted:
                 self._cursor, self._is_new_wanted = 0, False
@@ -84,8 +81,7 @@ class Follower:
                 reply = await self._door.call(JOB_FEED, request, wait_s + ANSWER_S)
             except Away as error:
                 self._tell("the controller does not answer: %s", str(error))
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, REDIAL_MAX_S)
+                await asyncio.sleep(AGAIN_S)
             except DoorRefused as error:
                 way_out = (
                     "; cluster.operators must name this user, or its token be of scope estimator"

@@ -21,8 +21,7 @@ from eslurm.v1 import controller_pb2 as pb
 log = logging.getLogger("esestd")
 
 CALL_S = 10.0
-RETRY_S = 0.25
-RETRY_MAX_S = 5.0
+AGAIN_S = 1.0
 _LATER = (Status.RESOURCE_EXHAUSTED, Status.ABORTED, Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
 
 
@@ -52,17 +51,13 @@ class Sender:
 
     async def run(self) -> None:
         """Send what comes, for ever."""
-        pause_s = RETRY_S
         while True:
             await self._some.wait()
             batch = dict(islice(self._waiting.items(), FORECASTS_MAX))
             if not batch:
                 self._some.clear()
-            elif await self._send(batch):
-                pause_s = RETRY_S
-            else:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RETRY_MAX_S)
+            elif not await self._send(batch):
+                await asyncio.sleep(AGAIN_S)
             self._metrics.unsent.set(len(self._waiting))
 
     async def _send(self, batch: dict[int, Forecast]) -> bool:

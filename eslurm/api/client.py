@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0
+_TRY_S = 0.1
+"""A try with less time than this may end without an answer, and nobody would know what it did: it is not begun."""
 
 
 class Lost(Exception):
@@ -34,7 +36,7 @@ class Lost(Exception):
 
 
 class DoorClient:
-    """A connection to one of `doors`, made when first needed and again when lost. Not for several threads.
+    """A connection to one of `doors`, made when first needed and again when lost. For one thread, but for `abort`.
 
     Several doors lead to one cluster: when one is absent, refuses, is lost, is not available or has fallen silent, the
     next one is tried. `patience_s`: how long doors that were never reached are tried again (a daemon may be restarting).
@@ -47,6 +49,8 @@ class DoorClient:
     ping_s = 1.0
     advice = ""
     """What to look at when no door was ever reached."""
+    one_round = False
+    """A call ends when each door has failed once: its caller pauses, and calls again."""
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class DoorClient:
         self._patience_s = patience_s
         self._at = 0
         self._failed = 0
+        self._is_aborted = False
         self._silent: set[str] = set()
         self._lost: dict[str, Lost] = {}
 
@@ -77,6 +82,15 @@ class DoorClient:
 
     def close(self) -> None:
         """Drop the connection; the next call makes a new one."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """End the call under way and refuse all others, with `DoorUnreachable`. From any thread."""
+        self._is_aborted = True
+        self._break_off()
+
+    def _break_off(self) -> None:
+        """Make the exchange under way in another thread fail."""
         raise NotImplementedError
 
     def _exchange(
@@ -119,6 +133,8 @@ class DoorClient:
         self._failed = 0
         self._lost.clear()
         while True:
+            if self._is_aborted:
+                raise DoorUnreachable("the call was given up", maybe_done=sent, is_final=True)
             refused: DoorRefused | None = None
             after_s = 0.0
             try:
@@ -142,14 +158,19 @@ class DoorClient:
                     raise refused
             now_s = time.monotonic()
             is_away = refused is None or refused.status is Status.UNAVAILABLE
+            if is_away and self.one_round and refused is not None:
+                self._lost[self.path] = Lost(refused.text)
+                refused = None
             if is_away and now_s < deadline_s and self._turn_to_next():
                 continue
+            if self.one_round:
+                raise refused or self._unreachable(sent, began_s)
             if self._final():
                 raise self._unreachable(sent, began_s)
             pauses += 1
             pause_s = after_s or _pause_s(pauses)
             limit_s = deadline_s if sent else min(deadline_s, began_s + self._patience_s)
-            if now_s + pause_s >= limit_s:
+            if now_s + pause_s + _TRY_S >= limit_s:
                 raise refused or self._unreachable(sent, began_s)
             if refused is not None and self._on_refused is not None:
                 self._on_refused(refused.text)
@@ -187,6 +208,8 @@ class DoorClient:
         Raises `Lost` when the daemon has fallen silent and there are other doors: another one may have taken over.
         """
         while not has_come(min(self.silence_s, left_s(deadline_s))):
+            if self._is_aborted:
+                raise Lost("the call was given up", sent=True)
             if time.monotonic() + self.ping_s >= deadline_s:
                 return
             self._look_for_more()
@@ -212,7 +235,7 @@ class DoorClient:
         what = _each({door: text or str(self._lost.get(door, "no answer")) for door in self._doors})
         advice = "the call may have taken effect: look before you repeat it" if sent else self.advice
         waited_s = time.monotonic() - began_s
-        return DoorUnreachable(f"{what} (tried for {waited_s:.1f} s); {advice}", maybe_done=sent)
+        return DoorUnreachable(f"{what} (tried for {waited_s:.1f} s); {advice}", maybe_done=sent, why=what)
 
 
 def _each(said: Mapping[str, str]) -> str:

@@ -1,28 +1,21 @@
-"""Clients of the gRPC door: for programs with an event loop, and blocking for remote commands.
+"""The client of the gRPC door: for remote commands, and for estimators on other hosts.
 
-Invariant: as at the Unix door, one call keeps one request id over all its tries and ends by its deadline. A token
-never leaves this host unencrypted.
+Invariant: as of `eslurm.api.client`; a token never leaves this host unencrypted.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
-import grpc.aio
 
 from eslurm.api.client import DoorClient, Lost, left_s
 from eslurm.api.interceptor import REQUEST_ID_KEY, RETRY_AFTER_KEY, RETRY_KEY
 from eslurm.api.methods import PING, SERVICE, Method, ReplyT, RequestT
-from eslurm.ports.door import DoorRefused, DoorUnreachable, Status, status_of
-from eslurm.transport.framing import NO_REQUEST_ID, checked_request_id
+from eslurm.ports.door import Status, status_of
+from eslurm.transport.framing import NO_REQUEST_ID
 from eslurm.transport.options import (
     CONTROL_FRAME_BYTES_MAX,
     Options,
@@ -33,8 +26,6 @@ from eslurm.transport.options import (
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_diagnosis import BROKEN_OFF, COMMAND, reason_in
 
-_BACKOFF_FIRST_S = 0.1
-_BACKOFF_MAX_S = 2.0
 REQUEST_BYTES_MAX = CONTROL_FRAME_BYTES_MAX
 """What a controller's server takes at once from whoever connects."""
 _NOT_CONNECTED = re.compile(
@@ -47,67 +38,6 @@ _SLOW = ("timed out before", "Handshake read failed")
 _ENDED = (*BROKEN_OFF, "keepalive", "Broken pipe", "GOAWAY")
 
 _Metadata = tuple[tuple[str, str | bytes], ...]
-
-
-class _Tries:
-    """One call's tries: what to send, and what to do about an error."""
-
-    def __init__(
-        self,
-        endpoint: str,
-        token: str,
-        method: Method[Any, Any],
-        timeout_s: float,
-        request_id: bytes | None,
-        *,
-        is_patient: bool = True,
-    ):
-        request_id = checked_request_id(request_id, mutating=method.mutating)
-        self._endpoint = endpoint
-        self._token = token
-        self._request_id = request_id
-        self._is_patient = is_patient
-        self._deadline_s = time.monotonic() + timeout_s
-        self._tries = 0
-
-    @property
-    def left_s(self) -> float:
-        return max(0.001, self._deadline_s - time.monotonic())
-
-    def metadata(self) -> _Metadata:
-        return _metadata(self._token, self._request_id, retry=self._tries > 0)
-
-    def pause_s(self, error: Any) -> float:
-        """How long to wait before the next try. Raises what the caller gets when there is none."""
-        status, details = status_of(error.code().value[0]), error.details() or ""
-        if status is Status.DEADLINE_EXCEEDED:
-            raise DoorUnreachable(
-                f"{self._endpoint}: no answer in time; the call may have taken effect: look before you repeat it",
-                maybe_done=True,
-            )
-        after_s = _retry_after_s(error)
-        if after_s:
-            # A little later than told: those who were told the same do not come together.
-            pause_s: float = after_s * (1 + os.urandom(1)[0] / 1024)
-            if pause_s >= self._deadline_s - time.monotonic():
-                raise DoorRefused(status, details)
-            return pause_s
-        if status is not Status.UNAVAILABLE:
-            raise DoorRefused(status, details)
-        reason = reason_in(details)
-        if reason:
-            # Nothing of it gets better by waiting.
-            raise DoorUnreachable(f"{self._endpoint}: {reason}", maybe_done=self._tries > 0)
-        self._tries += 1
-        pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(self._tries - 1, 8))
-        pause_s *= 0.5 + os.urandom(1)[0] / 512
-        if not self._is_patient or pause_s >= self._deadline_s - time.monotonic():
-            raise DoorUnreachable(
-                f"{self._endpoint}: {details or 'unavailable'}; is the controller running there, "
-                f"and is this its gRPC endpoint?{_about_tls(details)}",
-                maybe_done=True,
-            )
-        return pause_s
 
 
 def _metadata(token: str, request_id: bytes, *, retry: bool = False) -> _Metadata:
@@ -145,95 +75,18 @@ def _check_token_path(endpoint: str, encrypted: bool) -> None:
         raise ValueError(f"a token is sent to {endpoint} over TLS only: name its authorities (--tls-ca)")
 
 
-class GrpcClient:
-    """Calls from a program with an event loop. Use it on the loop that made it; `close` it in the end.
+class GrpcClient(DoorClient):
+    """Calls to the leading one of the controllers at `endpoints`; see `DoorClient`.
 
-    One that `is_patient` tries again until a call's time is over while nobody is there; who knows other doors is not.
-    `token` may be replaced: the next call shows the new one.
+    `token` may be a function, which is asked at each try: a file's token may be replaced.
     """
-
-    def __init__(
-        self,
-        endpoint: str,
-        token: str,
-        tls: Tls | None = None,
-        *,
-        is_patient: bool = True,
-    ) -> None:
-        _check_token_path(endpoint, tls is not None)
-        self._endpoint = endpoint
-        self.token = token
-        self._is_patient = is_patient
-        self._tls = tls
-        self._revision = 0
-        self._channel = self._new_channel()
-        self._under_way: Counter[grpc.aio.Channel] = Counter()
-
-    def _new_channel(self) -> grpc.aio.Channel:
-        options = _door_options(self._tls)
-        if self._tls is None:
-            return grpc.aio.insecure_channel(self._endpoint, options)
-        self._revision = self._tls.revision
-        return grpc.aio.secure_channel(self._endpoint, self._tls.channel_credentials(), options)
-
-    def _renew(self) -> None:
-        """After a failure: a channel keeps the certificates that it was made with, and others may be in force by now."""
-        if self._tls is not None:
-            self._tls.current()
-            if self._tls.revision != self._revision:
-                self._channel = self._new_channel()
-
-    @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[grpc.aio.Channel]:
-        """The channel for one try. To close it cancels all that it carries, so a former one goes with its last call."""
-        channel = self._channel
-        self._under_way[channel] += 1
-        try:
-            yield channel
-        finally:
-            self._under_way[channel] -= 1
-            if not self._under_way[channel]:
-                del self._under_way[channel]
-                if channel is not self._channel:
-                    await channel.close()
-
-    async def call(
-        self,
-        method: Method[RequestT, ReplyT],
-        request: RequestT,
-        timeout_s: float,
-        request_id: bytes | None = None,
-    ) -> ReplyT:
-        """See `eslurm.api.unix_client.Client.call`."""
-        tries = _Tries(self._endpoint, self.token, method, timeout_s, request_id, is_patient=self._is_patient)
-        payload = request.SerializeToString()
-        while True:
-            async with self._lent() as channel:
-                ask: Any = channel.unary_unary(method.path)
-                try:
-                    reply = await ask(payload, timeout=tries.left_s, metadata=tries.metadata())
-                except grpc.aio.AioRpcError as error:
-                    self._renew()
-                    pause_s = tries.pause_s(error)
-                else:
-                    return method.reply.FromString(reply)
-            await asyncio.sleep(pause_s)
-
-    async def close(self) -> None:
-        """Close the channel."""
-        for channel in {self._channel, *self._under_way}:
-            await channel.close()
-
-
-class BlockingGrpcClient(DoorClient):
-    """Calls from a command, through whichever of the controllers at `endpoints` leads; see `DoorClient`."""
 
     advice = "is a controller running there, and is this its port?"
 
     def __init__(
         self,
         endpoints: str | Sequence[str],
-        token: str,
+        token: str | Callable[[], str],
         tls: Tls | None = None,
         patience_s: float = 10.0,
         on_refused: Callable[[str], None] | None = None,
@@ -242,7 +95,7 @@ class BlockingGrpcClient(DoorClient):
         super().__init__(doors, patience_s, None, on_refused)
         for endpoint in self._doors:
             _check_token_path(endpoint, tls is not None)
-        self._token = token
+        self._token = token if callable(token) else lambda: token
         self._tls = tls
         self._channel: grpc.Channel | None = None
 
@@ -251,6 +104,11 @@ class BlockingGrpcClient(DoorClient):
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+    def _break_off(self) -> None:
+        channel = self._channel
+        if channel is not None:
+            channel.close()
 
     def _exchange(
         self,
@@ -270,7 +128,7 @@ class BlockingGrpcClient(DoorClient):
             self._channel = self._new_channel(self.path)
         ask: Any = self._channel.unary_unary(f"/{SERVICE}/{method.name}")
         pending = ask.future(
-            payload, timeout=left_s(deadline_s), metadata=_metadata(self._token, request_id, retry=retry)
+            payload, timeout=left_s(deadline_s), metadata=_metadata(self._token(), request_id, retry=retry)
         )
         try:
             self._await(lambda timeout_s: _has_come(pending, timeout_s), deadline_s)
@@ -307,7 +165,7 @@ class BlockingGrpcClient(DoorClient):
         with self._new_channel(door) as channel:
             ask: Any = channel.unary_unary(PING.path)
             try:
-                ask(b"", timeout=self.ping_s, metadata=_metadata(self._token, NO_REQUEST_ID))
+                ask(b"", timeout=self.ping_s, metadata=_metadata(self._token(), NO_REQUEST_ID))
             except grpc.RpcError as error:
                 refused: Any = error
                 return refused.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)

@@ -57,6 +57,14 @@ class Client(DoorClient):
             self._socket.close()
             self._socket = None
 
+    def _break_off(self) -> None:
+        connection = self._socket
+        if connection is not None:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return  # It has ended.
+
     def _connect(self, deadline_s: float) -> None:
         if self._socket is not None:
             return

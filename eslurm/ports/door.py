@@ -92,11 +92,12 @@ class DoorUnreachable(Exception):
     """What a client raises when no door answered. The text names the door and what to do.
 
     `maybe_done` is true when a call may have arrived and taken effect although no answer came back; `is_final` when it
-    is of no use to try again as things are.
+    is of no use to try again as things are. `why` is the text without the time that was spent on it.
     """
 
-    def __init__(self, text: str, *, maybe_done: bool = False, is_final: bool = False) -> None:
+    def __init__(self, text: str, *, maybe_done: bool = False, is_final: bool = False, why: str = "") -> None:
         super().__init__(text)
+        self.why = why or text
         self.maybe_done = maybe_done
         self.is_final = is_final
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eslurm.api.grpc_client import BlockingGrpcClient
+from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.methods import BY_NAME, JOB_FEED
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.cluster import LiveCluster
@@ -106,7 +106,7 @@ def test_nonsense_is_refused(cluster: LiveCluster) -> None:
 
 def test_the_feed_over_grpc_is_for_operators_and_estimators(cluster: LiveCluster) -> None:
     def ask(scope: str, user: str = "nobody") -> pb.JobFeedReply:
-        with BlockingGrpcClient(cluster.endpoint, cluster.token(scope, user)) as client:
+        with GrpcClient(cluster.endpoint, cluster.token(scope, user)) as client:
             reply: pb.JobFeedReply = client.call(JOB_FEED, pb.JobFeedRequest(), PATIENCE_S)
             return reply
 
@@ -116,7 +116,7 @@ def test_the_feed_over_grpc_is_for_operators_and_estimators(cluster: LiveCluster
     with pytest.raises(Exception, match="JobFeed is beyond a token of scope submit"):
         ask("submit")
     with (
-        BlockingGrpcClient(cluster.endpoint, cluster.token("estimator", "nobody")) as client,
+        GrpcClient(cluster.endpoint, cluster.token("estimator", "nobody")) as client,
         pytest.raises(Exception, match="Jobs is beyond a token of scope estimator"),
     ):
         client.call(BY_NAME["Jobs"], pb.JobsRequest(), PATIENCE_S)

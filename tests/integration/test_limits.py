@@ -15,7 +15,7 @@ import pytest
 
 from eslurm.api import methods
 from eslurm.api.authoriser import Gate
-from eslurm.api.grpc_client import BlockingGrpcClient, GrpcClient
+from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.grpc_server import door_handler
 from eslurm.api.interceptor import Guard
 from eslurm.api.limits import LimitSettings, RequestLimits
@@ -211,13 +211,10 @@ def test_remote_clients_are_kept_waiting_and_come_again() -> None:
     async def scenario() -> None:
         service = Later(2, 0.2)
         async with grpc_door(Gate(service, nobody)) as endpoint:
-            client = GrpcClient(endpoint, TOKEN)
-            await client.call(methods.JOBS, pb.JobsRequest(), PATIENCE_S)
+            with GrpcClient(endpoint, TOKEN) as client:
+                await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), PATIENCE_S)
             assert len(service.calls) == 3
             assert service.calls[2][0] - service.calls[0][0] >= 0.39
-            with BlockingGrpcClient(endpoint, TOKEN) as blocking:
-                await asyncio.to_thread(blocking.call, methods.JOBS, pb.JobsRequest(), PATIENCE_S)
-            await client.close()
             await until(lambda: not calls_ending())
 
     run(scenario())
@@ -246,10 +243,11 @@ def test_a_remote_client_without_manners_is_held_at_every_refusal() -> None:
 def test_a_remote_client_that_cannot_wait_so_long_is_told_why() -> None:
     async def scenario() -> None:
         async with grpc_door(Gate(Later(100, HELD_S), nobody)) as endpoint:
-            client = GrpcClient(endpoint, TOKEN)
-            with pytest.raises(DoorRefused, match="alice asks too much"):
-                await client.call(methods.JOBS, pb.JobsRequest(), SHORT_S)
-            await client.close()
+            with (
+                GrpcClient(endpoint, TOKEN) as client,
+                pytest.raises(DoorRefused, match="alice asks too much"),
+            ):
+                await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), SHORT_S)
             await until(lambda: not calls_ending())
 
     run(scenario())

@@ -18,7 +18,7 @@ import pytest
 from eslurm.api import methods
 from eslurm.api.authoriser import Gate
 from eslurm.api.client import Lost
-from eslurm.api.grpc_client import REQUEST_BYTES_MAX, BlockingGrpcClient
+from eslurm.api.grpc_client import REQUEST_BYTES_MAX, GrpcClient
 from eslurm.api.grpc_server import door_handler
 from eslurm.api.interceptor import Guard
 from eslurm.api.server import RpcServer
@@ -44,20 +44,20 @@ def unavailable() -> None:
     raise DoorError(Status.UNAVAILABLE, "the controller stops: try again in a moment")
 
 
-def submit(client: BlockingGrpcClient, timeout_s: float = FOR_EVER_S) -> list[int]:
+def submit(client: GrpcClient, timeout_s: float = FOR_EVER_S) -> list[int]:
     return list(client.call(methods.SUBMIT, pb.SubmitRequest(), timeout_s, REQUEST_ID).job_ids)
 
 
-def ask(client: BlockingGrpcClient, timeout_s: float = FOR_EVER_S) -> pb.PingReply:
+def ask(client: GrpcClient, timeout_s: float = FOR_EVER_S) -> pb.PingReply:
     reply: pb.PingReply = client.call(methods.PING, pb.PingRequest(), timeout_s)
     return reply
 
 
-def in_thread(work: Callable[[BlockingGrpcClient], Any], *words: Any, **more: Any) -> Any:
+def in_thread(work: Callable[[GrpcClient], Any], *words: Any, **more: Any) -> Any:
     """What `work` makes of a client, which lives in the thread only."""
 
     def call() -> Any:
-        with BlockingGrpcClient(*words, **more) as client:
+        with GrpcClient(*words, **more) as client:
             return work(client)
 
     return asyncio.to_thread(call)
@@ -67,7 +67,7 @@ def test_the_next_controller_is_tried() -> None:
     async def scenario() -> None:
         async with door(service := Service()) as endpoint:
 
-            def work(client: BlockingGrpcClient) -> None:
+            def work(client: GrpcClient) -> None:
                 assert submit(client) == [1]
                 assert client.path == endpoint
                 assert submit(client) == [1]
@@ -105,16 +105,14 @@ def test_one_that_dies_with_the_call_in_its_hands_is_followed_by_another() -> No
 
 def test_one_that_falls_silent_is_left_for_one_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes connections in the name of a stopped process, and nobody ever answers."""
-    monkeypatch.setattr(BlockingGrpcClient, "silence_s", 0.05)
+    monkeypatch.setattr(GrpcClient, "silence_s", 0.05)
     lives = [True, False]
 
     async def scenario() -> None:
         silent, after = Service(hold=True), Service()
         async with door(silent) as first, door(after) as second:
             # The other one may be slow enough to be asked as well.
-            monkeypatch.setattr(
-                BlockingGrpcClient, "_answers", lambda _client, door: door == second or lives.pop(0)
-            )
+            monkeypatch.setattr(GrpcClient, "_answers", lambda _client, door: door == second or lives.pop(0))
             assert await in_thread(submit, [first, second], TOKEN) == [1]
             assert lives == []
             silent.gate_open.set()
@@ -123,17 +121,17 @@ def test_one_that_falls_silent_is_left_for_one_that_answers(monkeypatch: pytest.
 
 
 def test_whether_a_controller_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BlockingGrpcClient, "ping_s", PATIENCE_S)
+    monkeypatch.setattr(GrpcClient, "ping_s", PATIENCE_S)
 
     async def scenario() -> None:
-        def answers(client: BlockingGrpcClient) -> bool:
+        def answers(client: GrpcClient) -> bool:
             return client._answers(client.path)
 
         async with door(Service()) as endpoint:
             assert await in_thread(answers, endpoint, TOKEN)
             # One that does not know us lives as well.
             assert await in_thread(answers, endpoint, "es1.AAAA")
-        monkeypatch.setattr(BlockingGrpcClient, "ping_s", 0.1)
+        monkeypatch.setattr(GrpcClient, "ping_s", 0.1)
         with closing(socket.create_server(("127.0.0.1", 0))) as silent:
             port = silent.getsockname()[1]
             assert not await in_thread(answers, f"127.0.0.1:{port}", TOKEN)
@@ -144,7 +142,7 @@ def test_whether_a_controller_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_are_named_when_none_is_there() -> None:
     endpoints = [absent(), absent()]
     with (
-        BlockingGrpcClient(endpoints, TOKEN, patience_s=0.0) as client,
+        GrpcClient(endpoints, TOKEN, patience_s=0.0) as client,
         pytest.raises(DoorUnreachable) as unreachable,
     ):
         submit(client)
@@ -205,14 +203,14 @@ NOT_CONNECTED = "failed to connect to all addresses; last error: "
     ],
 )
 def test_what_grpc_says_of_a_connection(said: str, told: str, sent: bool, is_final: bool) -> None:
-    with BlockingGrpcClient("127.0.0.1:1", TOKEN) as client, pytest.raises(Lost) as lost:
+    with GrpcClient("127.0.0.1:1", TOKEN) as client, pytest.raises(Lost) as lost:
         client._refusal(Ended(said))
     assert (str(lost.value), lost.value.sent, lost.value.is_final) == (told, sent, is_final)
 
 
 def test_one_name_that_is_not_known_leaves_hope_for_the_others() -> None:
     said = "errors resolving ctl2:1: [field:hostname lookup error:address lookup failed for ctl2:1: Domain name not found]"
-    with BlockingGrpcClient(["127.0.0.1:1", "127.0.0.1:2"], TOKEN) as client, pytest.raises(Lost) as lost:
+    with GrpcClient(["127.0.0.1:1", "127.0.0.1:2"], TOKEN) as client, pytest.raises(Lost) as lost:
         client._refusal(Ended(said))
     assert str(lost.value) == "Domain name not found" and not lost.value.is_final
 
@@ -249,7 +247,7 @@ def test_a_call_that_is_not_answered_may_have_taken_effect() -> None:
         service = Service(hold=True)
         async with door(service) as endpoint:
 
-            def work(client: BlockingGrpcClient) -> None:
+            def work(client: GrpcClient) -> None:
                 ask(client)
                 service.hold = True
                 with pytest.raises(DoorUnreachable, match="no answer in time") as unreachable:
@@ -285,7 +283,7 @@ def test_a_long_queue_arrives_and_a_huge_request_is_refused_in_words() -> None:
     async def scenario() -> None:
         async with controllers_door(Queue()) as endpoint:
 
-            def work(client: BlockingGrpcClient) -> None:
+            def work(client: GrpcClient) -> None:
                 reply = client.call(methods.JOBS, pb.JobsRequest(), PATIENCE_S)
                 assert len(reply.jobs[0].work_dir) == 2 * REQUEST_BYTES_MAX
                 large = pb.SubmitRequest(jobs=[pb.JobRequest(script=b"#" * REQUEST_BYTES_MAX)])
@@ -294,5 +292,18 @@ def test_a_long_queue_arrives_and_a_huge_request_is_refused_in_words() -> None:
                 assert refused.value.status is Status.RESOURCE_EXHAUSTED
 
             await in_thread(work, endpoint, TOKEN)
+
+    run(scenario())
+
+
+def test_another_thread_ends_a_call() -> None:
+    async def scenario() -> None:
+        async with door(service := Service(hold=True)) as endpoint:
+            with GrpcClient(endpoint, TOKEN) as client:
+                call = asyncio.create_task(asyncio.to_thread(ask, client))
+                await service.entered.wait()
+                client.abort()
+                with pytest.raises((DoorUnreachable, DoorRefused)):
+                    await call
 
     run(scenario())

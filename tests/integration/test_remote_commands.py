@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eslurm.api.grpc_client import BlockingGrpcClient
+from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.methods import PING
 from eslurm.api.tokens import Claims, seal_token
 from eslurm.core.model.job import Principal
@@ -183,7 +183,7 @@ def test_a_token_is_taken_back_while_it_is_used(encrypted: LiveCluster, elsewher
     """At once, for a client that is connected and has been verified before; and by the next leader."""
     token = elsewhere.token_file.read_text().strip()
     tls = Tls(TlsFiles(KEPT / "ca.pem"))
-    with BlockingGrpcClient(encrypted.endpoints, token, tls) as client:
+    with GrpcClient(encrypted.endpoints, token, tls) as client:
         assert client.call(PING, pb.PingRequest(), PATIENCE_S).cluster == CLUSTER
         identifier = next(one.id for one in encrypted.call("Tokens", pb.TokensRequest(user=USER)).tokens)
         encrypted.do("esctl", "token", "revoke", "--user", USER)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from escli import exits
-from eslurm.api.grpc_client import BlockingGrpcClient
+from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.methods import PING
 from eslurm.ports.door import DoorUnreachable
 from eslurm.transport.tls import Tls
@@ -136,9 +136,9 @@ def test_every_daemon_tells_when_its_certificates_end(encrypted: LiveCluster) ->
 
 def test_a_token_is_taken_over_tls_only(encrypted: LiveCluster, certificates: Path) -> None:
     token = encrypted.token("read")
-    with BlockingGrpcClient(encrypted.endpoint, token, Tls(place(certificates, required=True))) as client:
+    with GrpcClient(encrypted.endpoint, token, Tls(place(certificates, required=True))) as client:
         assert client.call(PING, pb.PingRequest(), PATIENCE_S).cluster == CLUSTER
-    with BlockingGrpcClient(encrypted.endpoint, token) as client, pytest.raises(DoorUnreachable):
+    with GrpcClient(encrypted.endpoint, token) as client, pytest.raises(DoorUnreachable):
         client.call(PING, pb.PingRequest(), 0.5)
 
 

@@ -18,7 +18,7 @@ from escli.option_table import rows_of
 from escli.options import Parser
 from escli.remote import Remote
 from escli.user import esqueue, esrun
-from eslurm.api.grpc_client import BlockingGrpcClient
+from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.tokens import Claims, seal_token
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.job import Principal
@@ -57,7 +57,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Client:
-    """In the place of `BlockingGrpcClient`: remembers how it was made, and says what it is told to."""
+    """In the place of `GrpcClient`: remembers how it was made, and says what it is told to."""
 
     made: list[Client]
     say: Callable[[Client, str], Any]
@@ -85,7 +85,7 @@ class Client:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     """The clients that a command makes."""
-    monkeypatch.setattr("eslurm.api.grpc_client.BlockingGrpcClient", Client)
+    monkeypatch.setattr("eslurm.api.grpc_client.GrpcClient", Client)
     Client.made = []
     Client.say = lambda _client, _method: pb.JobsReply()
     return Client.made
@@ -329,4 +329,4 @@ def test_tasks_are_started_where_nodes_can_answer(
 
 def test_the_real_client_is_made_as_the_way_makes_it(home: Path) -> None:
     with way_of("--remote 127.0.0.1:1,127.0.0.1:2").client(1.0, print) as client:
-        assert isinstance(client, BlockingGrpcClient) and client.path == "127.0.0.1:1"
+        assert isinstance(client, GrpcClient) and client.path == "127.0.0.1:1"

@@ -52,11 +52,9 @@ from tests.unit.esestd.kit import (
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that happens now and then happens often."""
     monkeypatch.setattr(daemon_module, "TICK_S", 0.01)
-    monkeypatch.setattr(follower_module, "REDIAL_S", 0.01)
-    monkeypatch.setattr(follower_module, "REDIAL_MAX_S", 0.02)
+    monkeypatch.setattr(follower_module, "AGAIN_S", 0.01)
     monkeypatch.setattr(follower_module, "REFUSED_S", 0.02)
-    monkeypatch.setattr(sender_module, "RETRY_S", 0.01)
-    monkeypatch.setattr(sender_module, "RETRY_MAX_S", 0.02)
+    monkeypatch.setattr(sender_module, "AGAIN_S", 0.01)
 
 
 def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
