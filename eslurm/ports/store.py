@@ -344,6 +344,10 @@ class Pruned(msgspec.Struct, frozen=True):
     blobs: int = 0
     facts: int = 0
 
+    def fills(self, limits: Prune) -> bool:
+        """Whether a call with these limits may have left something."""
+        return max(self.answers, self.blobs, self.facts) >= limits.rows_max
+
 
 def content_hash(data: bytes) -> bytes:
     """The 32-byte SHA-256 under which a script or an environment is stored."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from esctld.lead.dispatcher import Dispatcher
+from eslurm.core.control.log_keeping import BASES, Base, LogKeeping, MakeBase, decode_bases
 from eslurm.core.model.units import SECOND_US
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import (
@@ -23,6 +24,7 @@ from eslurm.ports.store import (
     Head,
     LoggedFact,
     LogPruned,
+    Prune,
     SettingRow,
     Store,
     StoreReader,
@@ -33,26 +35,11 @@ from eslurm.v1 import controller_pb2 as pb
 
 log = logging.getLogger("esctld.logbook")
 
-BASES = "state_bases"
-"""Name of the settings row that lists the base states, oldest first."""
-BASES_PER_LOG = 4
-"""So many base states are made while the log grows from nothing to its full length."""
 DAY_US = 24 * 3600 * SECOND_US
 PAGE_FACTS_MAX = 5_000
 PAGE_BYTES_MAX = 1 << 20
 """A page also passes through a standby's link, where items are small."""
 READ_ROWS = 1_000
-
-
-class Base(msgspec.Struct, frozen=True, array_like=True):
-    """A stored base state: as of which revision and time, and under which hash its bytes are a blob."""
-
-    revision: int
-    at_us: int
-    hash: bytes
-
-
-_bases = msgspec.msgpack.Decoder(list[Base])
 
 
 async def stored_bases(reader: StoreReader, owner: str) -> list[Base]:
@@ -75,59 +62,40 @@ async def stored_bases(reader: StoreReader, owner: str) -> list[Base]:
 def _decoded(blob: bytes) -> list[Base]:
     """The list; an unreadable one is as good as none: the next base state begins a new one."""
     try:
-        return _bases.decode(blob)
+        return decode_bases(blob)
     except msgspec.MsgspecError as error:
         log.error("the list of base states cannot be read: %s", error)
         return []
 
 
 class LogKeeper:
-    """Makes base states as the log grows and says how far it may be pruned. `kept_us` 0: all of it is kept."""
+    """The store and the dispatcher around the core's `LogKeeping`: base states as the log grows, and what may go."""
 
     def __init__(self, store: Store, owner: str, dispatcher: Dispatcher, kept_days: float) -> None:
         self._store = store
         self._owner = owner
         self._dispatcher = dispatcher
-        self._kept_us = int(kept_days * DAY_US)
-        self._bases: list[Base] | None = None
+        self._keeping = LogKeeping(int(kept_days * DAY_US))
 
-    async def before_pruning(self, now_us: int) -> tuple[int, frozenset[bytes]]:
-        """Facts before this revision may go (0: none), and the blobs of base states that are needed.
+    @property
+    def turn_every_s(self) -> float:
+        """The time between two turns."""
+        return self._keeping.turn_every_us / SECOND_US
 
-        Makes a base state when one is due. Raises StoreUnavailable.
-        """
-        if self._bases is None:
-            self._bases = await stored_bases(self._store, self._owner)
-        if self._kept_us:
-            self._bases = self._in_time(self._bases, now_us)
-            newest = self._bases[-1] if self._bases else None
-            due = newest is None or now_us - newest.at_us >= self._kept_us // BASES_PER_LOG
-            if due and (newest is None or newest.revision < self._dispatcher.view.revision):
-                await self._make(self._bases)
-        first_kept = self._first_kept(self._bases, now_us)
-        return first_kept, frozenset(base.hash for base in self._bases)
-
-    def _in_time(self, bases: list[Base], now_us: int) -> list[Base]:
-        """Without those that a newer one makes needless: the log after that one is long enough already."""
-        old = [base for base in bases if base.at_us <= now_us - self._kept_us]
-        return bases[max(0, len(old) - 1) :]
-
-    def _first_kept(self, bases: list[Base], now_us: int) -> int:
-        if self._kept_us and bases and bases[0].at_us <= now_us - self._kept_us:
-            return bases[0].revision + 1
-        return 0
-
-    async def _make(self, bases: list[Base]) -> None:
-        """Another base state, of the rows as they are now. It is listed in the transaction that stores it."""
-        head, data = await pack_rows(self._store, self._owner)
-        if not head.revision:
-            return
-        added = Base(head.revision, head.at_us, content_hash(data))
-        listed = [*bases, added]
-        row = SettingRow(BASES, msgspec.msgpack.encode(listed))
-        await self._dispatcher.keep([row], [BlobRow(added.hash, data)])
-        self._bases = listed
-        log.info("base state of revision %d stored: %d bytes", added.revision, len(data))
+    async def turn(self, now_us: int) -> Prune:
+        """Make a base state if one is due; what may go now. Raises StoreUnavailable, or NotNow as `Dispatcher.keep`."""
+        keeping = self._keeping
+        if not keeping.is_begun:
+            keeping.begin(await stored_bases(self._store, self._owner))
+        action = keeping.turn(self._dispatcher.state, self._dispatcher.view.revision, now_us)
+        if isinstance(action, MakeBase):
+            head, data = await pack_rows(self._store, self._owner)
+            base = Base(head.revision, head.at_us, content_hash(data))
+            row = SettingRow(BASES, keeping.packed(base))
+            await self._dispatcher.keep([row], [BlobRow(base.hash, data)])
+            log.info("base state of revision %d stored: %d bytes", base.revision, len(data))
+            action = keeping.kept()
+        return Prune(**msgspec.structs.asdict(action))
 
 
 async def pack_rows(reader: StoreReader, owner: str) -> tuple[Head, bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eslurm.core.agent import actions as act
+from eslurm.core.control.log_keeping import BASES, Base
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model import facts
 from eslurm.core.model.facts import decode_fact
@@ -24,7 +25,7 @@ from eslurm.core.state.apply import apply
 from eslurm.core.state.apply_accounts import records_of
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.host import Host
-from eslurm.lab.sim.log_keeper import BASE, decode_base
+from eslurm.lab.sim.log_keeper import stored_bases
 from eslurm.lab.sim.plan_checks import PlanChecks
 from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
 from eslurm.lab.sim.site_view import SiteView
@@ -176,15 +177,16 @@ class Checks:
     def on_prune(self, before_revision: int) -> None:
         """Facts before this revision are about to go: a base state holds what they say."""
         self._replay()
-        base = self._find_base()
-        held = base[0] if base is not None else 0
+        bases = self._bases
+        held = bases[-1].revision if bases else 0
         require(
             before_revision <= held + 1,
             f"facts before {before_revision} go, the base state is of revision {held}",
         )
         self._prunes += 1
         if self._prunes % BASE_CHECK_EVERY == 0:
-            self._check_base()
+            # The oldest of those after which the log stays whole.
+            self._check_base(next(base for base in bases if base.revision + 1 >= before_revision))
 
     @property
     def _newest_epoch(self) -> int:
@@ -351,20 +353,18 @@ class Checks:
             self.plans.on_logged(self._replica, fact, logged.at_us)
         self._replica.take_touched()
 
-    def _find_base(self) -> tuple[int, bytes] | None:
-        """Revision and hash of the base state in the store, if there is one."""
-        row = self._world.disk.rows(self._world.owner)[SettingRow.TABLE].get((BASE,))
-        return decode_base(row) if isinstance(row, SettingRow) else None
+    @property
+    def _bases(self) -> list[Base]:
+        """The base states in the store, oldest first."""
+        return stored_bases(self._world.disk.rows(self._world.owner)[SettingRow.TABLE].get((BASES,)))
 
-    def _check_base(self) -> None:
+    def _check_base(self, stored: Base) -> None:
         """A base state and what is left of the log are the state, too."""
-        found = self._find_base()
-        if found is None:
-            return
-        revision, hash_ = found
         world = self._world
-        base = unpack_base(world.owner, world.disk.get_blob(world.owner, hash_))
-        require(base.revision == revision, f"the base state of revision {revision} is of {base.revision}")
+        base = unpack_base(world.owner, world.disk.get_blob(world.owner, stored.hash))
+        require(
+            base.revision == stored.revision, f"base state {stored.revision} is of revision {base.revision}"
+        )
         for logged in world.disk.load_facts(world.owner, base.revision + 1):
             fact = decode_fact(logged.kind, logged.version, logged.blob)
             apply(base, fact, logged.revision, logged.at_us)
@@ -496,7 +496,8 @@ class Checks:
     def at_end(self, state: State) -> None:
         """All jobs are final, nothing is held anywhere, and everything was accounted once."""
         self.on_restart(state)
-        self._check_base()
+        for newest in self._bases[-1:]:
+            self._check_base(newest)
         for key in self._placed:
             require(key in self._ended, f"attempt {key} was placed and its end never accounted")
         self.plans.at_end()

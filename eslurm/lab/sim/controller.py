@@ -86,7 +86,7 @@ class Controller(Process):
         self.seat = seat
         self._clock = clock
         self._lane = StoreLane(self, seat)
-        self._log_keeper = LogKeeper(self, self._lane, world.prunes_every_us)
+        self._log_keeper = LogKeeper(self, self._lane, world.log_kept_us)
         self._reactor = Reactor(self.state, observe=world.checks.on_fact)
         self.roster = Roster(self.state, world.satellite_names, self._ping)
         self._satellites: dict[int, str] = {}

@@ -57,7 +57,8 @@ class DiskStore(StoreImage):
 
     def prune(self, owner: str, epoch: int, limits: Prune) -> Pruned:
         """See `StoreImage.prune`."""
-        if self._on_prune is not None and epoch == self.head(owner).epoch:
+        is_cut = limits.facts_before_revision > 0 and epoch == self.head(owner).epoch
+        if self._on_prune is not None and is_cut:
             self._on_prune(limits.facts_before_revision)
         return super().prune(owner, epoch, limits)
 

@@ -1,7 +1,6 @@
-"""What a simulated leader does with a long log: base states, and the facts before them removed.
+"""A simulated leader's housekeeping: the core's `LogKeeping` over the simulated disk, with a log kept for moments.
 
-Mirrors the daemon's logbook, with a log that is kept for moments instead of days. Invariant: a base state, made of the
-rows as of one revision, is durable before any fact up to its revision is removed.
+Packing, committing and pruning take virtual time, and the process may die between any two of them.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ from typing import Any, Protocol
 
 import msgspec
 
+from eslurm.core.control.log_keeping import BASES, Base, LogKeeping, MakeBase, Prune, decode_bases
+from eslurm.core.state.cluster import State
 from eslurm.lab.sim.place import Place
 from eslurm.lab.sim.store_lane import StoreLane
 from eslurm.lab.sim.surroundings import Surroundings
-from eslurm.ports.store import BlobRow, FenceLost, Head, Prune, RowChange, SettingRow, content_hash
+from eslurm.ports import store
+from eslurm.ports.store import BlobRow, FenceLost, Head, Pruned, RowChange, SettingRow, content_hash
 from eslurm.replay.base import BasePacker
-
-BASE = "state_base"
-"""Name of the settings row that says which base state the log goes on from."""
-
-_bases = msgspec.msgpack.Decoder(tuple[int, bytes])
 
 
 class Keeper(Protocol):
@@ -29,6 +26,7 @@ class Keeper(Protocol):
 
     world: Surroundings
     epoch: int
+    state: State
 
     @property
     def seat(self) -> Place: ...
@@ -41,50 +39,63 @@ class Keeper(Protocol):
 
 
 class LogKeeper:
-    """One controller's. With `every_us` 0 the log is kept whole."""
+    """One controller's. With `kept_us` 0 the log is kept whole."""
 
-    def __init__(self, controller: Keeper, lane: StoreLane, every_us: int) -> None:
+    def __init__(self, controller: Keeper, lane: StoreLane, kept_us: int) -> None:
         self._controller = controller
+        self._world = controller.world
         self._lane = lane
-        self._every_us = every_us
-        self._is_busy = False
+        self._keeping = LogKeeping(kept_us)
 
     def start(self) -> None:
-        """Begin to keep the log short."""
-        if self._every_us:
-            # Not at regular moments, or the same things would always happen at the same time.
-            delay_us = int(self._every_us * self._controller.world.random.uniform(0.5, 1.5))
-            self._controller.later(delay_us, self._turn)
+        """Wait for the next turn."""
+        # Not at regular moments, or the same things would always happen at the same time.
+        jitter = self._world.random.uniform(0.5, 1.5)
+        self._controller.later(int(self._keeping.turn_every_us * jitter), self._turn)
 
     def _turn(self) -> None:
-        self.start()
-        if self._is_busy or not self._controller.seat.reaches_store:
+        if not self._controller.seat.reaches_store:
+            self.start()
             return
-        head, data = self._pack()
-        hash_ = content_hash(data)
-        row = SettingRow(BASE, msgspec.msgpack.encode((head.revision, hash_)))
-        self._is_busy = self._controller.keep([row], [BlobRow(hash_, data)], partial(self._prune, head))
+        disk, owner = self._world.disk, self._world.owner
+        if not self._keeping.is_begun:
+            self._keeping.begin(stored_bases(disk.rows(owner)[SettingRow.TABLE].get((BASES,))))
+        state = self._controller.state
+        action = self._keeping.turn(state, disk.head(owner).revision, state.now_us)
+        if isinstance(action, MakeBase):
+            self._make_base()
+        else:
+            self._begin_pruning(action)
 
-    def _pack(self) -> tuple[Head, bytes]:
-        world = self._controller.world
-        head, *rows = world.disk.load_unfinished(world.owner)
+    def _make_base(self) -> None:
+        head, *rows = self._world.disk.load_unfinished(self._world.owner)
         assert isinstance(head, Head)
         packer = BasePacker(head.revision, head.at_us)
         packer.add_rows([row for row in rows if not isinstance(row, Head)])
-        return head, packer.finish()
+        data = packer.finish()
+        base = Base(head.revision, head.at_us, content_hash(data))
+        row = SettingRow(BASES, self._keeping.packed(base))
+        self._controller.keep([row], [BlobRow(base.hash, data)], self._on_kept)
 
-    def _prune(self, base: Head) -> None:
-        world = self._controller.world
-        limits = Prune(base.at_us, facts_before_revision=base.revision + 1)
-        prune = partial(world.disk.prune, world.owner, self._controller.epoch, limits)
-        self._lane.ask("prune", prune, self._on_pruned)
+    def _on_kept(self) -> None:
+        self._begin_pruning(self._keeping.kept())
 
-    def _on_pruned(self, result: object) -> None:
-        self._is_busy = False
+    def _begin_pruning(self, action: Prune) -> None:
+        self._prune(store.Prune(**msgspec.structs.asdict(action)))
+
+    def _prune(self, limits: store.Prune) -> None:
+        prune = partial(self._world.disk.prune, self._world.owner, self._controller.epoch, limits)
+        self._lane.ask("prune", prune, partial(self._on_pruned, limits))
+
+    def _on_pruned(self, limits: store.Prune, result: Pruned | store.StoreError) -> None:
         if isinstance(result, FenceLost):
             self._controller.lose_fence(result)
+        elif isinstance(result, Pruned) and result.fills(limits):
+            self._prune(limits)
+        else:
+            self.start()
 
 
-def decode_base(row: SettingRow) -> tuple[int, bytes]:
-    """Up to which revision the base state goes, and under which hash it is stored."""
-    return _bases.decode(row.blob)
+def stored_bases(row: object) -> list[Base]:
+    """The base states that this settings row lists, oldest first."""
+    return decode_bases(row.blob) if isinstance(row, SettingRow) else []

@@ -129,7 +129,7 @@ class Surroundings(Protocol):
     disk: DiskStore
     coverage: Coverage
     satellite_names: tuple[str, ...]
-    prunes_every_us: int
+    log_kept_us: int
     inbox_max: int
 
     @property

@@ -102,7 +102,7 @@ class World:
         self._script_seed = rng.random()
         # The product's default, or so few that it is full whenever the store is slow.
         self.inbox_max = random.Random(f"{seed}/inbox").choice((3, 20_000))
-        self.prunes_every_us = rng.choice((0, 1, 1, 4) if nodes <= 64 else (0, 8)) * SECOND_US
+        self.log_kept_us = rng.choice((0, 4, 4, 16) if nodes <= 64 else (0, 32)) * SECOND_US
 
     @property
     def controller_addresses(self) -> tuple[str, ...]:

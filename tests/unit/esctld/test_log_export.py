@@ -18,8 +18,9 @@ from escli.options import Parser
 from esctld.lead import housekeeping
 from esctld.lead.clock import Clock
 from esctld.lead.dispatcher import Dispatcher
-from esctld.lead.log_export import BASES, DAY_US, Logbook, LogKeeper, pack_rows, stored_bases
+from esctld.lead.log_export import DAY_US, Logbook, LogKeeper, pack_rows, stored_bases
 from eslurm.core.control.commit_pipeline import NotNow
+from eslurm.core.control.log_keeping import BASES
 from eslurm.core.control.reactor import Reactor
 from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.model.job import JobSpec, Principal
@@ -86,7 +87,7 @@ class Bench:
     async def prune(self, days: float) -> housekeeping.Pruned:
         """Housekeeping, so many days from now."""
         now_us = self.state.now_us + int(days * DAY_US)
-        return await housekeeping.prune_once(self.store, self.state, self.keeper, now_us)
+        return await housekeeping.prune_once(self.store, self.keeper, now_us)
 
     async def first_kept(self) -> int:
         """Where the stored log begins."""
@@ -146,7 +147,7 @@ def test_the_log_does_not_grow_without_bound_and_neither_do_its_bases() -> None:
             for day in range(60):
                 await bench.submit(3)
                 moved = bench.state.now_us
-                await housekeeping.prune_once(bench.store, bench.state, bench.keeper, moved + day * DAY_US)
+                await housekeeping.prune_once(bench.store, bench.keeper, moved + day * DAY_US)
             bases = await stored_bases(bench.store, "main")
             assert len(bases) <= 6
             assert bases[0].revision + 1 >= await bench.first_kept() > 1
