@@ -28,7 +28,7 @@ from esctld.lead.failure_prediction import FailurePrediction
 from esctld.lead.gc_tuning import spare_collector
 from esctld.lead.joining import Joining
 from esctld.lead.launch_attachments import BlobCargo
-from esctld.lead.leadership import NAME_FEATURE, Lead, Leadership, Lease, Standbys, give_up
+from esctld.lead.leadership import NAME_FEATURE, Leadership, Lease, Standbys, give_up
 from esctld.lead.links import ControllerLinks
 from esctld.lead.log_export import Logbook, LogKeeper
 from esctld.lead.planner import Planner
@@ -58,7 +58,8 @@ from eslurm.calendar import SiteCalendar
 from eslurm.config.file import Config, ConfigError, cluster_config, read_config
 from eslurm.core.control.reactor import Batch, Reactor
 from eslurm.core.control.rights import level_of
-from eslurm.core.dispatch.election import Election
+from eslurm.core.dispatch.leader_lease import LeaderLease
+from eslurm.core.dispatch.standby import Lead
 from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, Refused
 from eslurm.core.model.timekeeping import leap_bound_us
 from eslurm.core.state.boundaries import set_calendar
@@ -200,24 +201,28 @@ class Controller:
             stack.callback(self._audit.close)
             self._build(self._lead.state, self._lead.epoch)
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
-            election = Election(self._lead.name, self._lead.endpoint, self._options.lease_us)
             conductor = self._conductor
-            renewing = Lease(self._store, election, conductor.awake_us, conductor.herald.on_renewed)
-            lease = asyncio.create_task(renewing.run(), name="lease")
-            stack.push_async_callback(_end_tasks, [lease, dispatch])
+            lease = Lease(
+                self._store,
+                LeaderLease(self._options.lease_us),
+                conductor.awake_us,
+                conductor.herald.on_renewed,
+            )
+            renewing = asyncio.create_task(lease.run(), name="lease")
+            stack.push_async_callback(_end_tasks, [renewing, dispatch])
             for message in (
                 ConfigLoaded(cluster_config(self._options.config, own_uid=os.geteuid())),
                 EpochStarted(self._lead.epoch),
             ):
                 if not await self._first(dispatch, message):
-                    await _end_tasks([lease, dispatch])
+                    await _end_tasks([renewing, dispatch])
                     await give_up(self._store)
                     return
             await self._open(stack)
-            await self._serve(serving, [dispatch, lease])
+            await self._serve(serving, [dispatch, renewing])
             if await self._drain(dispatch):
-                await _end_tasks([lease])
-                await self._leadership.let_go(self._store, self._dispatcher.now_us())
+                await _end_tasks([renewing])
+                await self._leadership.let_go(lease, self._dispatcher.now_us())
 
     async def _first(self, dispatch: asyncio.Task[None], message: Message) -> bool:
         """One of the messages that come before all others; false when stopped meanwhile (the store may be away).

@@ -12,7 +12,7 @@ from typing import Any
 
 from esctld.daemon import OWNER, Controller, ControllerOptions
 from esctld.lead.gc_tuning import give_back_to_collector
-from esctld.lead.leadership import Lead, give_up
+from esctld.lead.leadership import give_up
 from esctld.port import HeldPort
 from esctld.standby.leader_link import NOBODY, LeaderLink
 from esctld.standby.standby import Standby
@@ -21,6 +21,7 @@ from eslurm.api.authoriser import Gate
 from eslurm.api.methods import Method
 from eslurm.api.principals import Principals
 from eslurm.api.unix_server import UnixDoor
+from eslurm.core.dispatch.standby import Lead
 from eslurm.ports.door import Answered, Answerer, Caller, Status
 from eslurm.ports.store import FenceLost, Store
 from eslurm.telemetry import logs

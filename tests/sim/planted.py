@@ -18,8 +18,12 @@ from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.report_queue import Outbox
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
 from eslurm.core.control.jobs import outcomes, requests, stopping
+from eslurm.core.control.log_keeping import Base, LogKeeping, MakeBase
 from eslurm.core.control.reactor import Batch
+from eslurm.core.control.replica import Replica
 from eslurm.core.dispatch import effect_delivery
+from eslurm.core.dispatch.leader_lease import LeaderLease
+from eslurm.core.dispatch.standby import Follow, StandbyTerm
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
@@ -27,7 +31,6 @@ from eslurm.core.resources.ledger import Ledger
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.checks import Checks
 from eslurm.lab.sim.spool import Spool
-from eslurm.lab.sim.standby import Standby
 from eslurm.store.image import StoreImage
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -116,16 +119,51 @@ def no_store_fence(patch: pytest.MonkeyPatch) -> None:
 
 def lead_with_what_was_known(patch: pytest.MonkeyPatch) -> None:
     """A standby that won the lead does not read the end of the log before it leads."""
-    follow, prepare = Standby._follow, Standby._prepare
+    looked, followed = StandbyTerm.looked, StandbyTerm.followed
 
-    def from_memory(self: Standby) -> State:
-        return follow(self) if self.state is None else self.state
+    def hasty(self: StandbyTerm[Any], leader: Any, now_us: int) -> Any:
+        actions = looked(self, leader, now_us)
+        return [Follow(0) if self.epoch and isinstance(action, Follow) else action for action in actions]
 
-    def hasty(self: Standby) -> None:
-        self._follow = lambda: from_memory(self)  # type: ignore[method-assign]
-        prepare(self)
+    def unchecked(self: StandbyTerm[Any], state: State) -> Any:
+        self.leader = replace(self.leader, revision=state.revision)
+        return followed(self, state)
 
-    patch.setattr(Standby, "_prepare", hasty)
+    patch.setattr(StandbyTerm, "looked", hasty)
+    patch.setattr(StandbyTerm, "followed", unchecked)
+
+
+def skip_a_revision(patch: pytest.MonkeyPatch) -> None:
+    """A standby takes the first fact of what it reads for one that it has already."""
+    advance = Replica.advance
+
+    def skip(self: Replica, logged: Any) -> Any:
+        if len(logged) > 1:
+            assert self.state is not None
+            self.state.revision += 1
+            logged = logged[1:]
+        return advance(self, logged)
+
+    patch.setattr(Replica, "advance", skip)
+
+
+def renew_after_loss(patch: pytest.MonkeyPatch) -> None:
+    """A leader that is told that another one leads goes on renewing its lease."""
+    patch.setattr(LeaderLease, "lost", LeaderLease.unavailable)
+
+
+def prune_before_base(patch: pytest.MonkeyPatch) -> None:
+    """The log's beginning goes before the base state that holds it is committed."""
+
+    def hasty(self: LogKeeping, state: State, committed: int, now_us: int) -> Any:
+        action = turn(self, state, committed, now_us)
+        if isinstance(action, MakeBase):
+            self.packed(Base(committed, 0, b""))
+            return self.kept()
+        return action
+
+    turn = LogKeeping.turn
+    patch.setattr(LogKeeping, "turn", hasty)
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:

@@ -216,7 +216,7 @@ def test_a_write_may_outlive_who_asked_for_it() -> None:
         world = calm_world(controllers=1, seed=seed)
         leader = leader_of(world)
         before = world.disk.leader(world.owner).beat
-        leader._renew()
+        leader._lease.turn()
         assert world.disk.under_way(world.owner) == 1
         leader.seat.end()
         assert world.disk.under_way(world.owner) == 0
@@ -227,7 +227,7 @@ def test_a_write_may_outlive_who_asked_for_it() -> None:
 @pytest.mark.parametrize("stands_still", [True, False])
 def test_a_standby_that_finds_the_log_cut_off_goes_on_from_the_rows(stands_still: bool) -> None:
     world = World(5, 8, plan=FaultPlan(CALM, (), 0.0, 40 * SECOND_US, controllers=2))
-    world.prunes_every_us = SECOND_US
+    world.log_kept_us = 2 * SECOND_US
     told: list[str] = []
     world.trace = lambda _at_us, text: told.append(text)
     world.start()
@@ -255,7 +255,7 @@ def test_a_standby_that_finds_the_log_cut_off_goes_on_from_the_rows(stands_still
 
 def test_the_log_is_not_cut_off_beyond_its_base_state() -> None:
     world = World(4, 8, plan=FaultPlan(CALM, (), 0.0, HOUR_US))
-    world.prunes_every_us = 0
+    world.log_kept_us = 0
     world.start()
     world.scheduler.run(START_US + 20 * SECOND_US)
     before = world.disk.head(world.owner).revision

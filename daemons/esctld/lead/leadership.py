@@ -14,9 +14,10 @@ from collections.abc import Callable
 import msgspec
 
 from eslurm import __version__
-from eslurm.core.dispatch.election import Election
+from eslurm.core.dispatch.leader_lease import LeaderLease, Renew, Write
+from eslurm.core.dispatch.standby import Lead
 from eslurm.core.model.messages import RefusalCode, Refused
-from eslurm.core.state.cluster import State
+from eslurm.core.model.units import SECOND_US
 from eslurm.ports.link import Link
 from eslurm.ports.store import AnswerRow, Batch, FenceLost, Store, StoreError, StoreUnavailable
 from eslurm.v1 import controller_pb2 as pb
@@ -25,21 +26,10 @@ log = logging.getLogger("esctld.leadership")
 
 NAME_FEATURE = "controller="
 """How a controller's Hello says its name."""
-RELEASE_TRIES = 3
-RELEASE_RETRY_S = 0.1
-
-
-class Lead(msgspec.Struct):
-    """The lead as it was won: under which epoch, and the state where the log stands."""
-
-    name: str
-    endpoint: str
-    epoch: int
-    state: State
 
 
 class Lease:
-    """Keeps the leader row moving; run it as a task from the claim to the release.
+    """Makes the writes of a `LeaderLease`; run it as a task from the claim to the release.
 
     `on_renewed` hears when (by `now_us`) each renewal that succeeded had begun.
     """
@@ -47,31 +37,58 @@ class Lease:
     def __init__(
         self,
         store: Store,
-        election: Election,
+        lease: LeaderLease,
         now_us: Callable[[], int] = int,
-        on_renewed: Callable[[int], None] | None = None,
+        on_renewed: Callable[[int], None] = lambda began_us: None,
     ) -> None:
         self._store = store
+        self._lease = lease
         self._now_us = now_us
         self._on_renewed = on_renewed
-        self._every_s = election.renew_every_us / 1_000_000
+        self._last: Batch | None = None
 
     async def run(self) -> None:
         """Until cancelled. Raises FenceLost when another controller leads."""
-        away = False
-        while True:
-            began_us = self._now_us()
+        is_away = False
+        while (write := self._lease.next(self._now_us())) is not None:
             try:
-                await self._store.renew()
+                await self._make(write)
             except StoreUnavailable as error:
-                if not away:
-                    log.warning("the lead cannot be renewed: %s", error)
-                away = True
+                if not is_away:
+                    what = "renewed" if isinstance(write, Renew) else "let go"
+                    log.warning("the lead cannot be %s: %s", what, error)
+                is_away = True
+                self._lease.unavailable(write)
+            except FenceLost:
+                self._lease.lost(write)
+                if self._lease.is_lost:
+                    raise
             else:
-                away = False
-                if self._on_renewed is not None:
-                    self._on_renewed(began_us)
-            await asyncio.sleep(self._every_s)
+                is_away = False
+                held_us = self._lease.succeeded(write)
+                if held_us is not None:
+                    self._on_renewed(held_us)
+            if not self._lease.is_over:
+                await asyncio.sleep(self._lease.pause_us / SECOND_US)
+
+    async def let_go(self, successor: str, last: Batch | None = None) -> None:
+        """Write this, and release the lead; `run` must have ended. A store that is away makes others wait for the lease."""
+        self._last = last
+        self._lease.let_go(successor)
+        try:
+            await self.run()
+        except FenceLost:
+            log.info("another controller leads already")
+
+    async def _make(self, write: Write) -> None:
+        if isinstance(write, Renew):
+            await self._store.renew()
+            return
+        if self._last is not None:
+            await self._store.commit(self._last)
+            self._last = None
+        await self._store.release(write.successor)
+        log.info("let go of the lead%s", f": {write.successor} follows" if write.successor else "")
 
 
 class Standby(msgspec.Struct, frozen=True):
@@ -169,28 +186,16 @@ class Leadership:
             )
         return to or names[0]
 
-    async def let_go(self, store: Store, now_us: int) -> None:
-        """The last thing that this leader writes; a store that is away makes the others wait for the lease.
+    async def let_go(self, lease: Lease, now_us: int) -> None:
+        """The last thing that this leader writes.
 
         `now_us`: the cluster's time, not before the last commit's: one without facts has moved only the row's time.
         """
         state = self.lead.state
-        at_us = max(state.now_us, now_us)
-        for _ in range(RELEASE_TRIES):
-            try:
-                if self._answer is not None:
-                    await store.commit(Batch(state.revision + 1, at_us, answers=[self._answer]))
-                    self._answer = None
-                await store.release(self._successor)
-            except StoreUnavailable as error:
-                log.warning("the lead could not be let go: %s", error)
-                await asyncio.sleep(RELEASE_RETRY_S)
-            except FenceLost:
-                log.info("another controller leads already")
-                return
-            else:
-                log.info("let go of the lead%s", f": {self._successor} follows" if self._successor else "")
-                return
+        last = None
+        if self._answer is not None:
+            last = Batch(state.revision + 1, max(state.now_us, now_us), answers=[self._answer])
+        await lease.let_go(self._successor, last)
 
 
 async def give_up(store: Store) -> None:

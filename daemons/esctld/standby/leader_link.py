@@ -18,6 +18,7 @@ from esctld.lead.leadership import NAME_FEATURE
 from eslurm import __version__
 from eslurm.api.forward import Forwarder
 from eslurm.api.methods import Method
+from eslurm.core.dispatch.election import is_dialled, is_led_under
 from eslurm.links.hello import LocalPeer
 from eslurm.links.links import LinkTable
 from eslurm.ports.door import Answered, Caller
@@ -86,7 +87,7 @@ class LeaderLink:
         return link if link is not None and not link.closed.is_set() and self._leads(link) else None
 
     def _leads(self, link: Link) -> bool:
-        return not self._leader.released and link.peer.epoch >= self._leader.epoch
+        return is_led_under(self._leader, link.peer.epoch)
 
     async def run(self) -> None:
         """Stay linked to whoever leads, until cancelled."""
@@ -94,7 +95,7 @@ class LeaderLink:
         while True:
             leader = self._leader
             self._moved.clear()
-            if leader.released or not leader.endpoint or leader.holder == self._name:
+            if not is_dialled(leader, self._name):
                 await self._moved.wait()
                 continue
             try:

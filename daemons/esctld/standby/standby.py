@@ -1,7 +1,6 @@
 """A controller while it does not lead: it watches the leader row, follows the log, and its door leads to the leader.
 
-Invariant: nothing is written before the claim; the lead is handed on only with a state that stands exactly where the log
-does, at the claim's own epoch. While it prepares to lead its lease is renewed already.
+What it does when is `core.dispatch.standby`'s, the same as in the simulator; here are the store, the tasks and the link.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from esctld.lead.leadership import Lead, Lease, give_up
+from esctld.lead.leadership import Lease, give_up
 from esctld.standby.follower import Follower
 from esctld.standby.leader_link import LeaderLink
-from eslurm.core.dispatch.election import Election
+from eslurm.core.dispatch.standby import FOLLOW_RETRY_US, Claim, Follow, Lead, StandbyTerm, Withdraw
+from eslurm.core.model.units import SECOND_US
+from eslurm.ports import store as port
 from eslurm.ports.door import Answerer
 from eslurm.ports.store import (
-    Claim,
     FenceLost,
     Leader,
     LeadershipTaken,
@@ -31,7 +31,7 @@ from eslurm.telemetry.status import Health
 
 log = logging.getLogger("esctld.standby")
 
-FOLLOW_RETRY_S = 0.2
+FOLLOW_RETRY_S = FOLLOW_RETRY_US / SECOND_US
 FOLLOW_AGAIN_S = 1.0
 """Pause after the store said that it cannot be followed: it answers, so nothing is gained by asking on."""
 
@@ -53,11 +53,10 @@ class Standby:
         self._owner = owner
         self._name = name
         self._endpoint = endpoint
-        self._election = Election(name, endpoint, lease_us)
+        self._term: StandbyTerm[Leader] = StandbyTerm(name, endpoint, lease_us, Leader())
         self._follower = Follower(store, owner)
         self._look_now = asyncio.Event()
         self._grown = asyncio.Event()
-        self._leader = Leader()
         self._link = link(self._look_now.set)
         self._on_warm = on_warm
         self._away = False
@@ -77,35 +76,33 @@ class Standby:
             return Health(False, f"stands by, but cannot follow the log: {self._cannot_follow}")
         if not self._is_warm:
             return Health(False, "stands by, and has not read the log yet")
-        return Health(True, f"stands by: {self._leader.holder or 'another controller'} leads")
+        return Health(True, f"stands by: {self._term.leader.holder or 'another controller'} leads")
 
     async def run(self) -> Lead:
         """Until it leads. Raises what makes a controller useless: a foreign, a damaged or a newer store."""
         tasks: list[asyncio.Task[None]] = []
         try:
-            claimed = await self._look()
-            if claimed is None:
+            if not await self._look():
                 # Only now: a cluster that nobody leads is not kept waiting for it.
                 if not self._away:
-                    log.info(
-                        "%s stands by: %s leads", self._name, self._leader.holder or "another controller"
-                    )
+                    leader = self._term.leader.holder or "another controller"
+                    log.info("%s stands by: %s leads", self._name, leader)
                 tasks = [
                     asyncio.create_task(self._follow(), name="follow"),
                     asyncio.create_task(self._link.run(), name="leader link"),
                 ]
-                claimed = await self._watch(tasks)
+                await self._watch(tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._link.close()
-        return await self._prepare(claimed)
+        return await self._prepare()
 
     # ---- electing ----
 
-    async def _watch(self, tasks: list[asyncio.Task[None]]) -> int:
-        every_s = self._election.look_every_us / 1_000_000
+    async def _watch(self, tasks: list[asyncio.Task[None]]) -> None:
+        every_s = self._term.look_every_us / SECOND_US
         while True:
             for task in tasks:
                 if task.done():
@@ -114,37 +111,42 @@ class Standby:
                 async with asyncio.timeout(every_s):
                     await self._look_now.wait()
             self._look_now.clear()
-            claimed = await self._look()
-            if claimed is not None:
-                return claimed
+            if await self._look():
+                return
 
-    async def _look(self) -> int | None:
-        """Look at the leader row once; the epoch if that made this controller the leader."""
-        now_us = time.monotonic_ns() // 1000
+    async def _look(self) -> bool:
+        """Look at the leader row once; whether that made this controller the leader."""
+        now_us = _monotonic_us()
         try:
             leader = await self._store.leader(self._owner)
         except StoreUnavailable as error:
             if not self._away:
                 log.warning("the job store cannot be read: %s; trying again until it can", error)
             self._away = True
-            return None
+            return False
         if self._away:
             log.warning("the job store can be read again")
             self._away = False
-        if leader.revision > self._leader.revision:
-            self._grown.set()
-        self._leader = leader
         self._link.follow(leader)
-        if not self._election.look(leader, now_us):
-            return None
+        for action in self._term.looked(leader, now_us):
+            if isinstance(action, Follow):
+                self._grown.set()
+            elif isinstance(action, Claim):
+                await self._claim(action.seen)
+        return bool(self._term.epoch)
+
+    async def _claim(self, seen: Leader) -> None:
         try:
-            return await self._store.open(self._owner, Claim(self._name, self._endpoint, leader))
+            epoch = await self._store.open(self._owner, port.Claim(self._name, self._endpoint, seen))
         except LeadershipTaken as error:
             log.info("no claim: %s", error)
+            self._term.not_claimed()
         except StoreUnavailable as error:
             # Perhaps it was made all the same: then the row names this controller as its holder.
             log.warning("no claim: %s", error)
-        return None
+            self._term.not_claimed()
+        else:
+            self._term.claimed(epoch)
 
     # ---- following ----
 
@@ -153,7 +155,7 @@ class Standby:
         while True:
             self._grown.clear()
             try:
-                await self._follower.follow(self._leader.revision)
+                await self._follower.follow(self._term.leader.revision)
             except StoreUnavailable as error:
                 log.debug("the log cannot be followed: %s", error)
                 await asyncio.sleep(FOLLOW_RETRY_S)
@@ -178,11 +180,11 @@ class Standby:
 
     # ---- leading ----
 
-    async def _prepare(self, epoch: int) -> Lead:
-        """The state where the log stands; nobody else writes it from now on."""
+    async def _prepare(self) -> Lead:
+        """The state where the log stands; while it is read the lease is renewed already."""
         began_s = time.monotonic()
-        lease = asyncio.create_task(Lease(self._store, self._election).run(), name="lease")
-        ready = asyncio.create_task(self._final_state(epoch), name="final state")
+        lease = asyncio.create_task(Lease(self._store, self._term.lease).run(), name="lease")
+        ready = asyncio.create_task(self._final_state(), name="final state")
         try:
             await asyncio.wait({lease, ready}, return_when=asyncio.FIRST_COMPLETED)
             if lease.done():
@@ -201,25 +203,27 @@ class Standby:
         state = lead.state
         log.info(
             "epoch %d, revision %d, %d jobs not finished, ready after %.2f s",
-            *(epoch, state.revision, len(state.jobs), took_s),
+            *(lead.epoch, state.revision, len(state.jobs), took_s),
         )
         return lead
 
-    async def _final_state(self, epoch: int) -> Lead:
+    async def _final_state(self) -> Lead:
+        term = self._term
         while True:
             try:
-                head = await self._store.leader(self._owner)
-                if head.epoch != epoch:
-                    raise FenceLost(f"{self._owner}: claimed epoch {epoch}, the store has epoch {head.epoch}")
-                state = await self._follower.follow(head.revision)
-                break
+                leader = await self._store.leader(self._owner)
+                [action] = term.looked(leader, _monotonic_us())
+                if isinstance(action, Follow):
+                    [action] = term.followed(await self._follower.follow(action.revision))
             except StoreUnavailable as error:
                 log.warning("the state cannot be read: %s", error)
                 await asyncio.sleep(FOLLOW_RETRY_S)
-        if state.revision != head.revision:
-            raise StoreFailed(f"the state is at revision {state.revision}, the log at {head.revision}")
-        # A batch of answers alone moves the log's time and leaves no fact to learn it from.
-        state.now_us = max(state.now_us, head.at_us)
-        # Following may have been interrupted between two facts: what it touched is in the store already.
-        state.take_touched()
-        return Lead(self._name, self._endpoint, epoch, state)
+                continue
+            if isinstance(action, Withdraw):
+                raise FenceLost(f"{self._owner}: {action.reason}")
+            assert isinstance(action, Lead)
+            return action
+
+
+def _monotonic_us() -> int:
+    return time.monotonic_ns() // 1000

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-RENEWS_PER_LEASE = 4
-"""How often a leader moves its row within a lease, at the least."""
 LOOKS_PER_LEASE = 8
 """How often a standby looks within a lease, at the least."""
 GAP_PER_LEASE = 2
@@ -29,6 +27,10 @@ class LeaderRow(Protocol):
     @property
     def revision(self) -> int:
         """The last committed."""
+
+    @property
+    def at_us(self) -> int:
+        """The time of that commit."""
 
     @property
     def beat(self) -> int:
@@ -49,6 +51,16 @@ class LeaderRow(Protocol):
     @property
     def successor(self) -> str:
         """Who is to follow a holder that let go; empty: anybody."""
+
+
+def is_dialled(leader: LeaderRow, name: str) -> bool:
+    """Whether the standby of this name links to the row's holder."""
+    return not leader.released and bool(leader.endpoint) and leader.holder != name
+
+
+def is_led_under(leader: LeaderRow, epoch: int) -> bool:
+    """Whether a process that says that it leads under this epoch may: the row names no later leader."""
+    return not leader.released and epoch >= leader.epoch
 
 
 class Election:
@@ -73,11 +85,6 @@ class Election:
     def look_every_us(self) -> int:
         """The time between two looks at the row."""
         return max(1, self._lease_us // LOOKS_PER_LEASE)
-
-    @property
-    def renew_every_us(self) -> int:
-        """The time between two renewals by a leader."""
-        return max(1, self._lease_us // RENEWS_PER_LEASE)
 
     def look(self, leader: LeaderRow, now_us: int) -> bool:
         """Check whether to claim the lead now, against exactly this row."""

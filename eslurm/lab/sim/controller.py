@@ -29,7 +29,7 @@ from eslurm.core.control.planning import LIMITS, REPLAN_US, messages_of, next_cy
 from eslurm.core.control.reactor import BatchAnswer, Reactor
 from eslurm.core.control.timers import next_timer_us
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
-from eslurm.core.dispatch.election import RENEWS_PER_LEASE
+from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.satellite_pool import Roster
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import (
@@ -57,7 +57,7 @@ from eslurm.lab.sim.log_keeper import LogKeeper
 from eslurm.lab.sim.place import Place
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.standby import LEASE_US
-from eslurm.lab.sim.store_lane import StoreLane
+from eslurm.lab.sim.store_lane import LeaseWriter, StoreLane
 from eslurm.lab.sim.surroundings import Surroundings
 from eslurm.ports import store
 from eslurm.store.rows import transaction_of
@@ -66,8 +66,6 @@ TICK_US = 200
 TIMERS_MIN_US = 20_000
 TIMERS_MAX_US = 1_000_000
 PLAN_US = 5_000
-RELEASE_RETRY_US = 200_000
-RELEASE_TRIES = 3
 _answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
 Waiter = Callable[[BatchAnswer | NotNow | Unsettled], None]
 
@@ -92,6 +90,8 @@ class Controller(Process):
         self._satellites: dict[int, str] = {}
         self._standbys: dict[str, str] = {}
         self.herald = Broadcaster(self.state, self.roster, world.seal, world.tuning)
+        lease = LeaderLease(LEASE_US)
+        self._lease = LeaseWriter(self, self._lane, lease, epoch, self._leave, self.herald.on_renewed)
         # Right or wrong: predictions may change nothing but places in trees (E-26).
         numbers = range(len(world.names))
         self.herald.set_predicted(frozenset(number for number in numbers if world.random.random() < 0.2))
@@ -100,7 +100,6 @@ class Controller(Process):
         self._leads = False
         self._successor: str | None = None
         self._is_leaving = False
-        self._release_tries = 0
         # The parts of a plan that are still to be decided; None when no plan is under way.
         self._parts: deque[PlanMade] | None = None
         self._schedule = Schedule()
@@ -113,7 +112,7 @@ class Controller(Process):
         self._post(ConfigLoaded(self.world.config))
         self._post(EpochStarted(self.epoch))
         self.later(REPLAN_US, self._replan)
-        self.later(LEASE_US // RENEWS_PER_LEASE, self._renew)
+        self._lease.turn()
         self._log_keeper.start()
 
     @property
@@ -360,19 +359,6 @@ class Controller(Process):
 
     # ---- the lead ----
 
-    def _renew(self) -> None:
-        """The leader lives: everybody who looks at the row sees it move."""
-        self.later(LEASE_US // RENEWS_PER_LEASE, self._renew)
-        if self._lane.is_idle and not self._is_leaving:
-            renew = partial(self.world.disk.renew, self.world.owner, self.epoch)
-            self._lane.ask("renew", renew, partial(self._on_renewed, self.now_us))
-
-    def _on_renewed(self, began_us: int, result: object) -> None:
-        if isinstance(result, store.FenceLost):
-            self.lose_fence(result)
-        elif not isinstance(result, store.StoreError):
-            self.herald.on_renewed(began_us)
-
     def lose_fence(self, error: store.FenceLost) -> None:
         """Another leads: this process ends."""
         self.world.note(f"{self.name} ends: {error}")
@@ -389,20 +375,12 @@ class Controller(Process):
     def _leave_if_done(self) -> None:
         if self._successor is not None and self._pipeline.is_idle and not self._is_leaving:
             self._is_leaving = True
-            self._let_go()
+            self._lease.lease.let_go(self._successor)
+            self._lease.turn()
 
-    def _let_go(self) -> None:
-        world = self.world
-        assert self._successor is not None
-        release = partial(world.disk.release, world.owner, self.epoch, self._successor)
-        self._lane.ask("release", release, self._on_released)
-
-    def _on_released(self, result: object) -> None:
-        """A store that is away makes the others wait for the lease."""
-        self._release_tries += 1
-        if isinstance(result, store.StoreUnavailable) and self._release_tries < RELEASE_TRIES:
-            self.later(RELEASE_RETRY_US, self._let_go)
-        elif self._successor:
+    def _leave(self) -> None:
+        """The lease is over: let go, or lost."""
+        if self._is_leaving and self._successor:
             self.seat.stand_by()
         else:
             self.seat.end()

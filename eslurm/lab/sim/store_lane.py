@@ -1,7 +1,7 @@
 """One controller process' way to the store: writes that take time, and may be torn, cut off, or outlive who asked.
 
 Invariants: a process' writes begin one after another, in the order asked; each is answered once, with its result or
-with the store's error, if the process lives to hear it.
+with the store's error, if the process lives to hear it; one that has heard that another controller leads writes no more.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from eslurm.core.dispatch.leader_lease import LeaderLease, Renew, Write
 from eslurm.lab.sim.place import Place
 from eslurm.lab.sim.process import Process
-from eslurm.ports.store import StoreError, StoreUnavailable
+from eslurm.lab.sim.violation import require
+from eslurm.ports.store import FenceLost, StoreError, StoreUnavailable
 
 GIVEN_UP_AFTER_US = 2_000
 
@@ -34,14 +36,13 @@ class StoreLane:
         self._seat = seat
         self._queue: deque[_Wish] = deque()
         self._is_busy = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is under way or waits."""
-        return not self._is_busy and not self._queue
+        self._is_fenced = False
 
     def ask(self, kind: str, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Have this written; `then` gets what it returned, or the StoreError it raised."""
+        require(
+            not self._is_fenced, f"{self._process.name} writes ({kind}) after it was told that another leads"
+        )
         self._queue.append(_Wish(kind, work, then))
         self._next()
 
@@ -87,5 +88,56 @@ class StoreLane:
 
     def _answer(self, wish: _Wish, result: Any) -> None:
         self._is_busy = False
+        self._is_fenced = self._is_fenced or isinstance(result, FenceLost)
         wish.then(result)
         self._next()
+
+
+class LeaseWriter:
+    """Makes the writes of one lead's `LeaderLease`, in the process' lane; `on_over` is called when there will be no more.
+
+    `on_held` hears since when the lead is known to have been held, by `now_us` of the process.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        lane: StoreLane,
+        lease: LeaderLease,
+        epoch: int,
+        on_over: Callable[[], None],
+        on_held: Callable[[int], None] = lambda held_us: None,
+    ) -> None:
+        self._process = process
+        self._lane = lane
+        self.lease = lease
+        self._epoch = epoch
+        self._on_over = on_over
+        self._on_held = on_held
+
+    def turn(self) -> None:
+        """Make the write that is due."""
+        write = self.lease.next(self._process.now_us)
+        if write is None:
+            return
+        disk, owner = self._process.world.disk, self._process.world.owner
+        if isinstance(write, Renew):
+            self._lane.ask("renew", partial(disk.renew, owner, self._epoch), partial(self._on_answer, write))
+        else:
+            release = partial(disk.release, owner, self._epoch, write.successor)
+            self._lane.ask("release", release, partial(self._on_answer, write))
+
+    def _on_answer(self, write: Write, result: object) -> None:
+        lease = self.lease
+        if isinstance(result, FenceLost):
+            lease.lost(write)
+        elif isinstance(result, StoreError):
+            lease.unavailable(write)
+        else:
+            held_us = lease.succeeded(write)
+            if held_us is not None:
+                self._on_held(held_us)
+        if lease.is_over:
+            self._on_over()
+        else:
+            self._process.later(lease.pause_us, self.turn)

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from esctld.standby import follower as module
 from esctld.standby.follower import Follower
+from eslurm.core.control import replica as module
 from eslurm.core.model import facts
 from eslurm.core.model.messages import CancelJobs, JobRef, Tick
 from eslurm.core.state import invariants

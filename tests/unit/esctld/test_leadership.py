@@ -7,8 +7,9 @@ import itertools
 
 import pytest
 
-from esctld.lead.leadership import Lead, Leadership, Lease, Standbys, give_up
-from eslurm.core.dispatch.election import Election
+from esctld.lead.leadership import Leadership, Lease, Standbys, give_up
+from eslurm.core.dispatch.leader_lease import LeaderLease
+from eslurm.core.dispatch.standby import Lead
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import CancelJobs, Changed, JobRef, RefusalCode, Refused
 from eslurm.core.state.cluster import State
@@ -121,7 +122,7 @@ def test_letting_go_names_the_successor_and_keeps_the_answer_for_retries() -> No
         leadership = leading("c2")
         reply = leadership.hand_over("c2", REQUEST_ID)
         store.away = 1
-        await leadership.let_go(store, 0)
+        await leadership.let_go(Lease(store, LeaderLease(4_000)), 0)
         row = image.leader(OWNER)
         assert (row.released, row.successor) == (True, "c2")
         stored = await MemoryStore(image, CLUSTER).lookup_request(REQUEST_ID)
@@ -144,7 +145,7 @@ def test_letting_go_after_a_batch_of_answers_alone_does_not_turn_the_time_back()
             linked.add(FakeLink("c2"), 5)  # type: ignore[arg-type]
             leadership = Leadership(Lead("c1", "c1:1", leader.epoch, leader.state), linked, 3)
             leadership.hand_over("c2", REQUEST_ID)
-        await leadership.let_go(leader.store, leader.dispatcher.now_us())
+        await leadership.let_go(Lease(leader.store, LeaderLease(4_000)), leader.dispatcher.now_us())
         assert (image.leader(OWNER).released, image.leader(OWNER).successor) == (True, "c2")
         assert await leader.store.lookup_request(REQUEST_ID) is not None
 
@@ -155,7 +156,7 @@ def test_a_clean_stop_lets_go_for_anybody() -> None:
     async def main() -> None:
         image = StoreImage(CLUSTER)
         store = await opened(image)
-        await leading("c2").let_go(store, 0)
+        await leading("c2").let_go(Lease(store, LeaderLease(4_000)), 0)
         assert (image.leader(OWNER).released, image.leader(OWNER).successor) == (True, "")
 
     run(main())
@@ -166,11 +167,11 @@ def test_letting_go_of_what_another_has_or_of_an_absent_store_ends_quietly() -> 
         image = StoreImage(CLUSTER)
         store = await opened(image)
         store.away = 100
-        await leading().let_go(store, 0)
+        await leading().let_go(Lease(store, LeaderLease(4_000)), 0)
         assert not image.leader(OWNER).released
         store.away = 0
         await opened(image, "c2")
-        await leading().let_go(store, 0)
+        await leading().let_go(Lease(store, LeaderLease(4_000)), 0)
         await give_up(store)
         row = image.leader(OWNER)
         assert (row.holder, row.released) == ("c2", False)
@@ -185,7 +186,7 @@ def test_the_lease_is_kept_over_an_outage_and_ends_with_the_lead() -> None:
         store.away = 3
         times = itertools.count()
         proved: list[int] = []
-        kept = Lease(store, Election("c1", "h:1", 4_000), lambda: next(times), proved.append)
+        kept = Lease(store, LeaderLease(4_000), lambda: next(times), proved.append)
         lease = asyncio.create_task(kept.run())
         await until(lambda: image.leader(OWNER).beat >= 3)
         assert store.away == 0 and not lease.done()

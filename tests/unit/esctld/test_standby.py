@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from esctld.lead.leadership import Lead
 from esctld.port import HeldPort
 from esctld.roles import DoorSwitch
 from esctld.standby import standby as standby_module
@@ -18,6 +17,7 @@ from esctld.standby.standby import Standby
 from eslurm.api import methods
 from eslurm.api.interceptor import Guard
 from eslurm.api.server import RpcServer
+from eslurm.core.dispatch.standby import Lead
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.store import Claim, FenceLost, Leader, SnapshotRow, StoreFailed, StoreUnavailable
 from eslurm.store.image import StoreImage

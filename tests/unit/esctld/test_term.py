@@ -15,12 +15,12 @@ import pytest
 from esctld import daemon
 from esctld.daemon import CannotStart, Controller, ControllerOptions
 from esctld.lead.gc_tuning import give_back_to_collector
-from esctld.lead.leadership import Lead
 from eslurm.api import methods
 from eslurm.api.authoriser import Gate
 from eslurm.api.principals import Principals
 from eslurm.config.file import Config, cluster_config, parse_config
 from eslurm.core.control.planning import plan_slices
+from eslurm.core.dispatch.standby import Lead
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import PlanMade, Reports, SubmitJobs, Submitted
 from eslurm.core.model.protocol import Registration, Report
