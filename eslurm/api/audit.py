@@ -63,6 +63,7 @@ _SECRET = frozenset(
         "key",
     }
 )
+_FIRST_JOB_FIELDS = ("name", "account", "partition", "qos", "reservation")
 _NAMED = {pb.Setting: ("key", "value")}
 _REFUSALS = frozenset({Status.PERMISSION_DENIED, Status.UNAUTHENTICATED, Status.RESOURCE_EXHAUSTED})
 """Of a call that changes nothing, only these leave a line."""
@@ -261,9 +262,9 @@ def _submission_text(request: Submission, payload: bytes) -> str:
     text = ("test " if request.test_only else "") + f"jobs={count}"
     if not count or len(payload) > FIRST_JOB_BYTES_MAX:
         return text
-    first = next(iter(request.jobs))
-    named = [(name, getattr(first, name)) for name in ("name", "account", "partition", "qos", "reservation")]
-    given = " ".join(f"{name}={_value_text(value, 0)}" for name, value in named if value)
+    first = request.jobs.first or next(iter(request.jobs))
+    named = [(name, getattr(first, name)) for name in _FIRST_JOB_FIELDS]
+    given = " ".join([f"{name}={_value_text(value, 0)}" for name, value in named if value])
     return f"{text} first=({given})"
 
 

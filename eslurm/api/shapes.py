@@ -86,9 +86,10 @@ class Submission:
 
 
 class Jobs:
-    """The jobs of a submission. Iterating may raise `DoorError`."""
+    """The jobs of a submission. Iterating may raise `DoorError`. `first` is the first job, once it has been decoded."""
 
     def __init__(self, payload: bytes, entries: list[tuple[int, int]]) -> None:
+        self.first: pb.JobRequest | None = None
         self._payload = payload
         self._entries = entries
 
@@ -103,6 +104,7 @@ class Jobs:
                 job = pb.JobRequest.FromString(entry)
             except DecodeError:
                 raise DoorError(Status.INVALID_ARGUMENT, "Submit: a job cannot be decoded") from None
+            self.first = self.first or job
             yield job
 
 

@@ -58,6 +58,18 @@ def test_files_are_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
     assert kept == list(range(kept[0], 40)) and len(kept) > 10
 
 
+def test_a_line_is_ascii_and_loses_nothing(tmp_path: Path) -> None:
+    """Neither a control character nor one that turns the direction of text reaches a terminal."""
+    log = opened(tmp_path / "audit.log", size_bytes=10_000)
+    words = ["plain", "bell \a and escape \x1b[2J", "turned \u202e text", "ümlaut"]
+    for word in words:
+        log.write(AuditLine("2026-01-01T00:00:00.000000Z", what=word))
+    log.close()
+    raw = (tmp_path / "audit.log").read_bytes()
+    assert raw.isascii() and not any(byte < 0x20 for byte in raw.replace(b"\n", b""))
+    assert [one["what"] for one in written(tmp_path / "audit.log")] == words
+
+
 def test_without_old_files_only_the_newest_stays(tmp_path: Path) -> None:
     log = opened(tmp_path / "audit.log", size_bytes=200, keep=0)
     for number in range(20):
@@ -71,13 +83,12 @@ def test_what_finds_no_room_is_counted_and_the_count_is_a_line(
 ) -> None:
     """The loop never waits: the writer stands still here."""
     monkeypatch.setattr(audit, "LINES_WAITING_MAX", 3)
-    may_write, lost = threading.Event(), []
+    writes, may_write, lost = threading.Event(), threading.Event(), []
     log = opened(tmp_path / "audit.log", on_lost=lost.append)
     put = log._put
-    monkeypatch.setattr(log, "_put", lambda data: (may_write.wait(30), put(data))[1])
+    monkeypatch.setattr(log, "_put", lambda data: (writes.set(), may_write.wait(30), put(data))[2])
     log.write(line(0))
-    while log._waiting.qsize():
-        pass
+    assert writes.wait(30)
     for number in range(1, 11):
         log.write(line(number))
     may_write.set()
