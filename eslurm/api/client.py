@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0
-_TRY_S = 0.1
-"""A try with less time than this may end without an answer, and nobody would know what it did: it is not begun."""
+_TRY_S = 1.0
+"""A try with less time than this, or than a quarter of the call's time where that is shorter, may end without an answer,
+and its effect would stay unknown: it is not begun.
+"""
 
 
 class Lost(Exception):
@@ -127,6 +129,7 @@ class DoorClient:
         payload = request.SerializeToString()
         began_s = time.monotonic()
         deadline_s = began_s + timeout_s
+        last_s = deadline_s - min(_TRY_S, timeout_s / 4)
         sent = False
         lost_one = False
         pauses = 0
@@ -161,7 +164,7 @@ class DoorClient:
             if is_away and self.one_round and refused is not None:
                 self._lost[self.path] = Lost(refused.text)
                 refused = None
-            if is_away and now_s < deadline_s and self._turn_to_next():
+            if is_away and now_s < last_s and self._turn_to_next():
                 continue
             if self.one_round:
                 raise refused or self._unreachable(sent, began_s)
@@ -169,8 +172,8 @@ class DoorClient:
                 raise self._unreachable(sent, began_s)
             pauses += 1
             pause_s = after_s or _pause_s(pauses)
-            limit_s = deadline_s if sent else min(deadline_s, began_s + self._patience_s)
-            if now_s + pause_s + _TRY_S >= limit_s:
+            limit_s = last_s if sent else min(last_s, began_s + self._patience_s)
+            if now_s + pause_s >= limit_s:
                 raise refused or self._unreachable(sent, began_s)
             if refused is not None and self._on_refused is not None:
                 self._on_refused(refused.text)
