@@ -22,8 +22,8 @@ from eslurm.ports.step_runner import (
     StepSpec,
     StepStarted,
 )
+from tests.kits.stepd import Outcomes, Site, eventually, key, supervised
 from tests.support.loops import run
-from tests.unit.esnoded.stepd.kit import Outcomes, Site, eventually, key, supervised
 
 LONG_US = 3_600_000_000
 """A time limit or a grace that does not come, however slow the machine is."""

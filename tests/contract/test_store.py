@@ -31,7 +31,7 @@ from eslurm.ports.store import (
     content_hash,
 )
 from eslurm.store.statements import ARRAY_ROWS_MAX, ARRAY_ROWS_MIN, ROWS_PER_STATEMENT
-from tests.contract.store_kit import BACKENDS, OWNER, Backend, batch, collect, job, snapshot
+from tests.kits.store import BACKENDS, OWNER, Backend, batch, collect, job, snapshot
 
 
 @pytest.fixture(params=BACKENDS)

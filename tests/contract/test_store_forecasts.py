@@ -14,8 +14,8 @@ from eslurm.core.state.rows import decode_accounted
 from eslurm.ports import store as port
 from eslurm.store.rows import load, to_store
 from eslurm.v1 import controller_pb2 as pb
-from tests.contract.store_kit import BACKENDS, OWNER, Backend
-from tests.unit.core.world import ROOT, World
+from tests.kits.core import ROOT, World
+from tests.kits.store import BACKENDS, OWNER, Backend
 
 FIRST = Forecast(100, 200, 400, 250)
 SECOND = Forecast(150, 210, 300, 220)

@@ -19,7 +19,7 @@ import pytest
 
 from eslurm.ports.store import Batch, FactRow, Head, JobRow, SnapshotRow, StoreUnavailable
 from eslurm.store.sql import SqlStore
-from tests.contract.store_kit import viewed
+from tests.kits.store import viewed
 from tests.support import postgres
 from tests.support.loops import run
 

@@ -17,7 +17,7 @@ from eslurm.ports.store import (
     Prune,
     StoreFailed,
 )
-from tests.contract.store_kit import BACKENDS, OWNER, Backend, batch, snapshot
+from tests.kits.store import BACKENDS, OWNER, Backend, batch, snapshot
 
 
 @pytest.fixture(params=BACKENDS)

@@ -35,7 +35,7 @@ from eslurm.ports.store import (
 from eslurm.store import engines, postgresql, reader
 from eslurm.store.schema import LEADER, SCHEMA_VERSION
 from eslurm.store.sql import SqlStore
-from tests.contract.store_kit import OWNER, batch, collect, job, viewed
+from tests.kits.store import OWNER, batch, collect, job, viewed
 from tests.support import postgres
 from tests.support.loops import run
 
@@ -223,7 +223,7 @@ FROZEN = """
 import asyncio, signal, sys, threading
 from eslurm.store.sql import SqlStore
 from eslurm.store.writer import Writer
-from tests.contract.store_kit import CLUSTER, OWNER, batch
+from tests.kits.store import CLUSTER, OWNER, batch
 from eslurm.ports.store import Claim, StoreUnavailable
 
 where = sys.argv[2]

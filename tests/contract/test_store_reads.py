@@ -21,7 +21,7 @@ from eslurm.ports.store import (
     SnapshotRow,
     StepRow,
 )
-from tests.contract.store_kit import (
+from tests.kits.store import (
     BACKENDS,
     OWNER,
     Backend,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.store_kit import BACKENDS, OWNER, Backend, batch
+from tests.kits.store import BACKENDS, OWNER, Backend, batch
 
 
 @pytest.fixture(params=BACKENDS)

@@ -36,10 +36,10 @@ from eslurm.store.engines import writing_engine
 from eslurm.store.rows import load
 from eslurm.store.schema import SCHEMA_VERSION, bring_up_to_date, check
 from eslurm.store.sql import SqlStore
-from tests.contract.store_kit import batch, collect, viewed
+from tests.kits.mirror import picture, unfinished
+from tests.kits.store import batch, collect, viewed
 from tests.support import postgres
 from tests.support.loops import run
-from tests.unit.core.mirror import picture, unfinished
 
 OWNER, CLUSTER = "main", "root-387871"
 AT_US = 1_795_236_526_848_692

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.integration.cluster import LiveCluster
-from tests.integration.daemons import ROOT
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import ROOT
 
 ClusterT = TypeVar("ClusterT", bound=LiveCluster)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
+from tests.kits.cluster import LiveCluster
 
 # (words after essubmit, exit code, what the one line has to name)
 REFUSED = [

@@ -19,9 +19,9 @@ from eslurm.compat.hostlist import fold
 from eslurm.core.agent.records import NumberGiven, Prepared, Record
 from eslurm.faults.chaos_door import ChaosReply, ChaosRequest
 from esnoded.spool import MAGIC
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import made
-from tests.integration.daemons import agent_home
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import agent_home
 
 NODES = 200
 AGENTS = 4

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import made
-from tests.integration.daemons import ROOT
-from tests.integration.outages import Gated
-from tests.integration.submitters import Submitters
 from tests.integration.test_up import Cluster, cluster, read_from
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import ROOT
+from tests.kits.outages import Gated
+from tests.kits.submitters import Submitters
 
 __all__ = ["cluster"]
 

@@ -16,11 +16,11 @@ import pytest
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import CLUSTER, LiveCluster, is_alive
-from tests.integration.daemons import PATIENCE_S
+from tests.kits.cluster import CLUSTER, LiveCluster, is_alive
+from tests.kits.daemons import PATIENCE_S
+from tests.kits.stepd import end_process
 from tests.support.seeds import Seeds
 from tests.support.trust import Site
-from tests.unit.esnoded.stepd.kit import end_process
 
 MARK = "echo $SLURM_JOB_ID.$SLURM_RESTART_COUNT >> ran; "
 GATE = "until test -e gate; do sleep 0.1; done"

@@ -23,9 +23,9 @@ from eslurm.core.model.protocol import End, Gone, Heartbeat, Prepare, Unhealthy
 from eslurm.core.relay.results import Status
 from eslurm.ports.door import DoorRefused
 from eslurm.v1.controller_pb2 import PingRequest
-from tests.integration.daemons import agent_home
 from tests.integration.test_esnoded import Site, launch, play
-from tests.unit.core.agent.fake_controller import PATIENCE_S, FakeController, payload
+from tests.kits.daemons import agent_home
+from tests.kits.fake_controller import PATIENCE_S, FakeController, payload
 
 LOG_BYTES = 1 << 20
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.cluster import LiveCluster, is_alive
 from tests.integration.conftest import running
-from tests.integration.daemons import agent_home
+from tests.kits.cluster import LiveCluster, is_alive
+from tests.kits.daemons import agent_home
 
 LOST_AFTER_S = 5.0
 PATIENCE = {

@@ -17,11 +17,11 @@ from esnoded.procd import procfs
 from esnoded.spool import Spool
 from esnoded.stepd import journal
 from esnoded.stepd.place import Place
-from tests.integration.cluster import LiveCluster
-from tests.integration.daemons import agent_home
 from tests.integration.test_crash import GATE, MARK, open_gate
 from tests.integration.test_steps import door
-from tests.unit.esnoded.stepd.kit import end_process
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import agent_home
+from tests.kits.stepd import end_process
 
 EARLIER = "00000000-0000-0000-0000-00000000b007"
 ONCE = f"{MARK}test $SLURM_RESTART_COUNT -gt 0 || sleep 600"

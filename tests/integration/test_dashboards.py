@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S, ROOT, Daemon
-from tests.integration.monitoring import Monitor, program, scraping
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S, ROOT, Daemon
+from tests.kits.monitoring import Monitor, program, scraping
 from tests.support.ports import free_port
 
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import LiveCluster
+from tests.kits.cluster import LiveCluster
 
 HOST_CHECKS = {"disk", "health", "clock", "files"}
 """What the machine that runs the tests may suffer from by itself."""

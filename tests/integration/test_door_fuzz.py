@@ -26,9 +26,9 @@ from eslurm.v1 import controller_pb2 as pb
 from tests.integration.test_doors import door, ping, raw
 from tests.integration.test_grpc_door import TOKEN
 from tests.integration.test_grpc_door import door as grpc_door
-from tests.property.mutation import damaged
+from tests.kits.api import PATIENCE_S, REQUEST_ID, Service, until
+from tests.kits.mutation import damaged
 from tests.support.loops import both_loops, run
-from tests.unit.api.kit import PATIENCE_S, REQUEST_ID, Service, until
 
 KIB = 1024
 

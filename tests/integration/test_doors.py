@@ -28,8 +28,8 @@ from eslurm.core.model.job import Principal
 from eslurm.ports.door import DoorError, DoorRefused, DoorUnreachable, Status
 from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.api import PATIENCE_S, REQUEST_ID, Service, anyone_operates, until
 from tests.support.loops import both_loops, run
-from tests.unit.api.kit import PATIENCE_S, REQUEST_ID, Service, anyone_operates, until
 
 ROOT = Path(__file__).parents[2]
 Reply = tuple[int, Status, bytes]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from tests.integration.cluster import LiveCluster
+from tests.kits.cluster import LiveCluster
 
 GATE = "until test -e gate; do sleep 0.02; done"
 

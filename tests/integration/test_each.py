@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import POLL_S, is_alive, names_of
 from tests.integration.conftest import made
-from tests.integration.crowd import AGENTS, Crowd, watched
+from tests.kits.cluster import POLL_S, is_alive, names_of
+from tests.kits.crowd import AGENTS, Crowd, watched
 
 MISSED_MAX = 4
 PSS_KIB_MAX = 24 * 1024

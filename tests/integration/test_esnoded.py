@@ -34,10 +34,10 @@ from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamOpener
 from eslurm.v1.controller_pb2 import PingRequest
 from esnoded.stepd.place import Place
-from tests.integration.daemons import agent_user
+from tests.kits.daemons import agent_user
+from tests.kits.fake_controller import CLUSTER, SITE, FakeController, payload
+from tests.kits.stepd import end_process, eventually
 from tests.support.loops import both_loops, run
-from tests.unit.core.agent.fake_controller import CLUSTER, SITE, FakeController, payload
-from tests.unit.esnoded.stepd.kit import end_process, eventually
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = b"PATH=/usr/bin:/bin\0GREETING=hello\0"

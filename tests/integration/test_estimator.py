@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import Daemon
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import Daemon
 
 ESTIMATOR = "esestd"
 PORT = "127.0.0.1:0"

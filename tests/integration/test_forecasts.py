@@ -11,8 +11,8 @@ import pytest
 from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.methods import BY_NAME, JOB_FEED
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
-from tests.integration.daemons import PATIENCE_S
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S
 
 FORECAST = pb.Forecast(p10_s=60, p50_s=120, p90_s=240, estimate_s=150)
 

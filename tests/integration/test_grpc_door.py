@@ -26,10 +26,10 @@ from eslurm.transport.options import DOOR_MESSAGE_BYTES_MAX
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.api import ALICE, PATIENCE_S, Service, calls_ending, nobody_operates, until
+from tests.kits.api_tokens import SITE, Office
 from tests.support.certificates import KEPT, place, replace_file
 from tests.support.loops import both_loops, run
-from tests.unit.api.kit import ALICE, PATIENCE_S, Service, calls_ending, nobody_operates, until
-from tests.unit.api.tokens_kit import SITE, Office
 
 NOW_US = 1000
 OFFICE = Office()

@@ -7,9 +7,9 @@ from pathlib import Path
 from eslurm.core.model.protocol import Heartbeat, Prepare
 from eslurm.core.prediction.health import HealthReports
 from eslurm.core.relay.results import OK, Status, from_mapping
-from tests.integration.daemons import agent_user
 from tests.integration.test_esnoded import Site, launch, play
-from tests.unit.core.agent.fake_controller import SITE, FakeController
+from tests.kits.daemons import agent_user
+from tests.kits.fake_controller import SITE, FakeController
 
 
 class ToldSite(Site):

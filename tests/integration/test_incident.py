@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from escli.local.main import commands
 from eslurm.replay.logfile import LogFile
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 
 
 def replay(path: Path, *words: str) -> tuple[int, str]:

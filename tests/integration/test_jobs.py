@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from tests.integration.cluster import KILL_GRACE_S, LiveCluster, is_alive
+from tests.kits.cluster import KILL_GRACE_S, LiveCluster, is_alive
 
 FOREVER = "echo $$ >> pids; while :; do sleep 0.05; done"
 

@@ -17,9 +17,9 @@ import pytest
 
 from eslurm.security.joining import JoinSecret, fingerprint
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S, ROOT, agent_home
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S, ROOT, agent_home
 
 NODE = "cn0002"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from eslurm.core.model.promise import PROMISE
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 
 
 def starts_us(site: LiveCluster, *job_ids: int) -> list[int]:

@@ -28,9 +28,9 @@ from eslurm.core.model.job import Principal
 from eslurm.ports.door import Caller, DoorError, DoorRefused, Status
 from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.api import ALICE, PATIENCE_S, calls_ending, until
+from tests.kits.api_tokens import Office
 from tests.support.loops import both_loops, run
-from tests.unit.api.kit import ALICE, PATIENCE_S, calls_ending, until
-from tests.unit.api.tokens_kit import Office
 
 NOW_US = 1000
 OFFICE = Office()

@@ -23,10 +23,10 @@ from eslurm.security.channel import LaneKeys
 from eslurm.transport.options import CONTROL_FRAME_BYTES_MAX, LinkSettings
 from eslurm.transport.peers import PeerSettings
 from eslurm.v1 import link_pb2
-from tests.property.mutation import damaged
+from tests.kits.api import PATIENCE_S, SITE, Process, answer, calls_ending, linked, process, report, until
+from tests.kits.mutation import damaged
 from tests.support.loops import run
 from tests.support.quiet import quiet
-from tests.unit.api.kit import PATIENCE_S, SITE, Process, answer, calls_ending, linked, process, report, until
 
 
 @asynccontextmanager

@@ -10,9 +10,9 @@ import pytest
 from eslurm.links.link import GrpcLink
 from eslurm.ports.link import ANYBODY, LinkBusy, LinkRefused, LinkUnreachable, Wanted, is_idle_end
 from eslurm.transport.options import LinkSettings, TableSettings
+from tests.kits.api import answer, process, report, until
 from tests.support.connections import connections
 from tests.support.loops import both_loops, run
-from tests.unit.api.kit import answer, process, report, until
 
 DEAD = "127.0.0.1:1"
 

@@ -27,10 +27,10 @@ from eslurm.security.credentials import Credentials
 from eslurm.security.membership import Identity
 from eslurm.transport.options import LinkSettings, TableSettings
 from eslurm.v1 import link_pb2
+from tests.kits.api import PATIENCE_S, SITE, linked, process, report, until
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
 from tests.support.trust import Site
-from tests.unit.api.kit import PATIENCE_S, SITE, linked, process, report, until
 
 ROOT = Path(__file__).parents[2]
 

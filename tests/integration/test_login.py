@@ -17,10 +17,10 @@ import pytest
 
 from eslurm.api.forward import CONTROL_CALL_BYTES_MAX
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import CLUSTER, LiveCluster, daemon_of
-from tests.integration.commands import Ran, become_user, main_of, preload
 from tests.integration.conftest import made
-from tests.integration.daemons import AGENT_UID, agent_user
+from tests.kits.cluster import CLUSTER, LiveCluster, daemon_of
+from tests.kits.commands import Ran, become_user, main_of, preload
+from tests.kits.daemons import AGENT_UID, agent_user
 
 GATE = "until test -e gate; do sleep 0.02; done"
 LOGIN = '[login]\nnodes = "login[1-3]"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.integration.cluster import LiveCluster, is_alive, names_of
+from tests.kits.cluster import LiveCluster, is_alive, names_of
 
 
 def test_a_job_on_all_nodes_starts_once_on_the_first(cluster: LiveCluster) -> None:

@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from escli.health import ask
 from eslurm.core.dispatch.broadcaster import EPOCH_SHIFT
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S
 
 SECRET_WORD = "swordfish-of-ada"
 KINDS = {"esctld": "esctld", "sat": "essatd", "agent": "esnoded"}

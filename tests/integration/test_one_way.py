@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import LiveCluster, is_alive
 from tests.integration.conftest import made
+from tests.kits.cluster import LiveCluster, is_alive
 
 TIMES = {
     "heartbeat_s": 0.5,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.integration.cluster import LiveCluster, names_of
+from tests.kits.cluster import LiveCluster, names_of
 
 WHERE = 'echo "$SLURM_JOB_NAME $SLURM_JOB_NODELIST" >> where'
 GATE = "echo >> waiting; until test -e gate; do sleep 0.02; done"

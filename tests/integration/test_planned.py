@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 
 MINUTE_US = 60_000_000
 LATE_US = MINUTE_US // 2

@@ -12,8 +12,8 @@ import pytest
 
 from eslurm.core.model.units import SECOND_US
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 
 JOBS_MAX = 10_000
 HOUR_US = 3_600 * SECOND_US

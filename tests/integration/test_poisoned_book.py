@@ -18,9 +18,9 @@ from eslurm.links.links import LinkTable
 from eslurm.ports.link import Link
 from eslurm.security.credentials import read_credentials
 from eslurm.v1 import link_pb2
-from tests.integration.cluster import CLUSTER, LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S
+from tests.kits.cluster import CLUSTER, LiveCluster
+from tests.kits.daemons import PATIENCE_S
 
 FALSE = "192.0.2.66:1"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 
 USER = pwd.getpwuid(65_534 if os.getuid() == 0 else os.getuid()).pw_name
 

@@ -18,7 +18,7 @@ import pytest
 from eslurm.alerts.feeds import AlertFeeds
 from eslurm.config.file import FailureSection
 from eslurm.core.prediction.alerts import AlertBook
-from tests.integration import monitoring
+from tests.kits import monitoring
 from tests.support.loops import both_loops, run
 
 WAIT_S = 60.0

@@ -21,7 +21,7 @@ from eslurm.alerts.updates import AlertUpdate, Changed
 from eslurm.alerts.webhook import Webhook, WebhookOptions
 from eslurm.config.file import ConfigError, FailureSection
 from eslurm.core.prediction.alerts import AlertBook
-from tests.integration.monitoring import free_endpoint
+from tests.kits.monitoring import free_endpoint
 from tests.support.loops import both_loops, run
 
 WAIT_S = 20.0

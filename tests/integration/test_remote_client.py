@@ -27,10 +27,10 @@ from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.test_grpc_door import TOKEN, Authenticator, door
+from tests.kits.api import PATIENCE_S, REQUEST_ID, Service, nobody_operates
 from tests.support.certificates import KEPT, place
 from tests.support.loops import run
 from tests.support.ports import free_port
-from tests.unit.api.kit import PATIENCE_S, REQUEST_ID, Service, nobody_operates
 
 FOR_EVER_S = 3600.0
 """Far longer than a test may take: who waited for its end would be seen."""

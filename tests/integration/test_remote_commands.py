@@ -25,9 +25,9 @@ from eslurm.security.site_keys import new_site
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import CLUSTER, PATIENCE_S, LiveCluster
-from tests.integration.commands import BIN
 from tests.integration.conftest import running
+from tests.kits.cluster import CLUSTER, PATIENCE_S, LiveCluster
+from tests.kits.commands import BIN
 from tests.support.certificates import CA, KEPT, place, words
 
 USER = pwd.getpwuid(os.getuid()).pw_name if os.getuid() else "nobody"

@@ -9,11 +9,11 @@ import pytest
 
 from eslurm.core.model.units import SECOND_US
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S
-from tests.integration.submitters import Submitters
 from tests.integration.test_planning import JOBS_MAX, WHOLE, at, moved, plan, planned_start
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S
+from tests.kits.submitters import Submitters
 
 ALL = ("-N", "4", "--exclusive")
 TASKS = 10_000

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import ROOT
-from tests.integration.outages import Gated
-from tests.integration.submitters import Submitters
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import ROOT
+from tests.kits.outages import Gated
+from tests.kits.submitters import Submitters
 
 REFUSED_MAX_S = 20.0
 """Far above what a restart takes on a busy machine, far below a user's own patience."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from tests.integration.cluster import LiveCluster
-from tests.integration.daemons import PATIENCE_S
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S
 
 TICKS = "while :; do echo x >> ticks; sleep 0.05; done"
 STILL_S = 0.5

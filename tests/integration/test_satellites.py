@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 
 
 @pytest.fixture(scope="module")

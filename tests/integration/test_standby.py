@@ -18,10 +18,10 @@ from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorRefused, Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster, daemon_of
 from tests.integration.conftest import running
-from tests.integration.outages import Gated
-from tests.integration.submitters import Submitters
+from tests.kits.cluster import LiveCluster, daemon_of
+from tests.kits.outages import Gated
+from tests.kits.submitters import Submitters
 from tests.support import postgres
 
 # Far above what they take on a busy machine, far below a client's patience: `make bench-recovery` measures.

@@ -29,11 +29,11 @@ from esnoded.procd.launches import Launches
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.journal import Begun, Finished, Intent, Journal, Used
 from esnoded.stepd.place import Place
-from tests.integration.stepd_kit import USERS, outcome_of, play
+from tests.kits.stepd import NOBODY, Outcomes, Site, end_process, eventually, key, supervised
+from tests.kits.stepd_processes import USERS, outcome_of, play
 from tests.support.groups import as_root
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
-from tests.unit.esnoded.stepd.kit import NOBODY, Outcomes, Site, end_process, eventually, key, supervised
 
 
 @pytest.fixture

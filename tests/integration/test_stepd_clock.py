@@ -14,9 +14,9 @@ import pytest
 from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepWarning
 from esnoded.procd import procfs
 from esnoded.stepd.client import SupervisorClient
-from tests.integration import stepd_kit
-from tests.integration.stepd_kit import USERS
-from tests.unit.esnoded.stepd.kit import Outcomes, Site, eventually, key, supervised
+from tests.kits import stepd_processes as stepd_kit
+from tests.kits.stepd import Outcomes, Site, eventually, key, supervised
+from tests.kits.stepd_processes import USERS
 
 LONG_US = 3_600_000_000
 # Long enough that a step always ends by the first signal: without a grace the kill may overtake it.

@@ -16,10 +16,10 @@ from eslurm.ports.step_runner import StepEndCause
 from esnoded.procd.spawn import spawn_task
 from esnoded.stepd.client import SupervisorClient
 from esnoded.task.program import Program, SpawnError
-from tests.integration.stepd_kit import USERS, outcome_of, play
+from tests.kits.stepd import NOBODY, Outcomes, Site, key, supervised
+from tests.kits.stepd_processes import USERS, outcome_of, play
 from tests.support.groups import as_root
 from tests.support.loops import both_loops
-from tests.unit.esnoded.stepd.kit import NOBODY, Outcomes, Site, key, supervised
 
 LIBC_SIGNALS = 0b11 << 31
 """Signals 32 and 33: glibc ignores them in what it spawns, and uses them itself."""

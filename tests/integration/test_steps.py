@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.integration.cluster import LiveCluster, is_alive
+from tests.kits.cluster import LiveCluster, is_alive
 
 COUNT = 'echo "$SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME"'
 

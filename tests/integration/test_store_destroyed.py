@@ -20,9 +20,9 @@ import pytest
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorUnreachable, Status
-from tests.integration.cluster import LiveCluster
-from tests.integration.daemons import PATIENCE_S
-from tests.integration.outages import BACK_MAX_S, SHAPE, refusal, stopped, submission
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S
+from tests.kits.outages import BACK_MAX_S, SHAPE, refusal, stopped, submission
 from tests.support import postgres
 
 EXIT_CANNOT_START = 2

@@ -19,9 +19,9 @@ import pytest
 
 from escli import exits
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.outages import (
+from tests.kits.cluster import LiveCluster
+from tests.kits.outages import (
     BACK_MAX_S,
     SHAPE,
     Gated,

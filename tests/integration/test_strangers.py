@@ -38,8 +38,8 @@ from eslurm.v1 import controller_pb2 as pb
 from tests.integration.test_grpc_door import client
 from tests.integration.test_grpc_door import door as grpc_door
 from tests.integration.test_link_fuzz import pair
+from tests.kits.api import PATIENCE_S, Service, until
 from tests.support.loops import both_loops, run
-from tests.unit.api.kit import PATIENCE_S, Service, until
 
 SOON = PeerSettings(look_s=0.05, crowded_look_s=0.02)
 MIB = 1024 * 1024

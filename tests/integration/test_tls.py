@@ -24,10 +24,10 @@ from eslurm.ports.door import DoorUnreachable
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_diagnosis import SPEAKS_TLS
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import CLUSTER, PATIENCE_S, ROOT, Daemon, LiveCluster
 from tests.integration.conftest import running
 from tests.integration.test_join import environ, join_words
 from tests.integration.test_metrics import value_of
+from tests.kits.cluster import CLUSTER, PATIENCE_S, ROOT, Daemon, LiveCluster
 from tests.support.certificates import KEPT, place, replace_pair, words
 from tests.unit.transport.test_tls import END_2120_S, END_2121_S, END_2130_S
 

@@ -15,10 +15,10 @@ from eslurm.transport import tls_diagnosis
 from eslurm.transport.options import TableSettings
 from eslurm.transport.tls import LOOK_EVERY_S, Tls
 from eslurm.transport.tls_options import TlsFiles
+from tests.kits.api import PATIENCE_S, process, report, until
 from tests.support.certificates import KEPT, place, replace_pair
 from tests.support.loops import both_loops, run
 from tests.support.ports import free_port
-from tests.unit.api.kit import PATIENCE_S, process, report, until
 
 NO_BACKOFF = TableSettings(backoff_first_s=0.0)
 

@@ -13,8 +13,8 @@ import pytest
 from eslurm.core.relay.construct import TreeShape, arrange, leaf_positions, share_out
 from eslurm.core.relay.grouping import find_grouping, shape
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 from tests.support.ports import free_port
 
 NODES = 60

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from eslurm.store.stopped import write_lock_holders
-from tests.integration.commands import BIN
 from tests.integration.test_up import COMMAND_TIMEOUT_S, Cluster, cluster, read_from, reap, running
+from tests.kits.commands import BIN
 from tests.support.postgres import database
 
 __all__ = ["cluster"]

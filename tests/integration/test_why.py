@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.integration.cluster import LiveCluster
+from tests.kits.cluster import LiveCluster
 
 
 def test_why_when_and_what_else(cluster: LiveCluster) -> None:

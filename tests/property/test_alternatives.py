@@ -22,11 +22,11 @@ from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import Changed, ConfigLoaded, SubmitJobs
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.resources.timeline import INFINITY_US
+from tests.kits.asking import HOUR, Site
+from tests.kits.core import ALICE, BOB, SECOND, World
 from tests.support.seeds import Seeds
 from tests.support.updating import read_update
-from tests.unit.core.explain.asking import HOUR, Site
-from tests.unit.core.test_policies import put
-from tests.unit.core.world import ALICE, BOB, SECOND, World
+from tests.unit.core.control.accounts.test_policies import put
 
 RESOURCES = (Resource("gpu", devices=True), Resource("matlab", wide_total=3))
 NODES = (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kits.chaos import Chaos
 from tests.support.profiles import draws
 from tests.support.seeds import Seeds
-from tests.unit.core.chaos import Chaos
 
 
 def run(seed: int, events: int, *, checked: bool) -> Chaos:

@@ -32,8 +32,8 @@ from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.state.cluster import attempts_of
+from tests.kits.core import ROOT, World
 from tests.support.profiles import draws
-from tests.unit.core.world import ROOT, World
 
 SEEDS = draws(40)
 STEPS = 60

@@ -29,7 +29,7 @@ from eslurm.security.step_stream import StreamSealer
 from esnoded.spool import Spool, SpoolError
 from esnoded.stepd import wire
 from esnoded.stepd.journal import Acknowledged, Finished, Intent, Journal, Opened, read_contents
-from tests.property.mutation import damaged
+from tests.kits.mutation import damaged
 from tests.support.quiet import quiet
 
 # ---- configuration ----

@@ -48,9 +48,9 @@ from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.transport.options import split_endpoint
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
-from tests.property.mutation import damaged, damaged_texts
+from tests.kits import api_tokens as tokens_kit
+from tests.kits.mutation import damaged, damaged_texts
 from tests.support.trust import Site
-from tests.unit.api import tokens_kit
 
 SITE = Site()
 ALICE = Principal("alice", 4001, 4001, (4001, 4002))

@@ -46,7 +46,7 @@ from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.filenames import FileNameFields, expand_pattern
 from eslurm.compat.script import check_script, read_directives, split_words
 from eslurm.lab.sim.trace_format import parse_only
-from tests.property.mutation import damaged, damaged_texts
+from tests.kits.mutation import damaged, damaged_texts
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "time": durations.parse_time_limit,

@@ -15,7 +15,7 @@ from eslurm.lab.workloads.loop import replay
 from eslurm.lab.workloads.machine import from_config
 from eslurm.lab.workloads.rules import Rules
 from eslurm.lab.workloads.workload import Choices, Names
-from tests.unit.lab.workloads.kit import record, records_of, workload
+from tests.kits.workloads import record, records_of, workload
 
 NODES = ("n0", "n1", "n2", "n3")
 MODES = ("off", "requeue", "requeue", "cancel", "suspend", "suspend")

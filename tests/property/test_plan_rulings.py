@@ -17,8 +17,8 @@ from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import Snapshot, build_ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
+from tests.kits.plan_building import NOW, nodes, runs
 from tests.support.profiles import draws
-from tests.unit.core.plan.building import NOW, nodes, runs
 
 AHEAD = ("conservative", "planned")
 USERS = ("ada", "bob")

@@ -13,7 +13,7 @@ from escli.admin.policies import read_file
 from escli.failures import CommandFailed
 from eslurm.compat.errors import OptionError
 from eslurm.compat.policies import KEYS, Site, read_change, shown
-from tests.property.mutation import damaged, damaged_texts
+from tests.kits.mutation import damaged, damaged_texts
 
 
 def number_of(group: str) -> str:

@@ -15,8 +15,8 @@ import pytest
 from eslurm.core.relay.grouping import shape, split
 from eslurm.core.relay.messages import Leg, Tuning
 from eslurm.core.relay.results import Status
+from tests.kits.relay_network import Faults, Network, some_fail
 from tests.support.profiles import draws
-from tests.unit.core.relay.network import Faults, Network, some_fail
 
 SECOND = 1_000_000
 SEEDS_PER_CASE = draws(25)

@@ -17,6 +17,7 @@ from eslurm.core.relay.grouping import GROUPINGS, find_grouping, shape
 from eslurm.core.relay.messages import Reallocated, TookOver
 from eslurm.core.relay.results import Outcome, Status
 from eslurm.core.relay.trace import LOCAL, ROOT, Trace
+from tests.kits.relay_network import Faults, Keeper, Network, some_fail
 from tests.property.test_relay_network import (
     SECOND,
     check_at_rest,
@@ -25,7 +26,6 @@ from tests.property.test_relay_network import (
     hosting,
 )
 from tests.support.profiles import draws
-from tests.unit.core.relay.network import Faults, Keeper, Network, some_fail
 
 SATELLITES = (5001, 5002, 5003, 5004)
 FATES = ("well", "well", "silent", "refused", "dying", "paused", "slow", "paused at once")

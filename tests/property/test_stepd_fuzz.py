@@ -20,7 +20,7 @@ from eslurm.ports.step_runner import (
 )
 from esnoded.stepd import wire
 from esnoded.stepd.place import Place
-from tests.unit.esnoded.stepd.kit import PATIENCE_S, Site, order_of, supervised
+from tests.kits.stepd import PATIENCE_S, Site, order_of, supervised
 
 _answers = msgspec.msgpack.Decoder(wire.Answer)
 _encode = msgspec.msgpack.Encoder().encode

@@ -17,10 +17,10 @@ from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector, add, fits, subtract
+from tests.kits.asking import Site
+from tests.kits.chaos import Chaos
+from tests.kits.core import ALICE, BOB, SECOND, World
 from tests.support.seeds import Seeds
-from tests.unit.core.chaos import Chaos
-from tests.unit.core.explain.asking import Site
-from tests.unit.core.world import ALICE, BOB, SECOND, World
 
 Hold = tuple[int, Vector, int, int]
 """(position, amounts, from, until)."""

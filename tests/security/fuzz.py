@@ -28,9 +28,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from eslurm.api.methods import METHODS, Method
 from eslurm.telemetry.vitals import rss_bytes
 from eslurm.transport.framing import REQUEST_HEADER, VERSION
-from tests.integration.cluster import LiveCluster
-from tests.integration.commands import preload
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
+from tests.kits.commands import preload
 from tests.security.stranger import finish, spawn
 
 MIB = 1024 * 1024

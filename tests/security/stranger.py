@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.integration.commands import become_user
+from tests.kits.commands import become_user
 
 
 def spawn(work: Path, body: Callable[[], str]) -> tuple[int, int]:

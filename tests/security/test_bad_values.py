@@ -11,10 +11,10 @@ from eslurm.api.methods import BY_NAME
 from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorRefused
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster, is_alive
-from tests.integration.commands import become_user
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S
+from tests.kits.cluster import LiveCluster, is_alive
+from tests.kits.commands import become_user
+from tests.kits.daemons import PATIENCE_S
 
 GATE = "echo $$ > pid; until test -e gate; do sleep 0.05; done"
 

@@ -17,9 +17,9 @@ from eslurm.ports.door import DoorRefused
 from eslurm.telemetry.vitals import rss_bytes
 from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S
 from tests.security.stranger import as_stranger, finish, spawn
 
 MIB = 1024 * 1024

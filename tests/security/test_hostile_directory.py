@@ -17,9 +17,9 @@ from escli.local.plan import KINDS, PROGRAMS
 from eslurm.security.site_keys import SITE_PUB, new_site, write_ring
 from esnoded.procd.options import Options
 from esnoded.stepd.launcher import ensure_supervisor
+from tests.kits.stepd import end_process
 from tests.security.conftest import STRANGER
 from tests.support import process
-from tests.unit.esnoded.stepd.kit import end_process
 
 BIN = Path(sys.executable).parent
 PLANTED = (

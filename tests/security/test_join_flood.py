@@ -26,9 +26,9 @@ from eslurm.security.joining import JoinSecret, Trust
 from eslurm.security.membership import Identity
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import join_pb2
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S, ROOT
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S, ROOT
 
 PIN = "0" * 32
 

@@ -24,12 +24,12 @@ from esnoded.procd.options import Options
 from esnoded.stepd import wire
 from esnoded.stepd.launcher import connect_supervisor, ensure_supervisor
 from esnoded.stepd.place import Place
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
-from tests.integration.daemons import AGENT_UID, PATIENCE_S
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import AGENT_UID, PATIENCE_S
+from tests.kits.stepd import end_process
+from tests.kits.stepd_credentials import KEY, SITE, launch, order, sealed
 from tests.security.conftest import STRANGER
-from tests.unit.esnoded.stepd.credentials import KEY, SITE, launch, order, sealed
-from tests.unit.esnoded.stepd.kit import end_process
 
 _answers = msgspec.msgpack.Decoder(wire.Answer)
 

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from eslurm.links.codec import encode_frame
+from tests.kits.api import process, report, until
 from tests.support.loops import run
-from tests.unit.api.kit import process, report, until
 
 PREFACE_BYTES = 24
 HEADER = struct.Struct("!BHBBL")

@@ -35,11 +35,11 @@ from esnoded.stepd.place import Place
 from esnoded.stepd.processes import read_report
 from esnoded.task.program import STEP_MARKER, Program
 from tests.integration.conftest import running
-from tests.integration.daemons import AGENT_UID, PATIENCE_S
+from tests.kits.daemons import AGENT_UID, PATIENCE_S
+from tests.kits.stepd import end_process
+from tests.kits.stepd_credentials import KEY, SITE, launch, order, sealed
 from tests.security.conftest import STRANGER
 from tests.security.test_launch_credentials import as_uid
-from tests.unit.esnoded.stepd.credentials import KEY, SITE, launch, order, sealed
-from tests.unit.esnoded.stepd.kit import end_process
 
 _SYS_PIDFD_GETFD = 438
 _told = msgspec.msgpack.Decoder(wire.Told)

@@ -14,10 +14,10 @@ from eslurm.api.unix_client import Client
 from eslurm.ports.door import Status
 from eslurm.transport.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
-from tests.integration.commands import become_user
 from tests.integration.conftest import running
-from tests.integration.daemons import PATIENCE_S
+from tests.kits.cluster import LiveCluster
+from tests.kits.commands import become_user
+from tests.kits.daemons import PATIENCE_S
 
 SECTIONS = '[privacy]\nprivate = ["jobs", "usage", "users", "reservations", "configuration"]'
 REQUEST_ID = bytes(range(100, 116))

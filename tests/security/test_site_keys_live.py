@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from escli.local.eslurm import main
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from eslurm.ports.step_runner import OutputEndpoint, StepEndCause
 from eslurm.security.step_stream import StreamOpener
 from esnoded.stepd import wire
 from esnoded.stepd.client import SupervisorClient
-from tests.integration.stepd_kit import outcome_of, play
+from tests.kits.stepd import PATIENCE_S, Outcomes, Site, key, order_of, supervised
+from tests.kits.stepd_processes import outcome_of, play
 from tests.property.test_stepd_fuzz import RawAgent
 from tests.security.conftest import STRANGER
 from tests.support.ports import free_port
-from tests.unit.esnoded.stepd.kit import PATIENCE_S, Outcomes, Site, key, order_of, supervised
 
 COOKIE = bytes(range(32))
 

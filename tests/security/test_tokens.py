@@ -14,8 +14,8 @@ import pytest
 
 from eslurm.api.tokens import find_bearer
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
 from tests.security.conftest import STRANGER
 
 NOBODY = "nobody"

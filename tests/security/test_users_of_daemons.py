@@ -19,10 +19,10 @@ from eslurm.security.account import Account
 from eslurm.security.home import CONTROLLER, make_home, share
 from eslurm.security.ownership import UnsafeFile
 from eslurm.security.site_keys import new_site, read_site_keys, write_site_keys
-from tests.integration.cluster import LiveCluster
 from tests.integration.conftest import made
-from tests.integration.daemons import PATIENCE_S, ROOT
 from tests.integration.test_up import Cluster, cluster
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S, ROOT
 from tests.security.conftest import STRANGER
 from tests.security.test_launch_credentials import as_uid
 

@@ -12,8 +12,8 @@ from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.resources.nodes import Resource
 from eslurm.lab.sim.promise_checks import PromiseChecks
 from eslurm.lab.sim.violation import Breach
-from tests.unit.core.test_core_promises import Led
-from tests.unit.core.world import ROOT, SECOND
+from tests.kits.core import ROOT, SECOND
+from tests.unit.core.control.test_promises import Led
 
 WHOLE = Request(cpus_per_task=4)
 

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from eslurm.transport.tls_options import TlsFiles
-from tests.integration.daemons import AGENT_UID
+from tests.kits.daemons import AGENT_UID
 
 KEPT = Path(__file__).parents[1] / "certificates"
 CERTIFICATE, KEY, CA = "host.pem", "host.key", "authorities.pem"

@@ -19,8 +19,8 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.api import ALICE, REQUEST_ID, Service, anyone_operates, nobody_operates, root_operates
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE, REQUEST_ID, Service, anyone_operates, nobody_operates, root_operates
 
 ROOT = Principal("root", 0, 0, (0,))
 

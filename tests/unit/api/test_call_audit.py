@@ -16,8 +16,8 @@ from eslurm.api.methods import METHODS, Method
 from eslurm.ports.audit import AuditLine
 from eslurm.ports.door import Answered, Caller, DoorError, Status
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.api import ALICE, REQUEST_ID, Service, root_operates
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE, REQUEST_ID, Service, root_operates
 
 SECRET = b"correct horse battery staple"
 

@@ -12,8 +12,8 @@ from eslurm.api.forward import Forwarder, answer_door_call
 from eslurm.core.model.job import Principal
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.v1 import controller_pb2, link_pb2
+from tests.kits.api import ALICE, REQUEST_ID, Service, anyone_operates
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE, REQUEST_ID, Service, anyone_operates
 
 CALLER = Caller(ALICE, REQUEST_ID, True, 5_000_000, "socket")
 

@@ -13,8 +13,8 @@ from eslurm.ports.door import DoorError, Status
 from eslurm.ports.link import LinkClosed
 from eslurm.transport.options import BULK_ITEM_BYTES_MAX
 from eslurm.v1 import controller_pb2, link_pb2
+from tests.kits.api import ALICE, Service, anyone_operates
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE, Service, anyone_operates
 from tests.unit.api.test_forward import CALLER, FakeLink, tick
 
 LARGE = 3 * CONTROL_CALL_BYTES_MAX // 2

@@ -13,7 +13,7 @@ from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.state.rows import Accounted, encode
 from eslurm.ports.store import AttemptRow
 from eslurm.store.rows import to_store
-from tests.unit.core.world import ROOT, SECOND, World
+from tests.kits.core import ROOT, SECOND, World
 
 
 def test_a_job_that_waits_again_is_told_no_times_of_its_last_attempt() -> None:

@@ -16,8 +16,8 @@ from eslurm.api.interceptor import Guard, abort
 from eslurm.api.methods import PING
 from eslurm.api.tokens import Identified
 from eslurm.ports.door import DoorError, Status
+from tests.kits.api import ALICE, PATIENCE_S
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE, PATIENCE_S
 
 SERVICE = "eslurm.v1.Controller"
 

@@ -25,8 +25,8 @@ from eslurm.api.jwt_tokens import JwtAuthenticator, JwtKeysError, JwtSettings, r
 from eslurm.api.tokens import TOKEN_CHARS_MAX, Identified, TokenAuthenticator
 from eslurm.core.model.job import Principal
 from eslurm.ports.door import DoorError, Status
+from tests.kits.api_tokens import SITE, Office
 from tests.support.loops import run
-from tests.unit.api.tokens_kit import SITE, Office
 
 ADA = Principal("ada", 4711, 4711, (4711, 5000))
 KNOWN = {"ada": ADA, "root": Principal("root", 0, 0), "toor": Principal("toor", 0, 0)}

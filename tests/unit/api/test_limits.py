@@ -10,7 +10,7 @@ from eslurm.api.limits import LimitSettings, RequestLimits, Ticket
 from eslurm.config.file import ControllerSection
 from eslurm.core.model.job import Principal
 from eslurm.ports.door import Caller, DoorError, Status
-from tests.unit.api.kit import REQUEST_ID
+from tests.kits.api import REQUEST_ID
 
 SETTINGS = LimitSettings(
     read_share_percent=10.0,

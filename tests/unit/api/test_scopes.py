@@ -11,8 +11,8 @@ from eslurm.api.scopes import METHODS_OF, grants, permits
 from eslurm.core.control.rights import Level
 from eslurm.core.model.token import SCOPES
 from eslurm.ports.door import Caller, Status
+from tests.kits.api import ALICE, PATIENCE_S, REQUEST_ID, Service
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE, PATIENCE_S, REQUEST_ID, Service
 
 READ = "read own-jobs submit"
 CHANGE = "own-jobs submit"

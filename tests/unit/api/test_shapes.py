@@ -17,8 +17,8 @@ from eslurm.api.shapes import Submission, check_lists, check_shape
 from eslurm.core.control.rights import Level
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.api import ALICE, REQUEST_ID, Service
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE, REQUEST_ID, Service
 
 CALLER = Caller(ALICE, REQUEST_ID, False, 10_000_000, "socket")
 

@@ -26,9 +26,9 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.token import TokenRules
 from eslurm.ports.door import DoorError, Status
 from eslurm.security.sealing import Purpose
+from tests.kits.api import ALICE
+from tests.kits.api_tokens import SITE, STRANGERS, Office
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE
-from tests.unit.api.tokens_kit import SITE, STRANGERS, Office
 
 OFFICE = Office()
 TOKEN = OFFICE.token(1000)

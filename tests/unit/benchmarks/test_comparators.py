@@ -12,7 +12,7 @@ from eslurm.estimator.registry import UnknownEstimator
 from eslurm.lab.studies.evaluate import replay
 from eslurm.lab.studies.scores import accuracies, estimates_of, runtimes_of
 from eslurm.lab.studies.workload import LoggedJob
-from tests.unit.estimator.kit import jobs, record, synthetic
+from tests.kits.estimator import jobs, record, synthetic
 
 each = pytest.mark.parametrize("name", METHODS)
 HOUR_S = 3_600

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.estimator import logs, measure
 from benchmarks.figures import Figures
-from tests.unit.estimator.kit import log_file, synthetic
+from tests.kits.estimator import log_file, synthetic
 
 
 def test_without_logs_nothing_is_measured(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from benchmarks.estimator import plans
 from benchmarks.plan.policies import LOGS
-from tests.unit.lab.workloads.kit import SYNTHETIC
+from tests.kits.workloads import SYNTHETIC
 
 
 @pytest.fixture

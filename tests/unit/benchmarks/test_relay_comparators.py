@@ -19,7 +19,7 @@ from eslurm.core.relay.results import OK, Status, from_mapping
 from eslurm.links.relay_envelopes import read_reply
 from eslurm.ports.link import ANYBODY, PeerInfo, Wanted
 from eslurm.v1 import link_pb2
-from tests.unit.api.kit import until
+from tests.kits.api import until
 
 
 def sends(actions: Sequence[Action]) -> Iterator[int]:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.figures import Figures
 from benchmarks.plan import policies, simulate
-from tests.unit.lab.workloads.kit import SYNTHETIC
+from tests.kits.workloads import SYNTHETIC
 
 
 @pytest.fixture

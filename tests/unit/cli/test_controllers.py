@@ -15,8 +15,8 @@ from escli.admin import esctl
 from escli.user import esinfo
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.fake_door import FakeDoor, Refuse, unanswered
 from tests.support.golden import Golden
-from tests.unit.cli.fake_door import FakeDoor, Refuse, unanswered
 
 S = 1_000_000
 NOON_US = 1_772_625_600 * S

@@ -22,7 +22,7 @@ from escli.options import FLAG
 from eslurm.api.methods import BY_NAME
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.plurals import quoted
-from tests.unit.cli.fake_door import FakeDoor
+from tests.kits.fake_door import FakeDoor
 
 Main = Callable[[Sequence[str]], int]
 

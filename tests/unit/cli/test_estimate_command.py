@@ -23,8 +23,8 @@ from eslurm.lab.studies.report import Cost, Outcome
 from eslurm.lab.studies.scores import Scaled, Scores
 from eslurm.lab.studies.study import habits
 from eslurm.lab.studies.workload import read_log
+from tests.kits.estimator import Scribe, log_file, record, synthetic
 from tests.support.golden import Golden
-from tests.unit.estimator.kit import Scribe, log_file, record, synthetic
 
 PLAIN = ("--estimator", "user,last-2")
 

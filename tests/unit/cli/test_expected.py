@@ -14,7 +14,7 @@ from escli.admin.show import job_block
 from escli.user import esqueue, essubmit, eswhy
 from escli.user.queue_columns import expected_s
 from eslurm.v1 import controller_pb2 as pb
-from tests.unit.cli.fake_door import FakeDoor
+from tests.kits.fake_door import FakeDoor
 
 S = 1_000_000
 HOUR = 3600 * S

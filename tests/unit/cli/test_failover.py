@@ -26,7 +26,7 @@ from eslurm.api.unix_client import Client
 from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
 from eslurm.transport.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
-from tests.unit.cli.fake_door import FakeDoor, Refuse
+from tests.kits.fake_door import FakeDoor, Refuse
 
 REQUEST_ID = bytes(range(16))
 PATIENCE_S = 60.0
@@ -35,7 +35,7 @@ import sys, threading
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from eslurm.v1 import controller_pb2 as pb
-from tests.unit.cli.fake_door import FakeDoor
+from tests.kits.fake_door import FakeDoor
 with FakeDoor(Path({path!r}), Submit=lambda _: pb.SubmitReply(job_ids=[1]), Ping=lambda _: pb.PingReply()):
     print("ready", flush=True)
     sys.stdin.read()

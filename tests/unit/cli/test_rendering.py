@@ -17,8 +17,8 @@ from escli.user import esacct, escancel, esinfo, esqueue
 from escli.user.queue_columns import DEFAULT, by_letters, fill, sort_key
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.fake_door import FakeDoor, Refuse
 from tests.support.golden import Golden
-from tests.unit.cli.fake_door import FakeDoor, Refuse
 
 S = 1_000_000
 NOON_US = 1_772_625_600 * S  # 2026-03-04T12:00:00 UTC

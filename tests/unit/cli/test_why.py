@@ -15,8 +15,8 @@ from escli.admin.esctl import main as esctl
 from escli.user import essubmit, eswhy, plan_chart
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.fake_door import FakeDoor, Refuse
 from tests.support.golden import Golden
-from tests.unit.cli.fake_door import FakeDoor, Refuse
 
 S = 1_000_000
 HOUR = 3600 * S

@@ -15,8 +15,8 @@ from eslurm.core.model.job import Principal
 from eslurm.ports.door import Caller, Status
 from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.leading import CLUSTER
 from tests.support.loops import run
-from tests.unit.esctld.leading import CLUSTER
 from tests.unit.esctld.test_term import ROOT, Term, configured
 
 MALLORY = Caller(Principal("mal\x1b[2Jlory", 65534, 65534), bytes(range(1, 17)), False, 60_000_000, "socket")

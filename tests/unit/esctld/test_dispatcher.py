@@ -31,8 +31,8 @@ from eslurm.ports.store import FenceLost, StoreUnavailable
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.telemetry.metrics import ControllerMetrics
+from tests.kits.leading import CLUSTER, LeadingController
 from tests.support.loops import run
-from tests.unit.esctld.leading import CLUSTER, LeadingController
 
 ALICE = Principal("alice", 1000, 1000)
 

@@ -17,8 +17,8 @@ from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT
 from eslurm.store.rows import load
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.mirror import unfinished
 from tests.support.loops import run
-from tests.unit.core.mirror import unfinished
 from tests.unit.esctld.test_dispatcher import ALICE, Bench
 
 I64 = 2**63 - 1

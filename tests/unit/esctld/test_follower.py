@@ -16,9 +16,9 @@ from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import FactRow, Prune, SchemaTooNew, StoreFailed, StoreUnavailable
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
+from tests.kits.leading import CLUSTER, CONFIG, OWNER, LeadingController
+from tests.kits.mirror import picture
 from tests.support.loops import run
-from tests.unit.core.mirror import picture
-from tests.unit.esctld.leading import CLUSTER, CONFIG, OWNER, LeadingController
 from tests.unit.esctld.test_dispatcher import ALICE, submission, turns
 
 

@@ -21,11 +21,11 @@ from eslurm.core.model.request import Chunk, Request
 from eslurm.ports.door import DoorError, Status
 from eslurm.ports.store import StoreUnavailable
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits import chaos
+from tests.kits.core import ALICE, ROOT
+from tests.kits.fed import FedWorld, Follower
 from tests.support.loops import run
 from tests.support.seeds import Seeds
-from tests.unit.core import chaos
-from tests.unit.core.world import ALICE, ROOT
-from tests.unit.esctld.fed import FedWorld, Follower
 
 
 def scenario(body: Any, **settings: float) -> None:

@@ -25,9 +25,9 @@ from eslurm.security.membership import Identity
 from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import join_pb2
+from tests.kits.leading import CLUSTER, LeadingController
 from tests.support.loops import run
 from tests.support.trust import Site
-from tests.unit.esctld.leading import CLUSTER, LeadingController
 
 ROOT = Caller(Principal("root", 0, 0), b"r" * 16, False, None, "socket")
 SITE = Site(CLUSTER)

@@ -18,9 +18,9 @@ from eslurm.ports.store import Claim, FenceLost, StoreUnavailable
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.api import until
+from tests.kits.leading import CLUSTER, OWNER, LeadingController
 from tests.support.loops import run
-from tests.unit.api.kit import until
-from tests.unit.esctld.leading import CLUSTER, OWNER, LeadingController
 
 REQUEST_ID = bytes(range(1, 17))
 

@@ -15,8 +15,8 @@ from eslurm.core.model.job import Principal
 from eslurm.store.image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.leading import CLUSTER, CONFIG, LeadingController
 from tests.support.loops import run
-from tests.unit.esctld.leading import CLUSTER, CONFIG, LeadingController
 
 WITH_LOGIN = replace(CONFIG, login_nodes=("login1", "login2"))
 

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from eslurm.core.control.reactor import SETTLED_PER_BATCH
 from eslurm.core.model.messages import CancelJobs, JobRef, SubmitJobs, Submitted
+from tests.kits.core import depends
 from tests.support.loops import run
-from tests.unit.core.world import depends
 from tests.unit.esctld.test_dispatcher import ALICE, Bench, submission
 
 MANY = 2_000

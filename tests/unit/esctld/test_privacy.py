@@ -22,8 +22,8 @@ from eslurm.core.model.protocol import Registration, Report
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.leading import CLUSTER
 from tests.support.loops import run
-from tests.unit.esctld.leading import CLUSTER
 from tests.unit.esctld.test_term import Term, configured
 
 ROOT = Principal("root", 0, 0, (0,))

@@ -20,8 +20,8 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Refused, SubmitJobs, Submitted
 from eslurm.v1 import controller_pb2 as pb
-from tests.unit.core.test_core_submit import spec
-from tests.unit.core.world import ROOT, World
+from tests.kits.core import ROOT, World
+from tests.unit.core.control.jobs.test_submission import spec
 
 AROUND = Surroundings(cwd="/w", host="h", umask=0, now_us=0, offset_s=lambda _us: 0, environment={})
 SCRIPT = b"#!/bin/sh\n"
@@ -169,7 +169,7 @@ ELSEWHERE = {
     "ENVIRONMENT_BYTES_MAX": "below: the environment",
     "SCRIPT_BYTES_MAX": "below: the script",
     "SPECS_BYTES_MAX": "tests/unit/api/test_requests.py: the jobs of a call together",
-    "COMMAND_BYTES_MAX": "tests/unit/esctld/test_command_sizes.py: what becomes of a launch",
+    "COMMAND_BYTES_MAX": "tests/unit/esctld/lead/test_command_sizes.py: what becomes of a launch",
 }
 
 

@@ -18,9 +18,9 @@ from eslurm.security.membership import Identity
 from eslurm.security.revocation import REVOKED, Revoked, seal_revoked
 from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.leading import CLUSTER, LeadingController
 from tests.support.loops import run
 from tests.support.trust import Site
-from tests.unit.esctld.leading import CLUSTER, LeadingController
 
 ROOT = Caller(Principal("root", 0, 0), b"r" * 16, False, None, "socket")
 

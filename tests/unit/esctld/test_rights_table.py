@@ -29,10 +29,10 @@ from eslurm.ports.door import Answered, Caller, DoorRefused, Status, status_of
 from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
+from tests.kits.api import PATIENCE_S, until
+from tests.kits.leading import CLUSTER
 from tests.support.loops import run
-from tests.unit.api.kit import PATIENCE_S, until
-from tests.unit.esctld.leading import CLUSTER
-from tests.unit.esctld.test_links import FakeLink
+from tests.unit.esctld.lead.test_links import FakeLink
 from tests.unit.esctld.test_privacy import ADA, BEN, CARL, OPERATOR, ROOT, Site, private, step_in
 
 ADMIN = Principal("admin", 5009, 5009, (5009,))

@@ -23,10 +23,10 @@ from eslurm.ports.store import Claim, FenceLost, Leader, SnapshotRow, StoreFaile
 from eslurm.store.image import StoreImage
 from eslurm.store.memory import MemoryStore
 from eslurm.transport.options import reachable
+from tests.kits.api import until
+from tests.kits.leading import CLUSTER, LEASE_US, OWNER, LeadingController
+from tests.kits.mirror import picture
 from tests.support.loops import run
-from tests.unit.api.kit import until
-from tests.unit.core.mirror import picture
-from tests.unit.esctld.leading import CLUSTER, LEASE_US, OWNER, LeadingController
 from tests.unit.esctld.test_dispatcher import ALICE, submission
 
 LEASE_S = LEASE_US / 1e6

@@ -19,8 +19,8 @@ from eslurm.store.image import StoreImage
 from eslurm.telemetry.collected import page_of, registry_of
 from eslurm.telemetry.exposition import OTHER
 from eslurm.telemetry.metrics import ControllerMetrics
+from tests.kits.leading import CLUSTER, LeadingController
 from tests.support.loops import run
-from tests.unit.esctld.leading import CLUSTER, LeadingController
 
 ADA = Principal("ada", 1000, 1000)
 NODES_MANY = 20_480

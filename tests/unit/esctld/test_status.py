@@ -28,9 +28,9 @@ from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.telemetry import logs
 from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
 from eslurm.telemetry.status import Health
+from tests.kits.api import until
+from tests.kits.core import World
 from tests.support.loops import run
-from tests.unit.api.kit import until
-from tests.unit.core.world import World
 
 NOWHERE = "192.0.2.1:9100"
 """An address of documentation: no host has it."""

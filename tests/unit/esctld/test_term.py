@@ -35,11 +35,11 @@ from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.api import PATIENCE_S, REQUEST_ID
+from tests.kits.leading import CLUSTER, OWNER, LeadingController
 from tests.support.loops import run
 from tests.support.ports import free_port
 from tests.support.trust import Site
-from tests.unit.api.kit import PATIENCE_S, REQUEST_ID
-from tests.unit.esctld.leading import CLUSTER, OWNER, LeadingController
 from tests.unit.esctld.test_dispatcher import submission
 
 ROOT = Caller(Principal("root", 0, 0), REQUEST_ID, False, 90_000_000, "socket")

@@ -22,9 +22,9 @@ from eslurm.ports.door import Caller, DoorError
 from eslurm.store.image import StoreImage
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.leading import CLUSTER, LeadingController
 from tests.support.loops import run
 from tests.support.trust import Site
-from tests.unit.esctld.leading import CLUSTER, LeadingController
 
 NOBODY = look_up(pwd.getpwnam("nobody").pw_uid, -1)
 ROOT = Principal("root", 0, 0)

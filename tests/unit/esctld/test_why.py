@@ -37,8 +37,8 @@ from eslurm.ports.door import Caller, DoorError
 from eslurm.store.image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
+from tests.kits.leading import CLUSTER, LeadingController
 from tests.support.loops import run
-from tests.unit.esctld.leading import CLUSTER, LeadingController
 
 ADA = Principal("ada", 1000, 1000)
 ROOT = Principal("root", 0, 0)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from eslurm.ports.estimator import Estimator, Model, Setting
-from tests.unit.esestd.kit import Pupil
+from tests.kits.esestd import Pupil
 
 
 class Slow(Pupil):

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from eslurm.estimator.files import write_model
+from tests.kits.esestd import Controller, model_of, unix_door, until
 from tests.support.leaks import kept_children
 from tests.support.loops import run
-from tests.unit.esestd.kit import Controller, model_of, unix_door, until
 
 ROOT = Path(__file__).parents[3]
 CONFIG = '[cluster]\nname = "test"\n[[nodes]]\nnames = "cn1"\ncores = 1\nmemory_mib = 1\n[estimator]\n'

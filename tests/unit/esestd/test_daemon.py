@@ -28,10 +28,9 @@ from eslurm.ports.door import DoorError, Status
 from eslurm.ports.estimator import Estimator, Model
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.options import DOOR_MESSAGE_BYTES_MAX
-from tests.support.loops import both_loops, run
-from tests.unit.api.kit import ALICE, calls_ending
-from tests.unit.api.tokens_kit import Office
-from tests.unit.esestd.kit import (
+from tests.kits.api import ALICE, calls_ending
+from tests.kits.api_tokens import Office
+from tests.kits.esestd import (
     UNAVAILABLE,
     Controller,
     Pupil,
@@ -46,6 +45,7 @@ from tests.unit.esestd.kit import (
     until,
     whole_run,
 )
+from tests.support.loops import both_loops, run
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,7 @@ from esestd.forecaster import Forecaster
 from eslurm.core.model.forecast import LONGEST_S, Forecast, exactly
 from eslurm.ports.estimator import Lesson, Model
 from eslurm.telemetry.estimator import EstimatorMetrics
-from tests.support.loops import run
-from tests.unit.esestd.kit import (
+from tests.kits.esestd import (
     Pupil,
     changed,
     ended,
@@ -26,6 +25,7 @@ from tests.unit.esestd.kit import (
     until,
     whole_run,
 )
+from tests.support.loops import run
 
 DAY_S = 86_400
 

@@ -6,7 +6,7 @@ from eslurm.core.model.protocol import Prepare
 from eslurm.core.relay.dating import EXPIRY_TOLERANCE_US
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.clock import AgentClock
-from tests.unit.core.agent.world import SECOND, World, is_ok, launch
+from tests.kits.agent import SECOND, World, is_ok, launch
 
 HOUR = 3_600 * SECOND
 

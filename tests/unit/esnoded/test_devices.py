@@ -13,7 +13,7 @@ from eslurm.core.model.config import NodeConfig, Resource
 from eslurm.core.model.messages import ConfigLoaded
 from eslurm.core.model.protocol import Registration
 from esnoded.devices import Gpus, detect_gpus
-from tests.unit.core.world import World
+from tests.kits.core import World
 
 
 class FakeNvml(ModuleType):

@@ -13,8 +13,8 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import Registration
 from eslurm.ports.door import Answered, Caller, Status
 from esnoded.door import AgentDoor, LoginDoor
+from tests.kits.agent import World
 from tests.support.loops import run
-from tests.unit.core.agent.world import World
 
 ALICE = Principal("alice", 1000, 1000)
 ROOT = Principal("root", 0, 0)

@@ -15,8 +15,8 @@ from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from eslurm.telemetry import logs
 from esnoded.shell import Shell
+from tests.kits.agent import ENVIRONMENT, ME, SCRIPT
 from tests.support.loops import run
-from tests.unit.core.agent.world import ENVIRONMENT, ME, SCRIPT
 
 TRACE = bytes(range(16))
 LAUNCH = JobLaunch(

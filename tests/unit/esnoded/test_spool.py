@@ -29,7 +29,7 @@ from eslurm.core.agent.records import (
 )
 from esnoded import spool as spool_module
 from esnoded.spool import MAGIC, Spool, SpoolError
-from tests.unit.core.agent.world import launch
+from tests.kits.agent import launch
 
 RECORDS: list[Record] = [
     Booted("test", "boot-1"),

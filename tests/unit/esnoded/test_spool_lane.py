@@ -19,8 +19,8 @@ from esnoded import spool as spool_module
 from esnoded import spool_lane
 from esnoded.spool import Spool
 from esnoded.spool_lane import SpoolLane
+from tests.kits.api import until
 from tests.support.loops import run
-from tests.unit.api.kit import until
 
 
 class Disk:

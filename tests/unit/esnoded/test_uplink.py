@@ -28,8 +28,8 @@ from eslurm.ports.link import (
 from eslurm.v1 import link_pb2
 from esnoded import uplink as uplink_module
 from esnoded.uplink import OnDemand, Uplink
+from tests.kits.api import ALICE, until
 from tests.support.loops import run
-from tests.unit.api.kit import ALICE, until
 
 S1, S2, CONTROLLER = "s1:1", "s2:1", "c:1"
 

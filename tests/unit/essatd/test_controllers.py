@@ -24,9 +24,9 @@ from eslurm.ports.link import Link, Wanted
 from eslurm.v1 import link_pb2
 from essatd import daemon
 from essatd.daemon import Satellite, SatelliteOptions
+from tests.kits.api import PATIENCE_S, SITE, Process, Recorder, process, until
 from tests.support.loops import run
 from tests.support.ports import free_port
-from tests.unit.api.kit import PATIENCE_S, SITE, Process, Recorder, process, until
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from eslurm.estimator import registry
 from eslurm.estimator.files import read_model, write_model
 from eslurm.lab.studies.evaluate import replay
 from eslurm.ports.estimator import Estimator, Model, Setting
-from tests.unit.estimator.kit import jobs, synthetic
+from tests.kits.estimator import jobs, synthetic
 
 HOUR_S = 3_600
 NAME = "clustered-svr"

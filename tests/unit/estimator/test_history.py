@@ -24,8 +24,8 @@ from eslurm.estimator.registry import make as registered
 from eslurm.lab.studies.evaluate import Predictions, replay
 from eslurm.lab.studies.workload import LoggedJob
 from eslurm.ports.estimator import Model
+from tests.kits.estimator import jobs, synthetic
 from tests.support.profiles import draws
-from tests.unit.estimator.kit import jobs, synthetic
 
 QUICK: Mapping[str, Any] = {"retrain_jobs": 150, "window_jobs": 500}
 LOG = 420

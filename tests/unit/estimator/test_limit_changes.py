@@ -11,7 +11,7 @@ from eslurm.estimator import registry
 from eslurm.estimator.history import make as history
 from eslurm.estimator.session import Session
 from eslurm.ports.estimator import HeedsLimits, Model
-from tests.unit.estimator.kit import Scribe
+from tests.kits.estimator import Scribe
 
 HOUR_S = 3_600
 

@@ -11,7 +11,7 @@ import pytest
 
 from eslurm.estimator import registry
 from eslurm.estimator.registry import UnknownEstimator, make, names
-from tests.unit.estimator.kit import Scribe
+from tests.kits.estimator import Scribe
 
 HERE = "tests.unit.estimator.test_registry"
 

@@ -11,7 +11,7 @@ import pytest
 from eslurm.core.model.forecast import Forecast, Submitted, exactly
 from eslurm.estimator.session import BadAnswer, Session
 from eslurm.ports.estimator import Lesson, Model
-from tests.unit.estimator.kit import Scribe
+from tests.kits.estimator import Scribe
 
 
 def model(answer_s: int) -> Model:

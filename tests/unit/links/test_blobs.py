@@ -11,8 +11,8 @@ from eslurm.links import blobs as blobs_module
 from eslurm.links.blobs import BlobCache, BlobExchange, BlobUnavailable
 from eslurm.ports.link import Link
 from eslurm.v1 import link_pb2
+from tests.kits.api import until
 from tests.support.loops import run
-from tests.unit.api.kit import until
 from tests.unit.esnoded.test_uplink import FakeLink
 
 

@@ -35,11 +35,11 @@ from eslurm.core.model.request import Request
 from eslurm.replay.anonymise import Anonymiser
 from eslurm.replay.base import pack_base, unpack_base
 from eslurm.replay.player import Player, find_violation
+from tests.kits.chaos import Chaos
+from tests.kits.core import ROOT, World
+from tests.kits.replay import logged, write
 from tests.support.seeds import Seeds
-from tests.unit.core.chaos import Chaos
-from tests.unit.core.test_policies import put
-from tests.unit.core.world import ROOT, World
-from tests.unit.replay.kit import logged, write
+from tests.unit.core.control.accounts.test_policies import put
 
 SECRETS = (
     b"marie",

@@ -15,9 +15,9 @@ from eslurm.core.model.facts import encode_fact
 from eslurm.core.model.request import Request
 from eslurm.ports.store import LoggedFact
 from eslurm.replay.logfile import LogFile
+from tests.kits.core import World
+from tests.kits.replay import logged, renumbered, write
 from tests.support.golden import Golden
-from tests.unit.core.world import World
-from tests.unit.replay.kit import logged, renumbered, write
 
 NIGHT_S = 1_767_236_400
 """2026-01-01T03:00:00 UTC"""

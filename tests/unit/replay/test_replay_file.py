@@ -10,8 +10,8 @@ from eslurm.ports.store import LoggedFact
 from eslurm.replay import logfile
 from eslurm.replay.base import pack_base
 from eslurm.replay.logfile import DamagedLog, End, LogFile
-from tests.unit.core.world import World
-from tests.unit.replay.kit import write
+from tests.kits.core import World
+from tests.kits.replay import write
 
 
 @pytest.fixture

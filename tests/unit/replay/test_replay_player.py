@@ -19,11 +19,11 @@ from eslurm.replay import player as player_module
 from eslurm.replay.base import BadBase, pack_base, read_head, unpack_base
 from eslurm.replay.logfile import DamagedLog
 from eslurm.replay.player import CannotApply, Player, find_violation, listed
+from tests.kits.chaos import Chaos
+from tests.kits.core import World
+from tests.kits.mirror import picture
+from tests.kits.replay import logged, renumbered, write
 from tests.support.seeds import Seeds
-from tests.unit.core.chaos import Chaos
-from tests.unit.core.mirror import picture
-from tests.unit.core.world import World
-from tests.unit.replay.kit import logged, renumbered, write
 
 
 def busy_world() -> World:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.monitoring import program
+from tests.kits.monitoring import program
 
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"

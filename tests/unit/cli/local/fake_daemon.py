@@ -44,7 +44,7 @@ def say_ready(fd: int) -> None:
 
 def serve(path: Path, stopped: threading.Event, ready_fd: int) -> None:
     from eslurm.v1 import controller_pb2 as pb
-    from tests.unit.cli.fake_door import FakeDoor
+    from tests.kits.fake_door import FakeDoor
 
     path.unlink(missing_ok=True)
     reply = pb.PingReply(nodes=NODES, nodes_up=NODES, jobs_pending=1)

@@ -10,7 +10,7 @@ from eslurm.core.agent import actions as act
 from eslurm.core.agent.records import fold, unfold
 from eslurm.core.model.protocol import End, Prepare, SetTime, Start, Suspend
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
-from tests.unit.core.agent.world import Crashed, World, is_ok, launch, step_launch
+from tests.kits.agent import Crashed, World, is_ok, launch, step_launch
 
 BATCH = StepKey(7, 1, BATCH_STEP, 0)
 STEP = StepKey(7, 1, 0, 0)

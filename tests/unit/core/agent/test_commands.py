@@ -14,7 +14,7 @@ from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import End, Gone, Heartbeat, Prepare, Signal, Start, Started, Unhealthy
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import FAILED, OK, USER_REFUSED, Status, failed
-from tests.unit.core.agent.world import ENVIRONMENT, SCRIPT, SECOND, World, is_ok, launch, step_launch
+from tests.kits.agent import ENVIRONMENT, SCRIPT, SECOND, World, is_ok, launch, step_launch
 
 PREPARE = Prepare(launch(), start=True)
 END = End(7, 1, 10.0, "cancel")

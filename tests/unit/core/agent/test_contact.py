@@ -11,7 +11,7 @@ from eslurm.core.agent import actions as act
 from eslurm.core.model.contact import KEPT_MAX
 from eslurm.core.model.protocol import Heartbeat, Prepare, Registration
 from eslurm.core.relay.results import OK
-from tests.unit.core.agent.world import SECOND, World, launch
+from tests.kits.agent import SECOND, World, launch
 
 
 def busy_world(nodes: int = 1) -> World:

@@ -10,7 +10,7 @@ from eslurm.core.agent.fence import Addressed, Fence
 from eslurm.core.agent.records import EpochSeen, Record, fold
 from eslurm.core.model.protocol import Body, Command, End, Heartbeat, Prepare, Registration, Signal, Start
 from eslurm.core.relay.results import OK, Status, failed
-from tests.unit.core.agent.world import OWNER, SECOND, World, is_ok, launch
+from tests.kits.agent import OWNER, SECOND, World, is_ok, launch
 
 PREPARE = Prepare(launch(), start=True)
 

@@ -19,8 +19,8 @@ from eslurm.core.agent.spool_buffer import Backlog
 from eslurm.core.model.protocol import End, Heartbeat, Prepare, Registration, Signal
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import OK, Status
+from tests.kits.agent import Crashed, World, is_ok, launch
 from tests.unit.core.agent.test_interrupted import BATCH, ROUNDS_MAX, SCENARIOS, check_end, revive
-from tests.unit.core.agent.world import Crashed, World, is_ok, launch
 
 PREPARE = Prepare(launch(), start=True)
 END = End(7, 1, 10.0, "cancel")

@@ -27,9 +27,9 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import Status
+from tests.kits.agent import Crashed, World, launch
 from tests.support.profiles import draws
 from tests.support.seeds import Seeds
-from tests.unit.core.agent.world import Crashed, World, launch
 
 ROUNDS_MAX = 60
 BATCH = StepKey(7, 1, -1, 0)

@@ -13,7 +13,7 @@ from eslurm.core.model.protocol import (
     ReportAck,
     StepEnded,
 )
-from tests.unit.core.agent.world import SECOND, World, launch
+from tests.kits.agent import SECOND, World, launch
 
 PREPARE = Prepare(launch(), start=True)
 

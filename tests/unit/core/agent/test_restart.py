@@ -20,7 +20,7 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import OK, Status
-from tests.unit.core.agent.world import OWNER, World, is_ok, launch, step_launch
+from tests.kits.agent import OWNER, World, is_ok, launch, step_launch
 
 PREPARE = Prepare(launch(), start=True)
 END = End(7, 1, 10.0, "cancel")

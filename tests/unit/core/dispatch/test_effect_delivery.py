@@ -10,7 +10,7 @@ from eslurm.core.model.job import StepEnd
 from eslurm.core.model.messages import EffectDone, HeartbeatDone, NodeOutcome
 from eslurm.core.model.protocol import End, Gone, HeldAttempt, Prepare, StepEnded
 from eslurm.core.model.request import Request
-from tests.unit.core.world import SECOND, World
+from tests.kits.core import SECOND, World
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)
 

@@ -31,9 +31,9 @@ from eslurm.core.model.protocol import Gone, HeldAttempt, NodeGone, Registration
 from eslurm.core.model.request import Request
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.state.cluster import State
+from tests.kits.chaos import Chaos
+from tests.kits.core import ROOT, SECOND, World
 from tests.support.seeds import Seeds
-from tests.unit.core.chaos import Chaos
-from tests.unit.core.world import ROOT, SECOND, World
 
 HOUR = 3600 * SECOND
 

@@ -16,9 +16,9 @@ from eslurm.core.model.messages import ConfigLoaded, SubmitJobs, Submitted
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.profile.search import Start
 from eslurm.core.resources.timeline import INFINITY_US
-from tests.unit.core.explain.asking import HOUR, Site
-from tests.unit.core.test_policies import put
-from tests.unit.core.world import ALICE, SECOND, World, depends
+from tests.kits.asking import HOUR, Site
+from tests.kits.core import ALICE, SECOND, World, depends
+from tests.unit.core.control.accounts.test_policies import put
 
 RESOURCES = (Resource("gpu", devices=True), Resource("fpga"), Resource("matlab", wide_total=4))
 NODES = (

@@ -7,10 +7,10 @@ from eslurm.core.model.accounts import Amount, Limit
 from eslurm.core.model.config import Partition
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
-from tests.unit.core.explain.asking import HOUR, Site
+from tests.kits.asking import HOUR, Site
+from tests.kits.core import BOB, SECOND, World
+from tests.unit.core.control.accounts.test_policies import put
 from tests.unit.core.explain.test_alternatives import submit
-from tests.unit.core.test_policies import put
-from tests.unit.core.world import BOB, SECOND, World
 
 NAMES = ("cn0", "cn1", "cn2", "cn3")
 WHOLE = Request(nodes_min=4, nodes_max=4, exclusive=True)

@@ -15,9 +15,9 @@ from eslurm.core.model.messages import ConfigLoaded, Refused, SetForecasts, Subm
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.state.cluster import State
-from tests.unit.core.explain.asking import HOUR, Site
-from tests.unit.core.test_policies import put
-from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, depends, refused
+from tests.kits.asking import HOUR, Site
+from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, depends, refused
+from tests.unit.core.control.accounts.test_policies import put
 
 WHOLE = Request(nodes_min=4, nodes_max=4, exclusive=True)
 

@@ -12,9 +12,9 @@ from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.slices import exhaust
+from tests.kits import core as core_world
+from tests.kits.core import ROOT, World
 from tests.support.seeds import Seeds
-from tests.unit.core import world as core_world
-from tests.unit.core.world import ROOT, World
 
 S = core_world.SECOND
 LIMIT_S = 6000

@@ -15,7 +15,7 @@ from eslurm.core.plan.profile import profile as book_module
 from eslurm.core.plan.profile import rows
 from eslurm.core.plan.profile.profile import Book, BookError
 from eslurm.core.resources.nodes import Topology
-from tests.unit.core.plan.building import NOW, job, ledger, nodes
+from tests.kits.plan_building import NOW, job, ledger, nodes
 
 NODES = 9
 MAIN = PartitionView("main")

@@ -10,7 +10,7 @@ from eslurm.core.relay.differences import STILL_MISSING
 from eslurm.core.relay.messages import Leg, Reply, SendReply
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import OK, Outcome, Status, failed, from_mapping, unreached
-from tests.unit.core.relay.driving import SECOND, T0, ack, advance, all_ok, of, order, replies, reply
+from tests.kits.relay_driving import SECOND, T0, ack, advance, all_ok, of, order, replies, reply
 
 GONE = unreached("no acknowledgement")
 WORDS = Outcome(Status.OK, payload=b"words")

@@ -7,7 +7,7 @@ import pytest
 from eslurm.core.relay.messages import Ack, Leg, Reallocated, Suspect, TookOver, Tuning
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import OK, unreached
-from tests.unit.core.relay.driving import SECOND, T0, ack, advance, all_ok, lists, of, order, replies, reply
+from tests.kits.relay_driving import SECOND, T0, ack, advance, all_ok, lists, of, order, replies, reply
 
 FLOOR = Tuning().ack_floor_us
 A, B, C = -1, -2, -3

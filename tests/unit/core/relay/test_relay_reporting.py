@@ -7,7 +7,7 @@ import pytest
 from eslurm.core.relay.messages import Tuning
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import OK, Outcome, Status, failed, unreached
-from tests.unit.core.relay.driving import SECOND, T0, ack, all_ok, lists, order, ran, replies, reply
+from tests.kits.relay_driving import SECOND, T0, ack, all_ok, lists, order, ran, replies, reply
 
 TUNING = Tuning()
 

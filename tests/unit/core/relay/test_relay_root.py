@@ -9,7 +9,7 @@ from eslurm.core.relay.grouping import BALANCED
 from eslurm.core.relay.messages import SendAck, SendBroadcast, Tuning
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import OK, unreached
-from tests.unit.core.relay.driving import SECOND, T0, ack, advance, lists, of, order, replies, reply
+from tests.kits.relay_driving import SECOND, T0, ack, advance, lists, of, order, replies, reply
 
 DELAY = Tuning().recheck_delay_us
 FLOOR = Tuning().ack_floor_us

@@ -7,7 +7,7 @@ import pytest
 from eslurm.core.relay.messages import Leg, Reply, SendAck, SendBroadcast, SendReply, Tuning
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import EMPTY, OK, Results, Row, failed, unreached
-from tests.unit.core.relay.driving import (
+from tests.kits.relay_driving import (
     SECOND,
     T0,
     ack,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eslurm.core.relay.messages import Ack, Leg, SendBroadcast, Suspect, Tuning
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import OK, unreached
-from tests.unit.core.relay.driving import (
+from tests.kits.relay_driving import (
     SECOND,
     T0,
     ack,

@@ -9,8 +9,8 @@ from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import OK
 from eslurm.core.relay.trace import NEVER_US, ROOT, LevelCost, Trace, TraceSpan, cause_of, from_spans, merge
 from eslurm.core.relay.trace_text import BRANCHES_SHOWN, render
-from tests.unit.core.relay.driving import T0, ack, advance, all_ok, of, order, reply
-from tests.unit.core.relay.network import Faults, Network
+from tests.kits.relay_driving import T0, ack, advance, all_ok, of, order, reply
+from tests.kits.relay_network import Faults, Network
 
 
 def span(child: int, done_us: int = 10, how: str = "done", **more: int) -> TraceSpan:

@@ -17,8 +17,8 @@ from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.state.apply_accounts import put_policy
 from eslurm.core.state.usage import LN_2, as_of, rate_of, usage_now
 from eslurm.core.state.view import View
-from tests.unit.core.plan.test_priority import run
-from tests.unit.core.world import ALICE, BOB, ROOT, SECOND, World, refused
+from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, refused
+from tests.unit.core.plan.cycle.test_priority import run
 
 FOREVER = PriorityWeights(half_life_s=0)
 FAIR = PriorityWeights(fairshare=1000, half_life_s=3600, recompute_s=60.0)

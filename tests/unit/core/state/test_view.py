@@ -10,7 +10,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.state.cluster import attempts_of
 from eslurm.core.state.view import View
-from tests.unit.core.world import World, check_view
+from tests.kits.core import World, check_view
 
 
 def shown(view: View) -> dict[str, object]:

@@ -25,7 +25,7 @@ from esnoded.stepd import wire
 from esnoded.stepd.place import Place
 from esnoded.stepd.server import Server
 from esnoded.stepd.terms import spec_reader
-from tests.unit.esnoded.stepd.credentials import KEY, SCRIPT, SITE, launch, order, sealed
+from tests.kits.stepd_credentials import KEY, SCRIPT, SITE, launch, order, sealed
 
 NOW_US = 1_000_000_000
 STEP = msgspec.structs.replace(KEY, step=0, node=4)

@@ -18,7 +18,7 @@ from esnoded.stepd.journal import (
     live_records,
     read_contents,
 )
-from tests.unit.esnoded.stepd.kit import key
+from tests.kits.stepd import key
 
 
 def ended(job_id: int) -> StepOutcome:

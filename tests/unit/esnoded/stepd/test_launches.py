@@ -9,7 +9,7 @@ import pytest
 
 from esnoded.procd import launches as module
 from esnoded.procd.launches import Launches
-from tests.unit.esnoded.stepd.kit import key
+from tests.kits.stepd import key
 
 
 @pytest.fixture

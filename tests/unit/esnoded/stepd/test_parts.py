@@ -26,7 +26,7 @@ from esnoded.stepd.step import Step
 from esnoded.stepd.terms import terms_of
 from esnoded.stepd.timers import Timers
 from esnoded.task.program import STEP_MARKER
-from tests.unit.esnoded.stepd.kit import key
+from tests.kits.stepd import key
 
 
 def test_timers_fire_in_order_and_not_before_they_are_due() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from eslurm.core.model.job import Principal
 from esnoded.procd.scripts import Scripts
-from tests.unit.esnoded.stepd.kit import key
+from tests.kits.stepd import key
 
 ME = Principal("me", os.getuid(), os.getgid())
 SCRIPT = b"#!/bin/sh\nexit 0\n"

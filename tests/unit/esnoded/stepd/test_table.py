@@ -26,8 +26,8 @@ from esnoded.stepd.journal import Journal, read_contents
 from esnoded.stepd.step import Waiter
 from esnoded.stepd.table import LaunchRefused, StepTable
 from esnoded.stepd.timers import Timers
-from tests.unit.esnoded.stepd.direct import Direct, spawn_connector
-from tests.unit.esnoded.stepd.kit import Site, key
+from tests.kits.stepd import Site, key
+from tests.kits.stepd_direct import Direct, spawn_connector
 
 
 class Rig:

@@ -8,7 +8,7 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from esnoded.stepd import table as table_module
 from esnoded.stepd.table import LaunchRefused
-from tests.unit.esnoded.stepd.kit import key
+from tests.kits.stepd import key
 from tests.unit.esnoded.stepd.test_table import Rig, rig  # noqa: F401 - a fixture
 
 BOOT_US = 5_000 * SECOND_US

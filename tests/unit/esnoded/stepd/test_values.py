@@ -29,9 +29,9 @@ from esnoded.stepd import table as table_module
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.processes import read_report
 from esnoded.task.program import Program, SpawnError
+from tests.kits.stepd import key
+from tests.kits.stepd_direct import spawn_connector
 from tests.support.groups import as_root
-from tests.unit.esnoded.stepd.direct import spawn_connector
-from tests.unit.esnoded.stepd.kit import key
 from tests.unit.esnoded.stepd.test_table import Rig, rig
 
 __all__ = ["rig"]

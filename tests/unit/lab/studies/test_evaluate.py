@@ -11,7 +11,7 @@ from eslurm.lab.studies.evaluate import EstimatorFailed, Predictions, replay
 from eslurm.lab.studies.workload import LoggedJob
 from eslurm.lab.workloads.swf import Record
 from eslurm.ports.estimator import Estimator
-from tests.unit.estimator.kit import Scribe, jobs, record, synthetic
+from tests.kits.estimator import Scribe, jobs, record, synthetic
 
 JOBS = 260
 CUTS = (97, 230)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eslurm.core.forecast.accuracy import Tally
 from eslurm.core.model.forecast import Forecast
 from eslurm.lab.studies.scores import accuracies, frontier, scaled, score
-from tests.unit.estimator.kit import jobs, record
+from tests.kits.estimator import jobs, record
 
 SECONDS = st.integers(1, 10**6)
 

@@ -9,7 +9,7 @@ import pytest
 from eslurm.core.model.forecast import Forecast
 from eslurm.lab.studies.study import ALPHAS, SIMILAR, Pairs, alpha_sweep, elbow_curve, habits, overestimates
 from eslurm.lab.studies.workload import LoggedJob
-from tests.unit.estimator.kit import DAY_S, jobs, record, synthetic
+from tests.kits.estimator import DAY_S, jobs, record, synthetic
 
 HOUR_S = 3_600
 

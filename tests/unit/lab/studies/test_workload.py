@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from eslurm.core.model.forecast import Submitted
 from eslurm.lab.studies.workload import BAD_LINES_MAX, LogError, build, read_log
 from eslurm.lab.workloads.swf import Header, Record, SwfError
+from tests.kits.estimator import log_file, record, synthetic
 from tests.support.profiles import draws
-from tests.unit.estimator.kit import log_file, record, synthetic
 
 
 def notes(*records: Record) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eslurm.lab.workloads import gantt
-from tests.unit.lab.workloads.kit import record, run
+from tests.kits.workloads import record, run
 
 
 @pytest.fixture(scope="session")

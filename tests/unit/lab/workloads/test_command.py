@@ -10,8 +10,8 @@ import pytest
 from escli import exits
 from escli.local.main import main
 from eslurm.lab.workloads import gantt
+from tests.kits.workloads import SYNTHETIC, line, log_of
 from tests.support.golden import Golden
-from tests.unit.lab.workloads.kit import SYNTHETIC, line, log_of
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = exits.OK) -> tuple[str, str]:

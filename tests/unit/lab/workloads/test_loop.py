@@ -20,8 +20,8 @@ from eslurm.lab.workloads.metrics import measure, percentile, slowdown
 from eslurm.lab.workloads.planner_driver import LIMITS, Seat
 from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.workload import Choices, Job
+from tests.kits.workloads import record, run, starts, workload
 from tests.support.profiles import draws
-from tests.unit.lab.workloads.kit import record, run, starts, workload
 
 POLICIES = ("fcfs", "easy", "conservative", "planned")
 

@@ -16,7 +16,7 @@ from eslurm.lab.workloads.loop import Result, replay
 from eslurm.lab.workloads.machine import from_header, uniform
 from eslurm.lab.workloads.swf import Header, SwfFile
 from eslurm.lab.workloads.workload import Choices, build
-from tests.unit.lab.workloads.kit import SYNTHETIC, record, run
+from tests.kits.workloads import SYNTHETIC, record, run
 
 
 @pytest.fixture(scope="module")

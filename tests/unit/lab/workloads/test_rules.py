@@ -26,8 +26,8 @@ from eslurm.lab.workloads.rules import Rules, RulesError, plain_config
 from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.watch import Watch, Who
 from eslurm.lab.workloads.workload import MONDAY_S, Choices, Names
+from tests.kits.workloads import record, records_of, ruled, run, workload
 from tests.support.profiles import draws
-from tests.unit.lab.workloads.kit import record, records_of, ruled, run, workload
 
 POLICIES = ("fcfs", "easy", "conservative", "planned")
 QUEUES = Names(qos_from="queue", qos=frozenset({"q1", "q2"}))

@@ -12,7 +12,7 @@ from eslurm.core.model.forecast import Forecast, exactly
 from eslurm.lab.workloads.machine import Machine, MachineError, from_config, from_header, from_shape, uniform
 from eslurm.lab.workloads.swf import Header
 from eslurm.lab.workloads.workload import Choices, WorkloadError, build, read_estimates
-from tests.unit.lab.workloads.kit import record, workload
+from tests.kits.workloads import record, workload
 
 CONFIG = b"""
 [cluster]

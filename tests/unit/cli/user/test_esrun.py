@@ -1,0 +1,295 @@
+"""`esrun` against a scripted controller and supervisors that speak the real frames over loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from escli import exits
+from escli.user.esrun import listen_host, main, merged
+from escli.user.step_output import LineWriter, StepOutput
+from eslurm.compat.environment import decode_environment
+from eslurm.core.model.step_key import StepKey
+from eslurm.ports.door import Status
+from eslurm.ports.step_runner import OutputFrame, OutputHello
+from eslurm.security.step_stream import StreamSealer
+from eslurm.v1 import controller_pb2 as pb
+from tests.kits.fake_door import FakeDoor, Refuse
+
+
+class Supervisor:
+    """One node's end of a step's output."""
+
+    def __init__(self, endpoint: str, cookie: bytes, node_name: str, tasks: int) -> None:
+        host, _, port = endpoint.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)))
+        self._sealer = StreamSealer(cookie)
+        self.socket.sendall(self._sealer.opening)
+        self.send(OutputHello(StepKey(17, 1, 0, 1), node_name, tasks))
+
+    def send(self, message: Any) -> None:
+        self.socket.sendall(self._sealer.seal(msgspec.msgpack.encode(message)))
+
+    def ends(self, *statuses: tuple[int, int]) -> None:
+        for task, status in statuses:
+            self.send(OutputFrame(1, task, 1, eof=True))
+            self.send(OutputFrame(1, task, 0, exit_status=status))
+        self.socket.close()
+
+
+Script = Callable[[pb.CreateStepRequest], None]
+
+
+class World:
+    """A controller that starts a step on `layout`; `script` plays its supervisors in a thread."""
+
+    def __init__(self, path: Path, layout: dict[str, int], script: Script) -> None:
+        self._layout = layout
+        self._script = script
+        self.threads: list[threading.Thread] = []
+        self.state = "RUNNING"
+        self.failed: list[pb.Problem] = []
+        self.door = FakeDoor(
+            path, CreateStep=self._create, WaitStep=self._wait, FinishStep=lambda _: pb.ChangeReply(count=1)
+        )
+
+    def _create(self, request: Any) -> pb.CreateStepReply:
+        thread = threading.Thread(target=self._script, args=(request,))
+        self.threads.append(thread)
+        thread.start()
+        layout = [pb.StepNode(name=name, tasks=tasks) for name, tasks in self._layout.items()]
+        return pb.CreateStepReply(job_id=17, attempt=1, step=0, layout=layout)
+
+    def _wait(self, _request: Any) -> pb.StepReply:
+        return pb.StepReply(state=self.state, failed=self.failed)
+
+    def run(self, *words: str) -> int:
+        with self.door:
+            code = main(["--socket", self.door.path, *words])
+            for thread in self.threads:
+                thread.join()
+        return code
+
+    @property
+    def finish(self) -> pb.FinishStepRequest:
+        (request,) = self.door.asked("FinishStep")
+        assert isinstance(request, pb.FinishStepRequest)
+        return request
+
+
+@pytest.fixture(autouse=True)
+def _in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "ESLURM_JOB_ID": "17",
+        "ESLURM_NTASKS": "3",
+        "ESLURM_NNODES": "2",
+        "ESLURM_NODENAME": "cn1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_output_is_shown_by_lines_and_labelled(
+    state_dir: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def play(request: pb.CreateStepRequest) -> None:
+        one = Supervisor(request.endpoint, request.cookie, "cn1", 2)
+        two = Supervisor(request.endpoint, request.cookie, "cn2", 1)
+        one.send(OutputFrame(1, 0, 1, b"hel"))
+        one.send(OutputFrame(1, 1, 1, b"one\nmore\n"))
+        one.send(OutputFrame(1, 0, 1, b"lo\nrest"))
+        one.send(OutputFrame(1, 0, 2, b"oops\n"))
+        one.ends((0, 0), (1, 0))
+        two.ends((2, 0))
+
+    world = World(state_dir / "s", {"cn1": 2, "cn2": 1}, play)
+    assert world.run("-l", "hostname", "-l") == exits.OK
+    captured = capfdbinary.readouterr()
+    assert captured.out == b"1: one\n1: more\n0: hello\n0: rest\n"
+    assert captured.err == b"0: oops\n"
+    (create,) = world.door.asked("CreateStep")
+    assert (create.job_id, create.tasks, create.nodes, create.cpus_per_task) == (17, 3, 2, 1)
+    assert (list(create.argv), create.name, len(create.cookie)) == (["hostname", "-l"], "hostname", 32)
+    assert create.work_dir == os.getcwd()
+    assert "ESLURM_JOB_ID" not in decode_environment(create.environment)
+    assert (world.finish.exit_code, world.finish.signal) == (0, 0)
+
+
+def test_the_highest_code_wins_and_failures_are_told(
+    state_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def play(request: pb.CreateStepRequest) -> None:
+        Supervisor(request.endpoint, request.cookie, "cn1", 3).ends((0, 3), (1, -9), (2, 3))
+
+    world = World(state_dir / "s", {"cn1": 3}, play)
+    assert world.run("-N", "1", "-n", "3", "work") == 137
+    assert (world.finish.exit_code, world.finish.signal) == (137, 9)
+    assert capsys.readouterr().err.splitlines() == [
+        "esrun: task 0,2: exit code 3",
+        "esrun: task 1: ended by signal 9",
+    ]
+
+
+def test_a_lost_node_fails_the_step(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def play(request: pb.CreateStepRequest) -> None:
+        Supervisor(request.endpoint, request.cookie, "cn2", 1).ends((1, 0))
+        Supervisor(request.endpoint, request.cookie, "cn1", 1).socket.close()
+
+    world = World(state_dir / "s", {"cn1": 1, "cn2": 1}, play)
+    assert world.run("work") == exits.FAILED
+    assert "step 17.0: node cn1: connection lost before its tasks had ended" in capsys.readouterr().err
+
+
+def test_a_node_that_cannot_start_its_tasks(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(state_dir / "s", {"cn1": 1}, lambda _: None)
+    world.state = "FAILED"
+    world.failed = [pb.Problem(what="cn1", text="no such directory")]
+    assert world.run("work") == exits.FAILED
+    assert (
+        capsys.readouterr().err == "esrun: step 17.0: node cn1 did not start its tasks: no such directory\n"
+    )
+
+
+def test_a_node_that_never_connects(
+    state_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("escli.user.esrun._CONNECT_GRACE_S", 0.01)
+    monkeypatch.setattr("escli.user.esrun._POLL_S", 0.02)
+    world = World(state_dir / "s", {"cn1": 1}, lambda _: None)
+    assert world.run("work") == exits.FAILED
+    assert "node cn1 never connected" in capsys.readouterr().err
+
+
+def test_strangers_are_not_shown(state_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def play(request: pb.CreateStepRequest) -> None:
+        for cookie, node in ((bytes(32), "cn1"), (request.cookie, "cn9")):
+            stranger = Supervisor(request.endpoint, cookie, node, 1)
+            assert stranger.socket.recv(1) == b""
+            stranger.socket.close()
+        for garbage in (b"\xff" * 8, struct.pack(">I", 3) + b"abc"):
+            with socket.create_connection(tuple(request.endpoint.split(":"))) as connection:  # type: ignore[arg-type]
+                connection.sendall(garbage)
+                assert connection.recv(1) == b""
+        true = Supervisor(request.endpoint, request.cookie, "cn1", 1)
+        true.send(OutputFrame(1, 0, 1, b"true\n"))
+        true.ends((0, 0))
+
+    world = World(state_dir / "s", {"cn1": 1}, play)
+    assert world.run("-n", "1", "work") == exits.OK
+    assert capfd.readouterr().out == "true\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_tasks(
+    number: signal.Signals, code: int, state_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed = threading.Event()
+
+    def play(request: pb.CreateStepRequest) -> None:
+        supervisor = Supervisor(request.endpoint, request.cookie, "cn1", 1)
+        supervisor.send(OutputFrame(1, 0, 1, b"x\n"))
+        answered.wait()
+        os.kill(os.getpid(), number)
+        # The closed connection is what ends the tasks.
+        # What the command had not read by then makes it a reset.
+        with contextlib.suppress(ConnectionResetError):
+            assert supervisor.socket.recv(1) == b""
+        closed.set()
+        supervisor.socket.close()
+
+    answered = threading.Event()
+    world = World(state_dir / "s", {"cn1": 1}, play)
+    normally = world.door.answers["WaitStep"]
+
+    def wait(request: Any) -> Any:
+        answered.set()
+        return normally(request)
+
+    world.door.answers["WaitStep"] = wait
+    before = signal.getsignal(number)
+    assert world.run("-n", "1", "work") == code
+    assert closed.wait(50.0)
+    assert world.finish.signal == number
+    assert signal.getsignal(number) is before
+    assert f"ended by {number.name}" in capsys.readouterr().err
+
+
+def test_a_refused_step(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(_request: Any) -> Any:
+        raise Refuse(Status.INVALID_ARGUMENT, "-n: 99 tasks are more than the job's 3 cores")
+
+    with FakeDoor(state_dir / "s", CreateStep=refuse) as door:
+        assert main(["--socket", door.path, "-n", "99", "work"]) == exits.FAILED
+    assert capsys.readouterr().err == "esrun: -n: 99 tasks are more than the job's 3 cores\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "COMMAND is missing"),
+        ("-n 0 x", "-n: '0' is not a number from 1 on"),
+        (
+            "a : -n2 b",
+            "COMMAND: ':' begins another component with options of its own, which a step cannot have",
+        ),
+        (": -n2 b", "COMMAND: ':' begins another component"),
+        ("-n 1 -N 2 x", "-n: '1' tasks cannot fill 2 nodes"),
+    ],
+)
+def test_bad_words(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == exits.USAGE
+    assert capsys.readouterr().err.startswith(f"esrun: {says}")
+
+
+def test_outside_a_job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("ESLURM_JOB_ID")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    assert main(["x"]) == exits.USAGE
+    assert "is not inside a job" in capsys.readouterr().err
+
+
+def test_where_to_listen() -> None:
+    assert listen_host({"ESLURM_STEP_HOST": "::1"}) == "::1"
+    assert listen_host({"ESLURM_NODENAME": "cn0001-virtual"}) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [({}, (0, 0)), ({0: 0, 1: 2}, (2, 0)), ({0: -15, 1: 7}, (143, 15)), ({0: -1, 1: 200}, (200, 0))],
+)
+def test_merging(statuses: dict[int, int], code: tuple[int, int]) -> None:
+    assert merged(statuses) == code
+
+
+@pytest.fixture
+def sinks() -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
+    with io.BytesIO() as out, io.BytesIO() as err:
+        yield out, err
+
+
+def test_a_line_without_end_is_not_held_for_ever(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
+    writer = LineWriter(*sinks, label_width=3)
+    for _ in range(3):
+        writer.write(7, 1, b"x" * 30_000)
+    assert sinks[0].getvalue() == b"  7: " + b"x" * 90_000 + b"\n"
+    writer.write(7, 1, b"y")
+    writer.write(8, 2, b"z\n\nw")
+    writer.flush()
+    assert sinks[0].getvalue().endswith(b"\n  7: y\n")
+    assert sinks[1].getvalue() == b"  8: z\n  8: \n  8: w\n"
+
+
+def test_an_ipv6_endpoint(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
+    output = StepOutput("::1", bytes(32), LineWriter(*sinks))
+    assert output.endpoint.startswith("[::1]:")
+    output.close()

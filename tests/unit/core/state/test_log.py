@@ -1,0 +1,192 @@
+"""The log's format: every kind of fact survives it, and an old log still gives the state it gave.
+
+`tests/golden/core/log.txt` is a log as this release writes it; a difference means that an upcast is needed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from eslurm.core.model import facts
+from eslurm.core.model.accounts import Account, Qos
+from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.member import Revocation
+from eslurm.core.model.messages import (
+    ApproveHost,
+    CancelJobs,
+    ChangePolicies,
+    CreateJoinToken,
+    CreateStep,
+    CreateToken,
+    EpochStarted,
+    FinishStep,
+    HeartbeatDone,
+    JobRef,
+    JoinHost,
+    PlanMade,
+    PolicyChange,
+    RevokeMembers,
+    RevokeTokens,
+    SatelliteSilent,
+    SetForecasts,
+    SuspendJobs,
+    UpdateJob,
+    UpdateNodes,
+    UpdateSatellites,
+)
+from eslurm.core.model.promise import Promise, PromisedStart, Run
+from eslurm.core.model.protocol import HeldAttempt, StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.state.apply import apply
+from eslurm.core.state.cluster import State
+from tests.kits.core import ALICE, BOB, ROOT, World, depends
+from tests.kits.mirror import picture
+from tests.support.golden import Golden
+
+
+def history() -> World:
+    """A short life with every kind of fact in it."""
+    world = World(nodes=4, cores=4, finished_retention_s=30.0)
+    wide = world.submit(request=Request(tasks=8, nodes_min=2, nodes_max=2), time_limit_s=600)
+    after = world.submit(dependencies=depends("after", wide, 1), name="later")
+    array = world.submit(tasks=((0, 2),), limit=1)
+    world.submit(tasks=((0, 2),), dependencies=depends("aftercorr", array))
+    world.start()
+    world.send(CreateStep(ALICE, wide, 2, 2, ("app",), b"e", "/tmp", "host:1", b"c"))
+    world.deliver()
+    world.send(FinishStep(ALICE, wide, 0, 0))
+    world.send(CancelJobs(ALICE, (JobRef(wide),), signal=10))
+    world.send(UpdateJob(ALICE, JobRef(after), name="renamed", time_limit_s=60))
+    world.hold(after)
+    world.hold(after, release=True)
+    world.pass_time(1)
+    world.end(5)
+    world.cancel(array, 2)
+    world.cancel(wide)
+    world.end(wide, 15)
+    world.start()
+    world.send(HeartbeatDone(missing=(3,)))
+    world.send(UpdateNodes(ROOT, ("cn3",), "drain", "disk"))
+    world.register(2, HeldAttempt(99, 1, "running"), session="s2")
+    world.cancel(after)
+    world.cancel(world.submit(held=True))
+    world.pass_time(60)
+    world.send(EpochStarted(2))
+    world.send(SatelliteSilent("sat1"))
+    world.send(UpdateSatellites(ROOT, ("sat1",), "resume"))
+    qos = PolicyChange("add", "qos", "high", Qos("high", 10))
+    world.send(ChangePolicies(ROOT, (qos, PolicyChange("add", "account", "physics", Account("physics")))))
+    world.send(ChangePolicies(ROOT, (PolicyChange("delete", "qos", "high"),)))
+    for number in range(4):
+        world.register(number, session="s3")
+    long = world.submit(time_limit_s=100)
+    world.start()
+    world.send(SuspendJobs(ROOT, (JobRef(long),)))
+    world.deliver()
+    world.send(SuspendJobs(ROOT, (JobRef(long),), resume=True))
+    world.send(UpdateJob(ALICE, JobRef(long), time_limit_s=110))
+    world.deliver()
+    world.send(SetForecasts(ROOT, ((long, Forecast(20, 40, 90, 50)),), "history-3"))
+    start = PromisedStart(world.now_us + 100_000_000, (Run(0, 2, 1, (4, 0)), Run(3, 1, 1)))
+    waiting = world.submit(request=Request(tasks=3, cpus_per_task=4), time_limit_s=60)
+    world.send(PlanMade((), world.state.generation, promises=(Promise(waiting, (start,)),)))
+    world.hold(waiting)
+    for user in (ALICE, ALICE, BOB):
+        job = world.submit(user=user)
+        assert job in world.plan()
+        world.done(
+            next(send for send in world.sends() if send.nodes == (world.attempt(job).first,)), "failed"
+        )
+    world.send(CreateToken(ROOT, ALICE, b"t" * 16, "read", 60))
+    world.send(RevokeTokens(ROOT, (b"t" * 16,)))
+    world.send(CreateToken(ROOT, ALICE, b"u" * 16, "submit", 30))
+    world.send(CreateJoinToken(ROOT, b"j" * 16, b"h" * 32, "agent", "cn[1-4]", 1, 30))
+    world.send(JoinHost(b"j" * 16, "agent", "cn1", b"k" * 32, b"s" * 16, "192.0.2.1"))
+    world.send(ApproveHost(ROOT, "satellite", "sat1", b"l" * 32, b"r" * 16, "192.0.2.2"))
+    world.send(RevokeMembers(ROOT, (Revocation(b"s" * 16, "agent", "cn1", "", 0),)))
+    world.pass_time(60)
+    lost = world.submit()
+    world.start()
+    attempt = world.attempt(lost)
+    world.lose(attempt.first)
+    world.register(attempt.first, session="s4")
+    end = StepEnd(0, 15, "orphaned", "", attempt.started_us, attempt.started_us)
+    node = world.state.nodes[attempt.first]
+    world.report(StepEnded(attempt.first, node.incarnation, lost, 1, end, gone=True))
+    return world
+
+
+def test_the_history_has_every_kind_of_fact() -> None:
+    kinds = {type(fact) for fact in history().log}
+    assert kinds == set(get_args(facts.Fact))
+
+
+def test_a_log_of_this_release_reads_the_same_in_later_ones(golden: Golden) -> None:
+    world = history()
+    lines = []
+    for fact in world.log:
+        kind, version, blob = facts.encode_fact(fact)
+        assert facts.decode_fact(kind, version, blob) == fact
+        lines.append(f"{kind} {version} {blob.hex()}")
+    golden("core/log.txt", "\n".join(lines) + "\n")
+
+
+def test_a_log_from_before_sessions_were_counted_is_read() -> None:
+    state = State("main")
+    log = (Path(__file__).parents[3] / "golden/core/log_uncounted.txt").read_text()
+    for revision, line in enumerate(log.splitlines(), 1):
+        kind, version, blob = line.split()
+        apply(
+            state, facts.decode_fact(kind, int(version), bytes.fromhex(blob)), revision, max(state.now_us, 1)
+        )
+    assert {node.starts for node in state.nodes.values()} == {0}
+    assert state.nodes[2].incarnation == 2 and state.nodes[2].sessions_past == ("s1",)
+
+
+def test_a_log_from_before_there_were_policies_is_read() -> None:
+    state = State("main")
+    log = (Path(__file__).parents[3] / "golden/core/log_without_policies.txt").read_text()
+    for revision, line in enumerate(log.splitlines(), 1):
+        kind, version, blob = line.split()
+        fact = facts.decode_fact(kind, int(version), bytes.fromhex(blob))
+        apply(state, fact, revision, max(state.now_us, 1))
+    assert not any(state.policies.values()) and not state.usage
+    spec = state.jobs[4].spec
+    assert (spec.qos, spec.nice, spec.trace, spec.components[0].place) == ("", 0, b"", "free")
+
+
+def test_replaying_a_log_gives_the_state() -> None:
+    world = history()
+    assert picture(world.mirror.replayed) == picture(world.state)
+
+
+def test_an_old_version_is_brought_up_to_date_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 0 of a lease had the number of ids instead of their end, version -1 had it as text."""
+    monkeypatch.setitem(facts.UPCASTS, ("IdsLeased", 0), lambda raw: [raw[0], raw[1] + 1])
+    monkeypatch.setitem(facts.UPCASTS, ("IdsLeased", -1), lambda raw: [raw[0], int(raw[1])])
+    old = msgspec.msgpack.encode(["IdsLeased", "99"])
+    assert facts.decode_fact("IdsLeased", -1, old) == facts.IdsLeased(100)
+
+
+def test_fields_that_a_later_release_appends_are_ignored() -> None:
+    newer = msgspec.msgpack.encode(["IdsLeased", 7, "what is this?"])
+    assert facts.decode_fact("IdsLeased", 1, newer) == facts.IdsLeased(7)
+
+
+def test_what_is_no_fact_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        facts.decode_fact("IdsLeased", 1, msgspec.msgpack.encode(["Nothing", 7]))
+
+
+def test_an_empty_state_applies_a_whole_log_from_bytes() -> None:
+    world = history()
+    state = State("main")
+    for revision, fact in enumerate(world.log, 1):
+        blob = facts.encode_fact(fact)
+        apply(state, facts.decode_fact(*blob), revision, max(state.now_us, 1))
+    assert state.jobs.keys() == world.state.jobs.keys()
