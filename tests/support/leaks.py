@@ -45,14 +45,26 @@ def _loops_warmed_up() -> None:
         factory().close()
 
 
+def pytest_collection_finish() -> None:
+    """Keep out of the collector's sight what was there before the first test: each full collection would walk it."""
+    _freeze()
+
+
+def _freeze() -> None:
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _collector_as_it_was() -> Iterator[None]:
     """A daemon tunes the collector of its process, which is not a daemon's here: garbage of later tests has to go."""
-    thresholds = gc.get_threshold()
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     yield
     gc.set_threshold(*thresholds)
-    if gc.get_freeze_count():
-        gc.unfreeze()
+    # Frozen objects that are freed leave the count.
+    if not 0 < gc.get_freeze_count() <= frozen:
+        _freeze()
 
 
 @pytest.fixture(autouse=True)
