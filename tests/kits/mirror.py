@@ -15,14 +15,14 @@ from eslurm.store.rows import Restoring, to_store
 
 
 class Mirror:
-    """`restarts=False` only keeps rows and log, for tests that restart at chosen moments."""
+    """While `restarts` is false it only keeps rows and log: for tests that restart at chosen moments."""
 
     def __init__(self, owner: str = "main", *, restarts: bool = True) -> None:
         self.image = StoreImage()
         self.replayed = State(owner)
         self._owner = owner
         self._epoch = self.image.open(owner)
-        self._restarts = restarts
+        self.restarts = restarts
 
     def __call__(self, state: State, fact: facts.Fact) -> None:
         """One fact has been applied to `state`."""
@@ -32,13 +32,14 @@ class Mirror:
         self.image.commit(self._owner, self._epoch, to_store(state, batch))
         apply(self.replayed, facts.decode_fact(*facts.encode_fact(fact)), state.revision, state.now_us)
         self.replayed.take_touched()
-        if self._restarts:
+        if self.restarts:
             self.compare(state)
 
     def compare(self, state: State) -> None:
         """rows == replay(log) == state."""
-        assert picture(self.replayed) == picture(state), "replaying the log gives another state"
-        assert unfinished(self.restored()) == unfinished(state), "the rows give another state"
+        seen = picture(state)
+        assert picture(self.replayed) == seen, "replaying the log gives another state"
+        assert unfinished(self.restored()) == unfinished(state, seen), "the rows give another state"
 
     def restored(self) -> State:
         """The state that a controller starting now would build."""
@@ -89,9 +90,9 @@ def picture(state: State) -> dict[str, object]:
     }
 
 
-def unfinished(state: State) -> dict[str, object]:
-    """The same without finished jobs, which a restart leaves in the store."""
-    found = picture(state)
+def unfinished(state: State, seen: dict[str, object] | None = None) -> dict[str, object]:
+    """The same without finished jobs, which a restart leaves in the store; `seen` is the state's picture, if made."""
+    found = dict(seen or picture(state))
     jobs = {number: job for number, job in state.jobs.items() if job.state not in FINAL or job.residues}
     tasks = {array: {task for task in tasks if task in jobs} for array, tasks in state.tasks_of.items()}
     found["jobs"] = jobs

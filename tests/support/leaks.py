@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -45,6 +45,20 @@ def _loops_warmed_up() -> None:
         factory().close()
 
 
+def _counted(change: Callable[[], None]) -> Callable[[], None]:
+    def changed() -> None:
+        global _changes
+        _changes += 1
+        change()
+
+    return changed
+
+
+_changes = 0
+"""How often objects were frozen or unfrozen: the collector tells only by counting all that are."""
+gc.freeze, gc.unfreeze = _counted(gc.freeze), _counted(gc.unfreeze)
+
+
 def pytest_collection_finish() -> None:
     """Keep out of the collector's sight what was there before the first test: each full collection would walk it."""
     _freeze()
@@ -59,11 +73,10 @@ def _freeze() -> None:
 @pytest.fixture(autouse=True)
 def _collector_as_it_was() -> Iterator[None]:
     """A daemon tunes the collector of its process, which is not a daemon's here: garbage of later tests has to go."""
-    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    thresholds, changes = gc.get_threshold(), _changes
     yield
     gc.set_threshold(*thresholds)
-    # Frozen objects that are freed leave the count.
-    if not 0 < gc.get_freeze_count() <= frozen:
+    if _changes != changes:
         _freeze()
 
 
