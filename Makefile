@@ -41,7 +41,7 @@ help:
 	@echo 'make audit        dangerous calls in the sources (bandit), advisories for locked packages (pip-audit)'
 	@echo 'make format       formats the code and applies safe lint fixes'
 	@echo 'make lint         style and formatting only; also: types, layers'
-	@echo 'make proto        generates eslurm/v1 from proto/; proto-check only compares'
+	@echo 'make proto        generates eslurm/v1 and the command tables from proto/; proto-check only compares'
 	@echo 'make docs         generates docs/states.md, docs/reference/configuration.md and metrics.md; docs-check only compares'
 	@echo 'make bench        measurements as JSON lines (QUICK=1: within a minute; BENCH="names")'
 	@echo 'make bench-relay  broadcasts over thousands of nodes, some of them dead (QUICK=1: within a minute)'

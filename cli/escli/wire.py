@@ -1,8 +1,8 @@
 """The few messages of the hottest commands, encoded and decoded without the protobuf runtime.
 
 Importing that runtime takes 27 ms, three times what a bare Python needs: more than all the rest of `essubmit`.
-Each table repeats a part of proto/eslurm/v1/controller.proto; a test holds every row against the generated code.
-Fields that a table does not have are skipped, as in any reader of this format.
+The tables of their fields are generated (`escli.wire_tables`). Fields that a table does not have are skipped, as in any
+reader of this format.
 """
 
 from __future__ import annotations
@@ -10,92 +10,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any, TypeAlias
+    from typing import Any
 
-    Table: TypeAlias = Mapping[str, "tuple[int, str, Table | None]"]
-
-# Kinds: int, sint (zigzag) and bool are varints; "?" after a kind means that presence counts, "*" that it is repeated.
-RESOURCE_AMOUNT: Table = {
-    "name": (1, "text", None),
-    "items": (2, "int", None),
-}
-CHUNK: Table = {
-    "count": (1, "int", None),
-    "cores": (2, "int", None),
-    "memory_mib": (3, "int", None),
-    "resources": (4, "message*", RESOURCE_AMOUNT),
-    "constraint": (5, "text", None),
-}
-RESOURCE_REQUEST: Table = {
-    "tasks": (1, "int", None),
-    "cpus_per_task": (2, "int", None),
-    "nodes_min": (3, "int", None),
-    "nodes_max": (4, "int", None),
-    "tasks_per_node": (5, "int", None),
-    "memory_per_node_mib": (6, "int", None),
-    "memory_per_cpu_mib": (7, "int", None),
-    "exclusive": (8, "bool", None),
-    "include": (9, "text*", None),
-    "exclude": (10, "text*", None),
-    "per_node": (11, "message*", RESOURCE_AMOUNT),
-    "per_task": (12, "message*", RESOURCE_AMOUNT),
-    "wide": (13, "message*", RESOURCE_AMOUNT),
-    "constraint": (14, "text", None),
-    "chunks": (15, "message*", CHUNK),
-    "place": (16, "text", None),
-}
-DEPENDENCY: Table = {
-    "kind": (1, "text", None),
-    "job_id": (2, "int", None),
-    "delay_s": (3, "int", None),
-}
-TASK_RANGE: Table = {
-    "first": (1, "int", None),
-    "last": (2, "int", None),
-    "step": (3, "int", None),
-}
-JOB_REQUEST: Table = {
-    "name": (1, "text", None),
-    "partition": (2, "text", None),
-    "components": (3, "message*", RESOURCE_REQUEST),
-    "script": (4, "bytes", None),
-    "environment": (6, "bytes", None),
-    "work_dir": (8, "text", None),
-    "time_limit_s": (9, "int?", None),
-    "output": (10, "text", None),
-    "error": (11, "text", None),
-    "input": (12, "text", None),
-    "truncate_output": (13, "bool", None),
-    "begin_us": (14, "int", None),
-    "priority": (15, "int?", None),
-    "requeue": (16, "bool?", None),
-    "held": (17, "bool", None),
-    "dependencies": (18, "message*", DEPENDENCY),
-    "array": (19, "message*", TASK_RANGE),
-    "array_limit": (20, "int", None),
-    "arguments": (21, "text*", None),
-    "account": (22, "text", None),
-    "comment": (23, "text", None),
-    "umask": (24, "int", None),
-    "qos": (25, "text", None),
-    "reservation": (26, "text", None),
-    "nice": (27, "sint", None),
-    "start_at_us": (28, "int", None),
-    "deadline_us": (29, "int", None),
-    "warn_signal": (30, "int", None),
-    "warn_before_s": (31, "int", None),
-    "warn_batch_only": (32, "bool", None),
-    "warn_script": (33, "text", None),
-    "traceparent": (34, "text", None),
-}
-SUBMIT_REQUEST: Table = {
-    "jobs": (1, "message*", JOB_REQUEST),
-    "test_only": (2, "bool", None),
-}
-SUBMIT_REPLY: Table = {
-    "job_ids": (1, "int*", None),
-    "revision": (2, "int", None),
-}
+    from escli.wire_tables import Table
 
 _NUMBERS = ("int", "sint", "bool")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -15,7 +15,8 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from escli.wire import JOB_REQUEST, SUBMIT_REPLY, WireError, decode, encode
+from escli.wire import WireError, decode, encode
+from escli.wire_tables import JOB_REQUEST, SUBMIT_REPLY
 from eslurm.api.methods import METHODS
 from eslurm.api.tokens import from_this_host, open_token
 from eslurm.core.model.job import Principal, StepEnd

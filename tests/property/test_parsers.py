@@ -19,7 +19,8 @@ from escli.user.draft import Surroundings, draft_job
 from escli.user.essubmit import with_directives
 from escli.user.exporting import exported
 from escli.user.queue_columns import by_format
-from escli.wire import JOB_REQUEST, SUBMIT_REPLY, WireError, decode, encode
+from escli.wire import WireError, decode, encode
+from escli.wire_tables import JOB_REQUEST, SUBMIT_REPLY
 from eslurm.compat import (
     access,
     amounts,

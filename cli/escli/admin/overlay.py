@@ -75,7 +75,7 @@ _FLAGS: Mapping[str, bool] = {
 
 def changed_resources(asked: Iterable[str], given: Given) -> dict[str, Any]:
     """The component of a job that asks for `asked` (`option=value`) when `given` (value, key) is put over it, in the shape
-    of `wire.JOB_REQUEST`. Raises OptionError.
+    of `wire_tables.JOB_REQUEST`. Raises OptionError.
     """
     options = {option: value for option, _, value in (word.partition("=") for word in asked)}
     spellings: dict[str, str] = {}

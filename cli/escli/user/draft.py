@@ -1,7 +1,7 @@
 """From options to a job request: what `essubmit` sends for what was written.
 
 Everything that can be known to be wrong without the cluster is refused here, so nothing is sent for it.
-The request is a plain mapping in the shape of `wire.JOB_REQUEST`.
+The request is a plain mapping in the shape of `wire_tables.JOB_REQUEST`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from escli.option_table import rows_of
 from escli.options import Parser, Words
 from escli.user.draft import Surroundings, draft_job
 from escli.user.exporting import exported
-from escli.wire import SUBMIT_REPLY, SUBMIT_REQUEST, decode, encode
+from escli.wire import decode, encode
+from escli.wire_tables import SUBMIT_REPLY, SUBMIT_REQUEST
 from eslurm.compat.errors import OptionError
 from eslurm.compat.script import check_script, read_directives
 from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX

@@ -9,20 +9,20 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escli import wire
+from escli import wire, wire_tables
 from escli.door import SUBMIT
 from eslurm.api.methods import BY_NAME
 from eslurm.v1 import controller_pb2 as pb
 
 TABLES = {
-    "SubmitRequest": wire.SUBMIT_REQUEST,
-    "SubmitReply": wire.SUBMIT_REPLY,
-    "JobRequest": wire.JOB_REQUEST,
-    "ResourceRequest": wire.RESOURCE_REQUEST,
-    "Dependency": wire.DEPENDENCY,
-    "TaskRange": wire.TASK_RANGE,
-    "ResourceAmount": wire.RESOURCE_AMOUNT,
-    "Chunk": wire.CHUNK,
+    "SubmitRequest": wire_tables.SUBMIT_REQUEST,
+    "SubmitReply": wire_tables.SUBMIT_REPLY,
+    "JobRequest": wire_tables.JOB_REQUEST,
+    "ResourceRequest": wire_tables.RESOURCE_REQUEST,
+    "Dependency": wire_tables.DEPENDENCY,
+    "TaskRange": wire_tables.TASK_RANGE,
+    "ResourceAmount": wire_tables.RESOURCE_AMOUNT,
+    "Chunk": wire_tables.CHUNK,
 }
 KINDS = {
     FieldDescriptor.TYPE_UINT32: "int",
@@ -83,7 +83,7 @@ JOBS = st.fixed_dictionaries(
 
 @given(JOBS, st.booleans())
 def test_requests_are_what_protobuf_reads(job: dict[str, Any], test_only: bool) -> None:
-    data = wire.encode({"jobs": [job], "test_only": test_only}, wire.SUBMIT_REQUEST)
+    data = wire.encode({"jobs": [job], "test_only": test_only}, wire_tables.SUBMIT_REQUEST)
     expected = pb.SubmitRequest(jobs=[pb.JobRequest(**job)], test_only=test_only)
     assert pb.SubmitRequest.FromString(data) == expected
 
@@ -91,7 +91,7 @@ def test_requests_are_what_protobuf_reads(job: dict[str, Any], test_only: bool) 
 @given(st.lists(U32, max_size=5), st.integers(0, 2**63 - 1), TEXT)
 def test_replies_are_what_protobuf_wrote(ids: list[int], revision: int, text: str) -> None:
     reply = pb.SubmitReply(job_ids=ids, revision=revision, test_answer=text)
-    found = wire.decode(reply.SerializeToString(), wire.SUBMIT_REPLY)
+    found = wire.decode(reply.SerializeToString(), wire_tables.SUBMIT_REPLY)
     assert found == {"job_ids": ids, "revision": revision}
 
 
@@ -109,4 +109,4 @@ def test_unknown_fields_are_skipped() -> None:
 @pytest.mark.parametrize("data", [b"\x08", b"\x0a\x05ab", b"\x0b", b"\xff" * 11, b"\x08\x01\x0a\x02\x80\x80"])
 def test_damaged_messages_are_refused(data: bytes) -> None:
     with pytest.raises(wire.WireError):
-        wire.decode(data, wire.SUBMIT_REPLY)
+        wire.decode(data, wire_tables.SUBMIT_REPLY)
