@@ -164,7 +164,7 @@ class Shell:
 
     def _run_batch(self, action: RunBatch) -> None:
         launch = action.launch
-        script, environment = self._blob(launch.script_hash), self._blob(launch.environment_hash)
+        script, environment = self._blob(launch.spec.script_hash), self._blob(launch.spec.environment_hash)
         if self._lane.refusal:
             self._refuse(action, self._lane.refusal)
             return
@@ -282,7 +282,7 @@ class Shell:
         node = self.agent.roster.by_number.get(number)
         return {
             "epoch": node.epoch if node is not None else 0,
-            "trace": launch.trace.hex() if launch is not None else "",
+            "trace": launch.spec.trace.hex() if launch is not None else "",
         }
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

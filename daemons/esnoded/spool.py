@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from eslurm.core.agent.records import Folded, Record, unfold
+from eslurm.core.model.earlier_launch import decode
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class Spool:
         end = len(MAGIC)
         while (body := _find_body(data, end)) is not None:
             try:
-                state.add(_decoder.decode(body))
+                state.add(decode(_decoder, body))
             except msgspec.DecodeError as error:
                 raise SpoolError(f"{self.path} holds a record this version does not know: {error}") from None
             end += _HEADER.size + len(body)

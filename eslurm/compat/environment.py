@@ -147,36 +147,38 @@ def _task_values(name: str, index: int, group: NodeGroup, first_task: int, local
 
 def _job_values(launch: JobLaunch) -> dict[str, str]:
     """Name without prefix -> value, of all that is the same everywhere in the job."""
+    spec = launch.spec
     nodes = str(sum(map(_size, launch.groups)))
+    tasks = str(sum(group.tasks * _size(group) for group in launch.groups))
     tasks_per_node = repeated((group.tasks, _size(group)) for group in launch.groups)
     values = {
-        "CPUS_PER_TASK": str(launch.cpus_per_task),
+        "CPUS_PER_TASK": str(spec.components[0].cpus_per_task),
         "JOBID": str(launch.job_id),
         "JOB_CPUS_PER_NODE": repeated((_amount(group, _CORES), _size(group)) for group in launch.groups),
-        "JOB_GID": str(launch.user.gid),
+        "JOB_GID": str(spec.user.gid),
         "JOB_ID": str(launch.job_id),
-        "JOB_NAME": launch.name,
+        "JOB_NAME": spec.name,
         "JOB_NODELIST": launch.node_names,
         "JOB_NUM_NODES": nodes,
-        "JOB_PARTITION": launch.partition,
-        "JOB_UID": str(launch.user.uid),
-        "JOB_USER": launch.user.name,
+        "JOB_PARTITION": spec.partition,
+        "JOB_UID": str(spec.user.uid),
+        "JOB_USER": spec.user.name,
         "NNODES": nodes,
         "NODELIST": launch.node_names,
-        "NPROCS": str(launch.tasks),
-        "NTASKS": str(launch.tasks),
-        "RESTART_COUNT": str(launch.restarts),
+        "NPROCS": tasks,
+        "NTASKS": tasks,
+        "RESTART_COUNT": str(launch.attempt - 1),
         "TASKS_PER_NODE": tasks_per_node,
     }
     memory_mib = _amount(launch.groups[0], _MEMORY_MIB)
     if memory_mib:
         values["MEM_PER_NODE"] = str(memory_mib)
-    if launch.account:
-        values["JOB_ACCOUNT"] = launch.account
-    if launch.qos:
-        values["JOB_QOS"] = launch.qos
-    if launch.reservation:
-        values["JOB_RESERVATION"] = launch.reservation
+    if spec.account:
+        values["JOB_ACCOUNT"] = spec.account
+    if spec.qos:
+        values["JOB_QOS"] = spec.qos
+    if spec.reservation:
+        values["JOB_RESERVATION"] = spec.reservation
     if launch.array_task >= 0:
         values |= {
             "ARRAY_JOB_ID": str(launch.array_job_id),
@@ -231,7 +233,7 @@ def _put(environment: dict[str, str], values: Mapping[str, str]) -> None:
 
 
 def _put_submit_dir(environment: dict[str, str], launch: JobLaunch) -> None:
-    submit_dir = environment.get("SLURM_SUBMIT_DIR", launch.work_dir)
+    submit_dir = environment.get("SLURM_SUBMIT_DIR", launch.spec.work_dir)
     _put(environment, {"SUBMIT_DIR": submit_dir})
 
 

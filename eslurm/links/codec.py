@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import msgspec
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from eslurm.core.model import earlier_launch
 from eslurm.core.model.protocol import Command, Registration, RegistrationReply, Report, ReportAck, ReportBody
 from eslurm.v1 import link_pb2
 
 _encoder = msgspec.msgpack.Encoder()
-_command_decoder = msgspec.msgpack.Decoder(Command)
 _report_decoder: msgspec.msgpack.Decoder[ReportBody] = msgspec.msgpack.Decoder(ReportBody)
 _registrations_decoder = msgspec.msgpack.Decoder(tuple[RegistrationReply, ...])
 
@@ -36,7 +36,7 @@ def encode_command(command: Command) -> bytes:
 def decode_command(body: bytes) -> Command:
     """The command in a verified body. Raises `CodecError`."""
     try:
-        return _command_decoder.decode(body)
+        return earlier_launch.decode_command(body)
     except _UNREADABLE as error:
         raise CodecError(f"command: {error}") from None
 

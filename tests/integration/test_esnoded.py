@@ -36,6 +36,7 @@ from eslurm.v1.controller_pb2 import PingRequest
 from esnoded.stepd.place import Place
 from tests.kits.daemons import agent_user
 from tests.kits.fake_controller import CLUSTER, SITE, FakeController, payload
+from tests.kits.launches import launch_of
 from tests.kits.stepd import end_process, eventually
 from tests.support.loops import both_loops, run
 
@@ -125,20 +126,14 @@ def launch(
     """A job that runs a script in the site's work directory."""
     text = f"#!/bin/sh\n{script}\n".encode()
     names = {number: name for name, number in controller.numbers.items()}
-    return JobLaunch(
+    return launch_of(
         job_id=job_id,
-        attempt=1,
-        name="test",
         user=Principal("me", os.getuid(), os.getgid()),
-        partition="main",
         groups=tuple(NodeGroup(((number, 1),), (1, 64)) for number in nodes),
         node_names=",".join(names[number] for number in nodes),
-        node_count=len(nodes),
         script_hash=controller.add_blob(text),
         environment_hash=controller.add_blob(ENVIRONMENT),
         work_dir=str(site.work),
-        tasks=len(nodes),
-        cpus_per_task=1,
         output="out.%j",
         kill_grace_s=1.0,
     )
@@ -375,7 +370,7 @@ def test_a_step_runs_its_tasks_on_each_node_and_streams_their_output(site: Site)
                 "-c",
                 'echo "$SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME"; exit $SLURM_PROCID',
             ),
-            environment_hash=job.environment_hash,
+            environment_hash=job.spec.environment_hash,
             work_dir=str(site.work),
             endpoint=f"{host}:{port}",
             cookie=COOKIE,

@@ -33,6 +33,7 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.relay.results import FAILED, Outcome, Status
+from tests.kits.launches import launch_of
 
 OWNER = "main"
 SECOND = 1_000_000
@@ -286,20 +287,13 @@ class World:
 
 def launch(nodes: Sequence[int] = (0,), job_id: int = 7) -> JobLaunch:
     """A job on these nodes, in this order."""
-    return JobLaunch(
+    return launch_of(
         job_id=job_id,
-        attempt=1,
-        name="test",
         user=ME,
-        partition="main",
         groups=tuple(NodeGroup(((number, 1),), (1, 64)) for number in nodes),
         node_names=",".join(f"cn{number}" for number in nodes),
-        node_count=len(nodes),
         script_hash=SCRIPT,
         environment_hash=ENVIRONMENT,
-        work_dir="/",
-        tasks=len(nodes),
-        cpus_per_task=1,
     )
 
 

@@ -14,6 +14,7 @@ from eslurm.ports.step_runner import StepOrder
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import SiteKeys, new_site
 from eslurm.telemetry.clocks import wall_us
+from tests.kits.launches import launch_of
 
 CLUSTER = "c"
 SITE = new_site(CLUSTER, 1)
@@ -25,24 +26,17 @@ UID = 65_534
 
 def launch(**changes: Any) -> JobLaunch:
     """A job on nodes cn3 and cn4, numbered 3 and 4."""
-    made = JobLaunch(
-        job_id=7,
-        attempt=1,
-        name="test",
+    made = launch_of(
         user=Principal("ada", UID, UID),
-        partition="main",
         groups=(NodeGroup(((3, 2),), (1,)),),
         node_names="cn[3-4]",
-        node_count=2,
         script_hash=hashlib.sha256(SCRIPT).digest(),
         environment_hash=hashlib.sha256(ENVIRONMENT).digest(),
         work_dir="/tmp",
-        tasks=2,
-        cpus_per_task=1,
         output="out",
         kill_grace_s=1.0,
     )
-    return msgspec.structs.replace(made, **changes)
+    return launch_of(made, **changes)
 
 
 def sealed(

@@ -25,7 +25,6 @@ from eslurm.core.model.protocol import (
     End,
     Heartbeat,
     HeldAttempt,
-    JobLaunch,
     LaunchStep,
     NodeGone,
     NodeGroup,
@@ -50,25 +49,19 @@ from eslurm.transport.options import split_endpoint
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
 from tests.kits import api_tokens as tokens_kit
+from tests.kits.launches import launch_of
 from tests.kits.mutation import damaged, damaged_texts
 from tests.support.trust import Site
 
 SITE = Site()
 ALICE = Principal("alice", 4001, 4001, (4001, 4002))
-LAUNCH = JobLaunch(
-    7,
-    2,
-    "solve",
-    ALICE,
-    "main",
-    (NodeGroup(((1, 3), (9, 1)), (4, 512), 2),),
-    "cn[1-3,9]",
-    4,
-    b"s" * 32,
-    b"e" * 32,
-    "/w",
-    8,
-    1,
+LAUNCH = launch_of(
+    attempt=2,
+    user=ALICE,
+    groups=(NodeGroup(((1, 3), (9, 1)), (4, 512), 2),),
+    node_names="cn[1-3,9]",
+    script_hash=b"s" * 32,
+    environment_hash=b"e" * 32,
 )
 BODIES = (
     Prepare(LAUNCH, True),

@@ -27,6 +27,7 @@ from esnoded.stepd.place import Place
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster
 from tests.kits.daemons import AGENT_UID, PATIENCE_S
+from tests.kits.launches import launch_of
 from tests.kits.stepd import end_process
 from tests.kits.stepd_credentials import KEY, SITE, launch, order, sealed
 from tests.security.conftest import STRANGER
@@ -119,7 +120,7 @@ def supervisor(state_dir: Path, as_root: None, adopt_orphans: None) -> Iterator[
 
 def job(supervisor: Supervisor, uid: int = STRANGER, **changes: object) -> Prepare:
     made = launch(user=Principal("ada", uid, uid), work_dir=str(supervisor.work))
-    return Prepare(msgspec.structs.replace(made, **changes), start=True)
+    return Prepare(launch_of(made, **changes), start=True)
 
 
 def test_no_other_user_reaches_the_socket(supervisor: Supervisor) -> None:

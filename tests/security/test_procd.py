@@ -36,6 +36,7 @@ from esnoded.stepd.processes import read_report
 from esnoded.task.program import STEP_MARKER, Program
 from tests.integration.conftest import running
 from tests.kits.daemons import AGENT_UID, PATIENCE_S
+from tests.kits.launches import launch_of
 from tests.kits.stepd import end_process
 from tests.kits.stepd_credentials import KEY, SITE, launch, order, sealed
 from tests.security.conftest import STRANGER
@@ -83,7 +84,7 @@ class Fallen:
 
     def job(self, uid: int = STRANGER, **changes: object) -> bytes:
         made = launch(user=Principal("ada", uid, uid), work_dir=str(self.work))
-        return sealed(Prepare(msgspec.structs.replace(made, **changes), start=True))
+        return sealed(Prepare(launch_of(made, **changes), start=True))
 
     def send(self, packet: bytes, fds: Sequence[int] = ()) -> None:
         socket.send_fds(self.end, [packet], fds)

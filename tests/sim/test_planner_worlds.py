@@ -13,10 +13,9 @@ from eslurm.core.control import effects, planning
 from eslurm.core.control.jobs import outcomes, stopping
 from eslurm.core.explain import inquiry
 from eslurm.core.model import facts
-from eslurm.core.model.job import Principal
 from eslurm.core.model.job_states import JobState, StopCause
 from eslurm.core.model.partition import CANCEL
-from eslurm.core.model.protocol import JobLaunch, NodeGroup
+from eslurm.core.model.protocol import NodeGroup
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.plan.cycle.forward import Ahead
 from eslurm.core.plan.cycle.policy import Cycle
@@ -29,6 +28,7 @@ from eslurm.lab.sim.cluster_config import POLICIES
 from eslurm.lab.sim.run import Failure, Scenario, draw_nodes, judge, make_world
 from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
 from eslurm.lab.sim.world import START_US
+from tests.kits.launches import launch_of
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 NODES = (4, 10)
@@ -179,8 +179,7 @@ def test_a_planted_bug_of_the_planner_is_found_within_so_many_seeds(
 def test_who_stands_still_lends_its_cores_and_nothing_else() -> None:
     world = make_world(Scenario(1, 1))
     totals = ((4, 100),)
-    user = Principal("ada", 1, 1)
-    launch = JobLaunch(1, 1, "j", user, "main", (NodeGroup(((0, 1),), (4, 60)),), "n", 1, b"", b"", "/", 1, 1)
+    launch = launch_of(job_id=1, groups=(NodeGroup(((0, 1),), (4, 60)),))
     first, second, third = (
         Run(world.hosts[0], StepKey(job, 1, -1, 0), replace(launch, groups=groups), Clock(0, 0))
         for job, groups in (

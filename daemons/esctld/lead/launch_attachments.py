@@ -145,7 +145,7 @@ def _tell(launch: JobLaunch, broadcast_id: int) -> None:
         launch.job_id,
         launch.attempt,
         broadcast_id,
-        extra={"trace": launch.trace.hex()},
+        extra={"trace": launch.spec.trace.hex()},
     )
 
 
@@ -153,4 +153,4 @@ def _digests(send: Send) -> tuple[bytes, ...]:
     body = send.body
     if not isinstance(body, Prepare) or not body.start:
         return ()
-    return (body.launch.script_hash, body.launch.environment_hash)
+    return (body.launch.spec.script_hash, body.launch.spec.environment_hash)

@@ -14,6 +14,7 @@ import msgspec
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
+from eslurm.core.model.earlier_launch import decode_command
 from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, SetTime, Start
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.model.values import id_problem
@@ -26,8 +27,6 @@ TOLERANCE_US = 60_000_000
 """Clocks of controllers and nodes may differ by so much, as for agents (`core.relay.dating`)."""
 _OPENED_MAX = 64
 _LISTS_MAX = 16
-
-_decoder = msgspec.msgpack.Decoder(Command)
 
 
 class NotAllowed(Exception):
@@ -77,7 +76,7 @@ class Warrants:
             raise NotAllowed(
                 f"the launch credential is for node {found.node_name}, which is not of this host"
             )
-        user = found.launch.user
+        user = found.launch.spec.user
         if problem := next(filter(None, map(id_problem, (user.uid, user.gid, *user.groups))), ""):
             raise NotAllowed(f"the launch credential names a user that cannot be: {problem}")
         # Where `procd` is not root, a step of another user cannot be started, and says so itself.
@@ -116,7 +115,7 @@ class Warrants:
     def _opened(self, sealed: bytes) -> Command:
         body = self.ring.keys.open_shared(Purpose.COMMAND, sealed)
         try:
-            return _decoder.decode(body)
+            return decode_command(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise BadSeal("not a command") from None
 

@@ -79,15 +79,15 @@ class Gate:
         self._check_unused(key, now_us)
         found = self._warrants.launch(key, order.credential, now_us)
         launch, request, path = found.launch, found.request, ""
-        _check_hash("environment", order.environment, (request or launch).environment_hash)
+        _check_hash("environment", order.environment, (request or launch.spec).environment_hash)
         if request is None:
-            _check_hash("script", order.script, launch.script_hash)
-            path = self._scripts.hold(key, launch.user, launch.script_hash, order.script)
+            _check_hash("script", order.script, launch.spec.script_hash)
+            path = self._scripts.hold(key, launch.spec.user, launch.spec.script_hash, order.script)
         sealed = (key, launch, request, found.node_name, found.names, path)
         make = partial(self._builder.build, *sealed, order.environment, order.door)
         is_batch = request is None
-        warns = is_batch and bool(launch.warn_script)
-        return Allowed(key, launch.user, found.until_us, make, found.tasks, not is_batch, warns)
+        warns = is_batch and bool(launch.spec.warn_script)
+        return Allowed(key, launch.spec.user, found.until_us, make, found.tasks, not is_batch, warns)
 
     def begin(self, allowed: Allowed) -> None:
         """The first process of the step is about to be made. Raises `NotAllowed`, OSError."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from eslurm.core.model.protocol import Command
+from eslurm.core.model.earlier_launch import decode_command
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec, StepWarning
@@ -19,7 +19,6 @@ from esnoded.procd.credential import NotAllowed, find_launch
 from esnoded.task.build import Builder
 
 SpecReader = Callable[[StepOrder], StepSpec]
-_decoder = msgspec.msgpack.Decoder(Command)
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -41,7 +40,7 @@ def spec_reader() -> SpecReader:
     builder = Builder()
 
     def read(order: StepOrder) -> StepSpec:
-        found = find_launch(order.key, _decoder.decode(unverified_shared_body(order.credential)))
+        found = find_launch(order.key, decode_command(unverified_shared_body(order.credential)))
         sealed = (order.key, found.launch, found.request, found.node_name, found.names, "the script")
         return builder.build(*sealed, order.environment, order.door)
 

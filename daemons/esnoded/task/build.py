@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
+from eslurm.core.model.job import JobSpec
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_checks import parse_endpoint
@@ -67,33 +68,34 @@ class Builder:
 
 
 def _batch(key: StepKey, launch: JobLaunch, node_name: str, script: str, env: dict[str, str]) -> StepSpec:
+    spec = launch.spec
     fields = FileNameFields(
         launch.job_id,
-        job_name=launch.name,
-        user=launch.user.name,
+        job_name=spec.name,
+        user=spec.user.name,
         node_name=node_name,
         array_job_id=launch.array_job_id,
         array_task=launch.array_task,
     )
-    output = launch.output or default_output(launch.array_task >= 0)
+    output = spec.output or default_output(launch.array_task >= 0)
     return StepSpec(
         key=key,
         node_name=node_name,
-        uid=launch.user.uid,
-        gid=launch.user.gid,
-        groups=launch.user.groups,
-        argv=(script, *launch.arguments),
+        uid=spec.user.uid,
+        gid=spec.user.gid,
+        groups=spec.user.groups,
+        argv=(script, *spec.arguments),
         env=env,
-        cwd=launch.work_dir,
-        stdin=expand_pattern(launch.input, fields) if launch.input else "/dev/null",
+        cwd=spec.work_dir,
+        stdin=expand_pattern(spec.input, fields) if spec.input else "/dev/null",
         stdout=expand_pattern(output, fields),
-        stderr=expand_pattern(launch.error, fields) if launch.error else "",
-        open_mode="append" if launch.append_output else "truncate",
-        umask=launch.umask,
-        time_limit_us=launch.time_limit_s * 1_000_000,
+        stderr=expand_pattern(spec.error, fields) if spec.error else "",
+        open_mode="append" if spec.append_output else "truncate",
+        umask=spec.umask,
+        time_limit_us=spec.time_limit_s * 1_000_000,
         kill_grace_us=int(launch.kill_grace_s * 1_000_000),
         orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
-        warning=_warning(launch),
+        warning=_warning(spec),
     )
 
 
@@ -105,18 +107,19 @@ def _task(
     env: dict[str, str],
     share: tuple[int, int],
 ) -> StepSpec:
+    spec = launch.spec
     address, port = parse_endpoint(request.endpoint)
     return StepSpec(
         key=key,
         node_name=node_name,
-        uid=launch.user.uid,
-        gid=launch.user.gid,
-        groups=launch.user.groups,
+        uid=spec.user.uid,
+        gid=spec.user.gid,
+        groups=spec.user.groups,
         argv=request.argv,
         env=env,
         cwd=request.work_dir,
         endpoint=OutputEndpoint(address, port, request.cookie),
-        umask=launch.umask,
+        umask=spec.umask,
         kill_grace_us=int(launch.kill_grace_s * 1_000_000),
         orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
         tasks=share[0],
@@ -124,11 +127,11 @@ def _task(
     )
 
 
-def _warning(launch: JobLaunch) -> StepWarning | None:
-    if not launch.warn_signal and not launch.warn_script:
+def _warning(spec: JobSpec) -> StepWarning | None:
+    if not spec.warn_signal and not spec.warn_script:
         return None
-    before_us = launch.warn_before_s * 1_000_000
-    return StepWarning(before_us, launch.warn_signal, launch.warn_batch_only, launch.warn_script)
+    before_us = spec.warn_before_s * 1_000_000
+    return StepWarning(before_us, spec.warn_signal, spec.warn_batch_only, spec.warn_script)
 
 
 def _decode(environment: bytes) -> dict[str, str]:

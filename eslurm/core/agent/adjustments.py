@@ -72,7 +72,7 @@ class Adjustments:
     def _set_limit(self, attempt: Attempt) -> None:
         if BATCH_STEP in attempt.live and attempt.launch is not None:
             key = StepKey(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
-            self._desk.emit(LimitStep(key, attempt.launch.time_limit_s, attempt.time_credential))
+            self._desk.emit(LimitStep(key, attempt.launch.spec.time_limit_s, attempt.time_credential))
 
 
 def adjusted(attempt: Attempt) -> Adjusted:
@@ -85,7 +85,7 @@ def adjusted(attempt: Attempt) -> Adjusted:
         attempt.suspend_revision,
         attempt.is_suspended,
         attempt.time_revision,
-        launch.time_limit_s if launch is not None else 0,
+        launch.spec.time_limit_s if launch is not None else 0,
         attempt.time_credential,
     )
 
@@ -104,4 +104,5 @@ def readjust(attempt: Attempt, record: Adjusted | None) -> None:
 
 def _limit(attempt: Attempt, time_limit_s: int) -> None:
     if attempt.launch is not None:
-        attempt.launch = msgspec.structs.replace(attempt.launch, time_limit_s=time_limit_s)
+        spec = msgspec.structs.replace(attempt.launch.spec, time_limit_s=time_limit_s)
+        attempt.launch = msgspec.structs.replace(attempt.launch, spec=spec)

@@ -325,7 +325,7 @@ class Lifecycle:
         launch = attempt.launch
         if launch is None or launch.groups[0].runs[0][0] != attempt.node:
             return False
-        return self._wants.ask(attempt, BATCH_STEP, (launch.script_hash, launch.environment_hash))
+        return self._wants.ask(attempt, BATCH_STEP, (launch.spec.script_hash, launch.spec.environment_hash))
 
     def _on_ready(self, attempt: Attempt) -> None:
         assert attempt.launch is not None

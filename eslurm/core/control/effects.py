@@ -28,6 +28,7 @@ from eslurm.core.model.protocol import (
     Start,
     Suspend,
 )
+from eslurm.core.model.request import Request
 from eslurm.core.model.step import StepState
 from eslurm.core.resources.vector import RESOURCES
 from eslurm.core.state.allocation_amounts import limit_s
@@ -157,29 +158,16 @@ def find_owed(state: State, revision: int) -> Effect | None:
 def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
     """Everything the attempt's nodes need to know (E-06, "job loading")."""
     spec = job.spec
-    numbers = [span.node for span in attempt.spans]
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
+    # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.
+    own = Request(cpus_per_task=spec.components[0].cpus_per_task)
+    spec = msgspec.structs.replace(spec, components=(own,), dependencies=(), array=None)
     return JobLaunch(
         job_id=job.job_id,
         attempt=attempt.number,
-        name=spec.name,
-        user=spec.user,
-        partition=spec.partition,
+        spec=spec,
         groups=node_groups(attempt.spans),
-        node_names=fold(state.node_names(numbers)),
-        node_count=len(numbers),
-        script_hash=spec.script_hash,
-        environment_hash=spec.environment_hash,
-        work_dir=spec.work_dir,
-        tasks=sum(span.tasks for span in attempt.spans),
-        cpus_per_task=spec.components[0].cpus_per_task,
-        arguments=spec.arguments,
-        output=spec.output,
-        error=spec.error,
-        input=spec.input,
-        append_output=spec.append_output,
-        umask=spec.umask,
-        time_limit_s=spec.time_limit_s,
+        node_names=fold(state.node_names([span.node for span in attempt.spans])),
         kill_grace_s=state.config.kill_grace_s,
         orphan_timeout_s=state.config.orphan_timeout_s if spec.requeue else 0.0,
         array_job_id=job.array_job_id,
@@ -187,17 +175,12 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
         array_count=ranges.count(array),
         array_min=array[0][0] if array else 0,
         array_max=array[-1][1] if array else 0,
-        restarts=attempt.number - 1,
-        account=spec.account,
-        qos=spec.qos,
-        reservation=spec.reservation,
-        warn_signal=spec.warn_signal,
-        warn_before_s=spec.warn_before_s,
-        warn_batch_only=spec.warn_batch_only,
-        warn_script=spec.warn_script,
         devices=_devices(state, attempt),
-        trace=spec.trace,
     )
+
+
+def _without_arguments(launch: JobLaunch) -> JobLaunch:
+    return msgspec.structs.replace(launch, spec=msgspec.structs.replace(launch.spec, arguments=()))
 
 
 def _devices(state: State, attempt: Attempt) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
@@ -258,6 +241,6 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         cookie=launch.cookie,
         tasks=step.tasks,
         cpus_per_task=launch.cpus_per_task,
-        launch=msgspec.structs.replace(job_launch(state, *held), arguments=()) if held is not None else None,
+        launch=_without_arguments(job_launch(state, *held)) if held is not None else None,
     )
     return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)

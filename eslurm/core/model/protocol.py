@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.job import Principal, StepEnd
+from eslurm.core.model.job import JobSpec, StepEnd
 from eslurm.core.model.step_key import BATCH_STEP
 
 
@@ -27,28 +27,17 @@ class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Everything that nodes need to run a job's batch script. `node_names` is the folded, ordered host list."""
+    """Everything that nodes need to run a job's batch script. `node_names` is the folded, ordered host list.
+
+    `spec` is the job's, less what only the controller acts on (`core.control.effects`). `core.model.earlier_launch`
+    reads launches of releases that copied its fields. `orphan_timeout_s` is 0 for a job that is not requeued.
+    """
 
     job_id: int
     attempt: int
-    name: str
-    user: Principal
-    partition: str
+    spec: JobSpec
     groups: tuple[NodeGroup, ...]
     node_names: str
-    node_count: int
-    script_hash: bytes
-    environment_hash: bytes
-    work_dir: str
-    tasks: int
-    cpus_per_task: int
-    arguments: tuple[str, ...] = ()
-    output: str = ""
-    error: str = ""
-    input: str = ""
-    append_output: bool = True
-    umask: int = 0o022
-    time_limit_s: int = 0
     kill_grace_s: float = 30.0
     orphan_timeout_s: float = 0.0
     array_job_id: int = 0
@@ -56,18 +45,8 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     array_count: int = 0
     array_min: int = 0
     array_max: int = 0
-    restarts: int = 0
-    account: str = ""
-    qos: str = ""
-    reservation: str = ""
-    warn_signal: int = 0
-    warn_before_s: int = 0
-    warn_batch_only: bool = False
-    warn_script: str = ""
     devices: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
     """(node number, resource, device numbers) of what is told apart."""
-    trace: bytes = b""
-    """The job's, for the log."""
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):

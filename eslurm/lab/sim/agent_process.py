@@ -323,16 +323,16 @@ class AgentProcess(Process):
         spec = StepSpec(
             key=action.step,
             node_name=self.world.node_name(action.step.node),
-            uid=launch.user.uid,
-            gid=launch.user.gid,
+            uid=launch.spec.user.uid,
+            gid=launch.spec.user.gid,
             argv=("script",),
             env={},
-            cwd=launch.work_dir,
-            time_limit_us=launch.time_limit_s * 1_000_000,
+            cwd=launch.spec.work_dir,
+            time_limit_us=launch.spec.time_limit_s * 1_000_000,
             kill_grace_us=int(launch.kill_grace_s * 1e6),
             orphan_timeout_us=int(launch.orphan_timeout_s * 1e6),
-            warning=StepWarning(launch.warn_before_s * 1_000_000, launch.warn_signal)
-            if launch.warn_signal
+            warning=StepWarning(launch.spec.warn_before_s * 1_000_000, launch.spec.warn_signal)
+            if launch.spec.warn_signal
             else None,
         )
         self._ask_runner(self._launch, action.step, spec, self._to_boot_us(action.contact_us))
@@ -342,8 +342,8 @@ class AgentProcess(Process):
         spec = StepSpec(
             key=action.step,
             node_name=self.world.node_name(action.step.node),
-            uid=launch.user.uid,
-            gid=launch.user.gid,
+            uid=launch.spec.user.uid,
+            gid=launch.spec.user.gid,
             argv=action.request.argv,
             env={},
             cwd=action.request.work_dir,

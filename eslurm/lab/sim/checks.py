@@ -252,7 +252,7 @@ class Checks:
         attempt = (key.job_id, key.attempt)
         require(attempt not in self._runs, f"the script of attempt {attempt} runs a second time")
         launch = self._launches[attempt]
-        clock = Clock(self._world.scheduler.at_us, launch.time_limit_s * 1_000_000)
+        clock = Clock(self._world.scheduler.at_us, launch.spec.time_limit_s * 1_000_000)
         run = self._runs[attempt] = Run(host, key, launch, clock)
         problem = self._occupancy.take(run, self._world.totals)
         require(not problem, problem)

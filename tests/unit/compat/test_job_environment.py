@@ -14,6 +14,7 @@ from eslurm.compat.environment import (
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import JobLaunch, LaunchStep, NodeGroup
+from tests.kits.launches import launch_of
 
 NAMES = ("cn05", "cn06", "gpu1")
 
@@ -27,15 +28,12 @@ def launch(**changes: object) -> JobLaunch:
         "partition": "main",
         "groups": (NodeGroup(((4, 2),), (4, 2048), 2), NodeGroup(((9, 1),), (2, 2048), 1)),
         "node_names": "cn[05-06],gpu1",
-        "node_count": 3,
         "script_hash": b"",
         "environment_hash": b"",
         "work_dir": "/scratch",
-        "tasks": 5,
         "cpus_per_task": 2,
-        "restarts": 1,
     }
-    return JobLaunch(**(values | changes))  # type: ignore[arg-type]
+    return launch_of(**(values | changes))
 
 
 def test_a_batch_script_knows_its_job() -> None:

@@ -10,29 +10,23 @@ from typing import Any
 import pytest
 
 from eslurm.core.agent.actions import RunBatch
-from eslurm.core.model.protocol import JobLaunch, NodeGroup
+from eslurm.core.model.protocol import NodeGroup
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from eslurm.telemetry import logs
 from esnoded.shell import Shell
 from tests.kits.agent import ENVIRONMENT, ME, SCRIPT
+from tests.kits.launches import launch_of
 from tests.support.loops import run
 
 TRACE = bytes(range(16))
-LAUNCH = JobLaunch(
-    7,
-    2,
-    "job",
-    ME,
-    "main",
-    (NodeGroup(((3, 1),), (1,)),),
-    "cn3",
-    1,
-    SCRIPT,
-    ENVIRONMENT,
-    "/",
-    1,
-    1,
+LAUNCH = launch_of(
+    attempt=2,
+    user=ME,
+    groups=(NodeGroup(((3, 1),), (1,)),),
+    node_names="cn3",
+    script_hash=SCRIPT,
+    environment_hash=ENVIRONMENT,
     trace=TRACE,
 )
 KEY = StepKey(7, 2, BATCH_STEP, 3)

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import (
     Command,
     End,
     HeldAttempt,
-    JobLaunch,
     NodeGone,
     NodeGroup,
     Prepare,
@@ -22,13 +20,11 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.links import codec
 from eslurm.v1 import link_pb2
+from tests.kits.launches import launch_of
 
 
 def test_commands_come_back() -> None:
-    launch = JobLaunch(
-        7, 2, "job", Principal("ann", 4001, 4001), "main", (NodeGroup(((3, 4),), (2, 100)),), "n[3-6]", 4,
-        b"s" * 32, b"e" * 32, "/home/ann", 4, 1,
-    )  # fmt: skip
+    launch = launch_of(groups=(NodeGroup(((3, 4),), (2, 100)),), node_names="n[3-6]", script_hash=b"s" * 32)
     for body in (Prepare(launch, start=True), End(7, 2, 30.0, "cancelled")):
         command = Command("test", "ctl", 3, 99, 1, ((3, 4),), (1, 1, 1, 1), 10**15, body)
         assert codec.decode_command(codec.encode_command(command)) == command

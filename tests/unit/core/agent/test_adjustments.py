@@ -87,7 +87,7 @@ def test_a_script_that_is_still_to_start_gets_the_new_limit() -> None:
     assert is_ok(world.order(SetTime(7, 1, 50))[0])
     world.order(Start(7, 1))
     (run,) = [one for one in world.log if isinstance(one, act.RunBatch)]
-    assert run.launch.time_limit_s == 50 and not limits(world)
+    assert run.launch.spec.time_limit_s == 50 and not limits(world)
 
 
 def test_what_is_over_or_being_ended_is_left_alone() -> None:

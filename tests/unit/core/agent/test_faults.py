@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from eslurm.core.agent.actions import Contact, RunBatch, SignalStep
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
@@ -20,6 +19,7 @@ from eslurm.v1 import link_pb2
 from esnoded import shell as shell_module
 from esnoded.daemon import NodeDaemon
 from esnoded.shell import Shell
+from tests.kits.launches import launch_of
 from tests.support.loops import run
 from tests.unit.esnoded.test_shell_lines import LAUNCH
 
@@ -103,9 +103,9 @@ def test_a_launch_that_raises_is_answered(caplog: pytest.LogCaptureFixture) -> N
 
 @pytest.mark.parametrize("missing", ["script_hash", "environment_hash"])
 def test_a_blob_that_has_left_the_cache_starts_nothing(missing: str) -> None:
-    launch = replace(LAUNCH, script_hash=b"s" * 32, environment_hash=b"e" * 32)
-    kept = {launch.script_hash: b"s", launch.environment_hash: b"e"}
-    del kept[getattr(launch, missing)]
+    launch = launch_of(LAUNCH, script_hash=b"s" * 32, environment_hash=b"e" * 32)
+    kept = {launch.spec.script_hash: b"s", launch.spec.environment_hash: b"e"}
+    del kept[getattr(launch.spec, missing)]
 
     async def main() -> None:
         find: Any = kept.get

@@ -15,7 +15,7 @@ from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import JobSpec, Principal, Span
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import PlanMade, SubmitJobs
-from eslurm.core.model.protocol import Body, Command, JobLaunch, LaunchStep, Prepare
+from eslurm.core.model.protocol import Body, Command, LaunchStep, Prepare
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.relay.messages import Broadcast
@@ -24,6 +24,7 @@ from eslurm.links.relay_envelopes import broadcast_item
 from eslurm.security.sealing import SHARED_SEAL_BYTES_MAX
 from eslurm.transport.options import CONTROL_ITEM_BYTES_MAX
 from eslurm.v1 import link_pb2
+from tests.kits.launches import launch_of
 from tests.sim.lead import Lead, lead_with_nodes
 
 NODES = 20_000
@@ -50,7 +51,7 @@ def largest_job() -> Body:
     name = WIDE * limits.NAME_CHARS_MAX
     own = spans(devices=8)
     return Prepare(
-        JobLaunch(
+        launch_of(
             job_id=2**32 - 1,
             attempt=2**31,
             name=name,
@@ -58,11 +59,9 @@ def largest_job() -> Body:
             partition="p" * limits.PARTITION_CHARS_MAX,
             groups=node_groups(own),
             node_names=fold([f"rack{span.node % 97:02d}-cn{span.node:05d}" for span in own]),
-            node_count=NODES,
             script_hash=bytes(32),
             environment_hash=bytes(32),
             work_dir=path,
-            tasks=2**31,
             cpus_per_task=2**31,
             arguments=arguments(),
             output=path,

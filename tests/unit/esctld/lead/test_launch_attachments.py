@@ -11,11 +11,12 @@ import pytest
 from esctld.lead.launch_attachments import ATTACHED_BYTES_MAX, LOADED_AT_ONCE, BlobCargo
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.model.job import Principal
-from eslurm.core.model.protocol import End, JobLaunch, Prepare
+from eslurm.core.model.protocol import End, Prepare
 from eslurm.links.blobs import BlobCache, BlobUnavailable
 from eslurm.ports.store import StoreFailed
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import link_pb2
+from tests.kits.launches import launch_of
 
 USER = Principal("anna", 1000, 1000)
 SCRIPT = b"#!/bin/sh\n/bin/true\n"
@@ -55,7 +56,9 @@ class Site:
         return {digest: data for digest, data in there.items() if len(data) <= bytes_max}
 
     def launch(self, number: int, text: bytes) -> Send:
-        launch = JobLaunch(number, 1, "a", USER, "main", (), "cn1", 1, key(SCRIPT), key(text), "/", 1, 1)
+        launch = launch_of(
+            job_id=number, user=USER, groups=(), script_hash=key(SCRIPT), environment_hash=key(text)
+        )
         return Send(number, (1,), Prepare(launch, start=True))
 
     def defer(self, *texts: bytes, first: int = 1) -> None:

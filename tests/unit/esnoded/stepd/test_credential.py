@@ -44,7 +44,7 @@ def tasks(**changes: Any) -> LaunchStep:
         step=0,
         groups=(FIRST, SECOND),
         argv=("hostname",),
-        environment_hash=launch().environment_hash,
+        environment_hash=launch().spec.environment_hash,
         work_dir="/tmp",
         endpoint="127.0.0.1:4711",
         cookie=b"c" * 32,
@@ -148,7 +148,7 @@ def test_who_is_kept_out_is_told_apart_from_a_credential_that_does_not_fit(uid: 
 
 def test_root_is_let_in_by_root_alone() -> None:
     good = sealed(as_user(0), expires_us=NOW_US)
-    assert warrants(allow_root_jobs=True).launch(KEY, good, NOW_US).launch.user.uid == 0
+    assert warrants(allow_root_jobs=True).launch(KEY, good, NOW_US).launch.spec.user.uid == 0
     assert warrants(min_uid=5).launch(KEY, sealed(as_user(5), expires_us=NOW_US), NOW_US)
 
 

@@ -155,14 +155,14 @@ def test_the_trace_goes_with_the_job_wherever_it_goes() -> None:
     tasks = world.plan()
     assert [world.job(task).spec.trace for task in (array, *tasks)] == [trace] * 3
     launches = [send.body.launch for send in world.deliver() if isinstance(send.body, Prepare)]
-    assert [launch.trace for launch in launches] == [trace, trace]
+    assert [launch.spec.trace for launch in launches] == [trace, trace]
     world.requeue(array)
     for task in tasks:
         world.end(task, 15)
     world.pass_time(2)
     assert world.plan() == tasks
     launches = [send.body.launch for send in world.deliver() if isinstance(send.body, Prepare)]
-    assert [(launch.attempt, launch.trace) for launch in launches] == [(2, trace), (2, trace)]
+    assert [(launch.attempt, launch.spec.trace) for launch in launches] == [(2, trace), (2, trace)]
 
 
 def test_two_singletons_of_one_message_do_not_run_together() -> None:
