@@ -41,7 +41,7 @@ from eslurm.core.plan.cycle.policies import BUILT_IN
 from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.state.cluster import State
-from eslurm.store.image import StoreImage
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.store.rows import Restoring, to_store
 
 OWNER: Final = "main"

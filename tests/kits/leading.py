@@ -10,9 +10,9 @@ from eslurm.core.control.reactor import Reactor
 from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.model.messages import ConfigLoaded, EpochStarted
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.memory_store import MemoryStore
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.store import Claim, Leader
-from eslurm.store.image import StoreImage
-from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
 from eslurm.telemetry.metrics import ControllerMetrics
 

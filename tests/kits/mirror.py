@@ -10,7 +10,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
-from eslurm.store.image import StoreImage
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.store.rows import Restoring, to_store
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from eslurm.lab.sim.disk_store import DiskStore
+from eslurm.lab.sim.memory_store import MemoryStore
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.store import AttemptRow, Batch, FactRow, JobRow, RowChange, SnapshotRow, StepRow, Store
-from eslurm.store.image import StoreImage
-from eslurm.store.memory import MemoryStore
 from eslurm.store.sql import SqlStore
 from tests.support.loops import run
 from tests.support.postgres import shared_server

@@ -31,7 +31,7 @@ from eslurm.core.resources.ledger import Ledger
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.checks import Checks
 from eslurm.lab.sim.spool import Spool
-from eslurm.store.image import StoreImage
+from eslurm.lab.sim.store_image import StoreImage
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -1,6 +1,6 @@
 """`eslurm estimate report`: how accurate users' time limits and the cluster's forecasts were, and which limits would do.
 
-Only parsing, fetching and rendering: what is concluded is in `eslurm.core.forecast.advice`.
+Only parsing, fetching and rendering: what is concluded is in `eslurm.lab.studies.advice`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.moments import parse_moment
 
 if TYPE_CHECKING:
-    from eslurm.core.forecast.advice import Accuracy, Review, Run
+    from eslurm.lab.studies.advice import Accuracy, Review, Run
 
 COMMAND: Final = "eslurm estimate report"
 PAGE: Final = 10_000
@@ -129,7 +129,7 @@ def _fetch(door: Door, user: str, name: str, since_us: int) -> tuple[list[Any], 
 
 def reviewed(attempts: Sequence[Any], since_us: int, *, is_cut: bool = False) -> Report:
     """By user and name, those with most jobs first. Of a job that was requeued the last attempt counts."""
-    from eslurm.core.forecast.advice import review
+    from eslurm.lab.studies.advice import review
 
     last: dict[int, Any] = {}
     for one in sorted(attempts, key=lambda one: one.ended_us):
@@ -145,8 +145,8 @@ def reviewed(attempts: Sequence[Any], since_us: int, *, is_cut: bool = False) ->
 
 def run_of(attempt: Any) -> Run:
     """The runs that advice is made from: run times are rounded up to whole seconds, at least one."""
-    from eslurm.core.forecast.advice import Run
     from eslurm.core.model.forecast import Forecast
+    from eslurm.lab.studies.advice import Run
 
     ran_us = attempt.ended_us - attempt.started_us - attempt.paused_us
     forecast = None

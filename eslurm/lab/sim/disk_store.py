@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.store import Batch, FenceLost, Key, LeadershipTaken, Prune, Pruned, Row
-from eslurm.store.image import StoreImage
 
 OnCommit = Callable[[int, Batch], None]
 OnPrune = Callable[[int], None]

@@ -29,6 +29,7 @@ from eslurm.lab.sim.disk_store import DiskStore
 from eslurm.lab.sim.estimator import Estimator
 from eslurm.lab.sim.fault_schedule import HOST_SKEW_US, FaultPlan, Faults, draw_plan
 from eslurm.lab.sim.host import Host
+from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.network import Network
 from eslurm.lab.sim.satellite import Satellite
 from eslurm.lab.sim.scheduler import Scheduler
@@ -37,7 +38,6 @@ from eslurm.lab.sim.step_runner import LONG_LIMIT_S, StepScript
 from eslurm.lab.sim.trace_format import describe
 from eslurm.lab.sim.violation import require
 from eslurm.ports.step_runner import StepSpec
-from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
 
 START_US = 1_750_000_000 * SECOND_US

@@ -12,8 +12,8 @@ import pytest
 
 from eslurm.api import methods
 from eslurm.core.model.job import Principal
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.door import Caller, Status
-from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER
 from tests.support.loops import run

@@ -26,10 +26,10 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.protocol import Report, ReportAck, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.memory_store import MemoryStore
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import FenceLost, StoreUnavailable
-from eslurm.store.image import StoreImage
-from eslurm.store.memory import MemoryStore
 from eslurm.telemetry.metrics import ControllerMetrics
 from tests.kits.leading import CLUSTER, LeadingController
 from tests.support.loops import run

@@ -12,10 +12,10 @@ from eslurm.core.control import replica as module
 from eslurm.core.model import facts
 from eslurm.core.model.messages import CancelJobs, JobRef, Tick
 from eslurm.core.state import invariants
+from eslurm.lab.sim.memory_store import MemoryStore
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import FactRow, Prune, SchemaTooNew, StoreFailed, StoreUnavailable
-from eslurm.store.image import StoreImage
-from eslurm.store.memory import MemoryStore
 from tests.kits.leading import CLUSTER, CONFIG, OWNER, LeadingController
 from tests.kits.mirror import picture
 from tests.support.loops import run

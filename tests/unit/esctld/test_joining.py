@@ -17,12 +17,12 @@ from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.model.job import Principal
 from eslurm.core.model.member import Revocation
 from eslurm.core.model.messages import Message, Refused, RevokeMembers
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.audit import AuditLine
 from eslurm.ports.door import Caller
 from eslurm.security import ledger
 from eslurm.security.joining import Conversation, JoinSecret, Trust, check_issued, fingerprint
 from eslurm.security.membership import Identity
-from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import join_pb2
 from tests.kits.leading import CLUSTER, LeadingController

@@ -13,10 +13,10 @@ from eslurm.core.dispatch.standby import Lead
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import CancelJobs, Changed, JobRef, RefusalCode, Refused
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.memory_store import MemoryStore
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import Claim, FenceLost, StoreUnavailable
-from eslurm.store.image import StoreImage
-from eslurm.store.memory import MemoryStore
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import until
 from tests.kits.leading import CLUSTER, OWNER, LeadingController

@@ -12,7 +12,7 @@ from esctld.serve.service import ControllerService
 from esctld.serve.views import Queries
 from eslurm.core.control.privacy import Sight
 from eslurm.core.model.job import Principal
-from eslurm.store.image import StoreImage
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER, CONFIG, LeadingController

@@ -11,12 +11,12 @@ from esctld.lead.site import Member, SiteSigner
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Changed, Message, RefusalCode, Refused
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.door import Caller
 from eslurm.security import ledger
 from eslurm.security.files import write_public
 from eslurm.security.membership import Identity
 from eslurm.security.revocation import REVOKED, Revoked, seal_revoked
-from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER, LeadingController
 from tests.support.loops import run

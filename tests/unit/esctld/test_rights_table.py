@@ -25,8 +25,8 @@ from eslurm.api.principals import Principals
 from eslurm.api.unix_client import Client
 from eslurm.api.unix_server import UnixDoor
 from eslurm.core.model.job import Principal
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.door import Answered, Caller, DoorRefused, Status, status_of
-from eslurm.store.image import StoreImage
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
 from tests.kits.api import PATIENCE_S, until

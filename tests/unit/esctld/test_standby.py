@@ -18,10 +18,10 @@ from eslurm.api import methods
 from eslurm.api.interceptor import Guard
 from eslurm.api.server import RpcServer
 from eslurm.core.dispatch.standby import Lead
+from eslurm.lab.sim.memory_store import MemoryStore
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.store import Claim, FenceLost, Leader, SnapshotRow, StoreFailed, StoreUnavailable
-from eslurm.store.image import StoreImage
-from eslurm.store.memory import MemoryStore
 from eslurm.transport.options import reachable
 from tests.kits.api import until
 from tests.kits.leading import CLUSTER, LEASE_US, OWNER, LeadingController

@@ -15,7 +15,7 @@ from eslurm.core.model.job import ArraySpec, JobSpec, Principal
 from eslurm.core.model.messages import PlanMade, Reports, SubmitJobs
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.request import Request
-from eslurm.store.image import StoreImage
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.telemetry.collected import page_of, registry_of
 from eslurm.telemetry.exposition import OTHER
 from eslurm.telemetry.metrics import ControllerMetrics

@@ -27,11 +27,11 @@ from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.memory_store import MemoryStore
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.door import Answered, Caller, Status
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import AccountingPage, AccountingQuery, Claim, Leader
-from eslurm.store.image import StoreImage
-from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb

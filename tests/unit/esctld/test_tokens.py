@@ -18,8 +18,8 @@ from eslurm.api.tokens import GROUPS_MAX, TokenAuthenticator, open_token
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Message, RefusalCode, Refused, RevokeTokens, TokenMade
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.door import Caller, DoorError
-from eslurm.store.image import StoreImage
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER, LeadingController

@@ -33,8 +33,8 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.door import Caller, DoorError
-from eslurm.store.image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER, LeadingController

@@ -27,13 +27,13 @@ from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.messages import ConfigLoaded, EpochStarted, SubmitJobs
 from eslurm.core.model.request import Request
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.memory_store import MemoryStore
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.door import Caller, DoorError, Status
 from eslurm.ports.store import LogPruned, Prune, SettingRow, StoreUnavailable
 from eslurm.replay.base import unpack_base
 from eslurm.replay.logfile import LogFile
 from eslurm.replay.player import Player
-from eslurm.store.image import StoreImage
-from eslurm.store.memory import MemoryStore
 from eslurm.store.rows import load
 from eslurm.store.sql import SqlStore
 from eslurm.telemetry.metrics import ControllerMetrics

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.forecast.advice import CUT_SHARE, JOBS_MIN, Review, Run, review, rounded_up, suggest
 from eslurm.core.model.forecast import Forecast, exactly
+from eslurm.lab.studies.advice import CUT_SHARE, JOBS_MIN, Review, Run, review, rounded_up, suggest
 
 DAY_S = 86_400
 

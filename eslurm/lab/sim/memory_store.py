@@ -1,4 +1,4 @@
-"""The store that forgets with its process: for tests, examples and throw-away clusters.
+"""The store that forgets with its process: for simulated clusters and tests.
 
 Invariant: it behaves as the SQL store does, except that nothing survives the image it wraps.
 """
@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequ
 from itertools import islice
 from typing import TypeVar
 
+from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.store import (
     CHUNK_ROWS,
     AccountingPage,
@@ -24,7 +25,6 @@ from eslurm.ports.store import (
     SnapshotRow,
     StoreFailed,
 )
-from eslurm.store.image import StoreImage
 
 T = TypeVar("T")
 
