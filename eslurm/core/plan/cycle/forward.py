@@ -387,9 +387,9 @@ class Ahead:
             next_us = min(one.start_us for one in schedule.bookings[job.job_id])
             schedule.whys[job.job_id] = Why(why.kind, why.text, next_us)
         # Later than that is no start as planned: those planned behind it are held against it as it is.
-        late_us = cycle.now_us - booking.start_us
+        late_us = cycle.late_us(booking)
         for part in now:
-            yield from cycle.place(part, late_us if late_us <= LATE_US else 0)
+            yield from cycle.place(part, late_us)
 
     def _fits(self, booking: Booking) -> bool:
         """Check whether all of it is free now: an attempt may have outlived its expected end."""
@@ -404,8 +404,9 @@ class Ahead:
         quest = self._quest(entry)
         if isinstance(quest, Why):
             return False
-        # The moment that passes until a planned start is noticed costs no job a window that it just fits.
-        at_us = booking.start_us if cycle.now_us - booking.start_us <= LATE_US else cycle.now_us
+        # The moment that passes until a planned start is noticed costs no job a window that it just fits. Where its whole
+        # place has passed, others may have been planned where it is now.
+        at_us = cycle.now_us - cycle.late_us(booking)
         quest = msgspec.structs.replace(quest, from_us=at_us)
         positions = cycle.ledger.topology.positions
         chosen = [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
@@ -417,7 +418,7 @@ class Ahead:
         schedule.drop(entry.job_id, booking)
         # What was planned behind it counts against an area, and was planned with it in mind.
         with_areas = self._is_late
-        self._is_late |= cycle.now_us - booking.start_us > LATE_US
+        self._is_late |= at_us != booking.start_us
         if booking.tasks > 1:
             together = allowed_together(
                 schedule, entry.job, quest, at_us, booking.tasks, is_promised=True, with_areas=with_areas

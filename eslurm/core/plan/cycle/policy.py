@@ -321,11 +321,15 @@ class Cycle:
             left -= 1
         return left
 
+    def late_us(self, planned: Booking) -> int:
+        """Delay of a planned start, if short and its planned stay is not over; else 0."""
+        late_us = self.now_us - planned.start_us
+        return late_us if 0 < late_us <= LATE_US and self.now_us < planned.stop_us else 0
+
     def _late_us(self, job: Pending) -> int:
         """Delay of the job's planned start, if short; else 0."""
         _, kept = self._withdrawn.get(job.job_id, (None, None))
-        late_us = self.now_us - kept.start_us if kept is not None else 0
-        return late_us if 0 < late_us <= LATE_US else 0
+        return self.late_us(kept) if kept is not None else 0
 
     def _begin_as_promised(self, entry: QueueEntry) -> Generator[None, None, bool]:
         """Start a job at its promised place and time, whatever jobs were let into a pool since."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -65,8 +65,9 @@ class Site:
         self.changes += 1
         self.policies = {kind: {one.name: one for one in policies if kind_of(one) == kind} for kind in KINDS}
 
-    def plan(self, *jobs: Pending, at_us: int = NOW) -> Plan:
+    def plan(self, *jobs: Pending, at_us: int = NOW, later: Sequence[Pending] = ()) -> Plan:
         queue = PendingQueue(jobs)
+        waiting_room = PendingQueue(later, queue.shapes)
         snapshot = Snapshot.take(
             self.ledger,
             {"main": PartitionView("main")},
@@ -74,7 +75,8 @@ class Site:
             generation=0,
             now_us=at_us,
             running=self.live,
-            known=queue.ids(),
+            later=waiting_room,
+            known=[*queue.ids(), *waiting_room.ids()],
             policies=self.policies,
             policies_changed=self.changes,
         )
@@ -241,6 +243,18 @@ def test_a_job_that_just_fits_its_window_begins_though_its_start_is_noticed_late
     inside = job(1, reservation="course")
     assert starts(site.plan(inside)) == [(1, 50)]
     assert started(site.plan(inside, at_us=NOW + 53).placements) == [1]
+
+
+def test_a_start_noticed_when_its_whole_place_is_over_is_held_against_the_limits_as_they_are() -> None:
+    site = Site("planned", Limit("one", "user", "ada", "cores", Amount(1)))
+    one, other = (replace(job(number), request=Request()) for number in (1, 2))
+    held = replace(one, not_before_us=NOW + 50)
+    assert starts(site.plan(later=[held])) == [(1, 50)]
+    # Its begin time has come and its place is over before it is released; meanwhile another one begins.
+    assert started(site.plan(other, at_us=NOW + 170, later=[held]).placements) == [2]
+    plan = site.plan(one, at_us=NOW + 171)
+    assert started(plan.placements) == []
+    assert starts(plan) == [(1, 270)]
 
 
 def wide(job_id: int, count: int, *, limit_us: int = 100) -> Pending:
