@@ -195,8 +195,11 @@ class Agent:
 
     def next_timer_us(self) -> int | None:
         """When `on_timer` is due next."""
-        times = (self.lifecycle.next_timer_us(), self.outbox.next_timer_us(), self.roster.next_timer_us())
-        return min((at_us for at_us in times if at_us is not None), default=None)
+        due_us = self.lifecycle.next_timer_us()
+        for at_us in (self.outbox.next_timer_us(), self.roster.next_timer_us()):
+            if at_us is not None and (due_us is None or at_us < due_us):
+                due_us = at_us
+        return due_us
 
     # ---- state ----
 

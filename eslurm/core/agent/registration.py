@@ -159,7 +159,7 @@ class Roster:
 
     def next_timer_us(self) -> int | None:
         """When the next refused node is offered again."""
-        return min(self._retries.values(), default=None)
+        return min(self._retries.values()) if self._retries else None
 
     def _count(self, before: int) -> None:
         self.site.starts = before + 1

@@ -152,50 +152,53 @@ class AgentProcess(Process):
         now_us = self.now_us
         kind = type(message)
         if kind is tree.Broadcast:
-            self._relay_do(self.relay.on_broadcast(source, message, now_us))
+            self.perform(self.relay.on_broadcast(source, message, now_us))
         elif kind is tree.Ack:
-            self._relay_do(self.relay.on_ack(source, message, now_us))
+            self.perform(self.relay.on_ack(source, message, now_us))
         elif kind is tree.Reply:
-            self._relay_do(self.relay.on_reply(source, message, now_us))
+            self.perform(self.relay.on_reply(source, message, now_us))
         elif kind is wire.Acks:
             for ack in message.acks:
                 self.world.checks.on_heard(ack.revision, "an acknowledgement")
-                self._do(self.agent.on_ack(ack, now_us))
+                self._act(self.agent.on_ack(ack, now_us))
         elif kind is wire.Welcome and source == self._dialled and not self._uplink:
             self._uplink = source
-            self._do(self.agent.on_link_up(now_us, message.owner, message.epoch))
+            self._act(self.agent.on_link_up(now_us, message.owner, message.epoch))
+        if self.alive:
+            self.arm()
 
     def on_link_down(self, peer: str) -> None:
         """A peer is out of reach; if it was the way up, another is looked for."""
-        self._relay_do(self.relay.on_link_down(peer, self.now_us))
+        self.perform(self.relay.on_link_down(peer, self.now_us))
         if self.alive and peer == self._uplink:
             self._uplink = ""
-            self._do(self.agent.on_link_down(self.now_us))
+            self._act(self.agent.on_link_down(self.now_us))
             self._dial()
+        if self.alive:
+            self.arm()
 
     def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
         """Nobody listens at a child's address."""
-        self._relay_do(self.relay.on_refused(broadcast_id, heads, "connection refused", self.now_us))
+        self.perform(self.relay.on_refused(broadcast_id, heads, "connection refused", self.now_us))
+        if self.alive:
+            self.arm()
 
     # ---- time ----
 
     def next_timer_us(self) -> int | None:
         """The relay's or the agent's."""
-        times = (self.relay.next_timer_us(), self.agent.next_timer_us())
-        return min((at_us for at_us in times if at_us is not None), default=None)
+        one_us, other_us = self.relay.next_timer_us(), self.agent.next_timer_us()
+        if one_us is None or other_us is None:
+            return other_us if one_us is None else one_us
+        return min(one_us, other_us)
 
     def on_timer(self) -> None:
         """Both look at the clock."""
-        self._relay_do(self.relay.on_timer(self.now_us))
+        self.perform(self.relay.on_timer(self.now_us))
         if self.alive:
-            self._do(self.agent.on_timer(self.now_us))
+            self._act(self.agent.on_timer(self.now_us))
 
     # ---- carrying out ----
-
-    def _relay_do(self, actions: list[tree.Action]) -> None:
-        self.perform(actions)
-        if self.alive:
-            self.arm()
 
     def perform_other(self, action: Any) -> None:
         """The own part of a broadcast."""
@@ -208,9 +211,15 @@ class AgentProcess(Process):
             action.nodes, command, ref, self.now_us, answer_by_us, dated_us=dated_us
         )
         self.world.checks.on_obeyed(command.epoch, action.nodes, actions)
-        self._do(actions)
+        self._act(actions)
 
     def _do(self, actions: Sequence[act.Action]) -> None:
+        """Carry out what follows from an event, and set the timer."""
+        self._act(actions)
+        if self.alive:
+            self.arm()
+
+    def _act(self, actions: Sequence[act.Action]) -> None:
         """What the daemon's shell does with the actions of a call."""
         if not self.alive or self._dies_writing(actions):
             return
@@ -225,7 +234,6 @@ class AgentProcess(Process):
         self._flush()
         breaches = invariants.check(self.agent) if self.world.checks.samples_agent() else []
         require(not breaches, f"{self.name}: {'; '.join(breaches)}")
-        self.arm()
 
     def _carry_out(self, actions: Sequence[act.Action]) -> None:
         for action in actions:
@@ -279,7 +287,8 @@ class AgentProcess(Process):
         if error and not self._awaits_room:
             self._awaits_room = True
             self.later(SPOOL_RETRY_US, self._retry_spool)
-        self._carry_out(self._backlog.take_released())
+        if released := self._backlog.take_released():
+            self._carry_out(released)
         if before and not error:
             self.later(0, self._send_again)
 
@@ -289,6 +298,8 @@ class AgentProcess(Process):
         self._backlog.retry()
         self._on_storage(before)
         self._flush()
+        if self.alive:
+            self.arm()
 
     def _send_again(self) -> None:
         if self._uplink:
@@ -298,7 +309,7 @@ class AgentProcess(Process):
 
     def _answer(self, action: act.Answer) -> None:
         assert isinstance(action.ref, int)
-        self._relay_do(self.relay.on_local_result(action.ref, action.nodes, action.outcome, self.now_us))
+        self.perform(self.relay.on_local_result(action.ref, action.nodes, action.outcome, self.now_us))
 
     def _send_report(self, action: act.SendReport) -> None:
         self._outgoing.append(action.report)

@@ -36,8 +36,8 @@ from eslurm.ports.store import AttemptRow, Head, JobRow, NodeRow, RecordRow, Set
 from eslurm.replay.base import unpack_base
 
 AGENT_CHECK_EVERY = 16
-BASE_CHECK_EVERY = 4
-FULL_CHECK_WORK = 12
+BASE_CHECK_EVERY = 16
+FULL_CHECK_WORK = 4
 """The whole state is checked after a fact once in a while, more rarely the bigger the cluster is."""
 
 

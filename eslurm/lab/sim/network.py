@@ -159,16 +159,17 @@ class Network:
         other = self._processes.get(target)
         if other is None or source.name not in self._links:
             return
-        if self._is_cut(source.address, other.address):
-            return
         delay_us = 0
-        for address in (source.address, other.address) if self._troubles else ():
-            trouble = self._troubles.get(address)
-            if trouble is not None and source.address != other.address:
-                if trouble.loss and self._trouble_random.random() < trouble.loss:
-                    self._observe("lost", source.name, target, message)
-                    return
-                delay_us += trouble.delay_us
+        if self._troubles or self._islands:
+            if self._is_cut(source.address, other.address):
+                return
+            for address in (source.address, other.address):
+                trouble = self._troubles.get(address)
+                if trouble is not None and source.address != other.address:
+                    if trouble.loss and self._trouble_random.random() < trouble.loss:
+                        self._observe("lost", source.name, target, message)
+                        return
+                    delay_us += trouble.delay_us
         opened = self._link(source.name, target)
         weather = self._weather_between(source, other)
         copies = 1
@@ -185,7 +186,7 @@ class Network:
 
     def _weather_between(self, source: Peer, target: Peer) -> Weather:
         # They reach the controller through a door on its own host.
-        is_door = not AT_THE_DOOR.isdisjoint((source.address, target.address))
+        is_door = source.address in AT_THE_DOOR or target.address in AT_THE_DOOR
         return CALM if is_door else self.weather
 
     def _latency_us(self, weather: Weather) -> int:
