@@ -361,7 +361,7 @@ class Controller:
             lambda limit: self.metrics.refused_limits.labels(limit).inc(),
         )
         self._census = StateMetrics(
-            state, self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
+            self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
         )
         self.status = LeaderStatus(self._dispatcher, herald, self._census, self._table, self._driver.counters)
         self._gate = Gate(CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit)

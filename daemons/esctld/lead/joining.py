@@ -250,7 +250,6 @@ class Joining:
 
     async def show(self, _request: pb.JoinsRequest, _caller: Caller) -> pb.JoinsReply:
         """Hosts that wait, join tokens that are good, and members that joined over the network."""
-        members = self._state.members
         return pb.JoinsReply(
             pending=[
                 pb.PendingJoin(
@@ -272,7 +271,7 @@ class Joining:
                     expires_us=one.expires_us,
                     by=one.by,
                 )
-                for one in members.tokens.values()
+                for one in self._view.all_of(JoinToken)
             ],
             members=[
                 pb.MemberInfo(
@@ -285,7 +284,7 @@ class Joining:
                     address=one.address,
                     join_id=one.token.hex(),
                 )
-                for one in members.issued.values()
+                for one in self._view.all_of(Member)
             ],
         )
 
@@ -307,7 +306,7 @@ class Joining:
                 "shows (--fingerprint)",
             )
         if not fitting:
-            if any(fingerprint(one.public) == digits for one in self._state.members.issued.values()):
+            if any(fingerprint(one.public) == digits for one in self._view.all_of(Member)):
                 return pb.ChangeReply(notes=[f"{name[:200]} is a member already"])
             raise Refused(RefusalCode.NOT_FOUND, _not_waiting(name, waiting))
         one = fitting[0]

@@ -45,6 +45,9 @@ class Planner:
         self._metrics = metrics
         self._wake = asyncio.Event()
         self._plan: Plan | None = None
+        # What lists show, and from which committed revision on they show the last plan; None: its starts are undecided.
+        self._shown: Plan | None = None
+        self._shown_from: int | None = 0
         self._schedule = Schedule()
         self._ranking = Ranking()
         self._failed: set[str] = set()
@@ -66,6 +69,14 @@ class Planner:
     def why(self, job_id: int) -> Why | None:
         """What the last plan said of a waiting job."""
         return self._plan.waiting.get(job_id) if self._plan is not None else None
+
+    @property
+    def shown(self) -> Plan | None:
+        """The last plan that rests on commits alone and whose own starts are committed: for lists and metrics."""
+        assert self._dispatcher is not None
+        if self._shown_from is not None and self._dispatcher.view.revision >= self._shown_from:
+            self._shown = self._plan
+        return self._shown
 
     @property
     def plan(self) -> Plan | None:
@@ -110,6 +121,7 @@ class Planner:
             for message in messages_of(plan):
                 # The next cycle sees these placements on the ledger, not in the queue.
                 await self._dispatcher.decided(message)
+            self._shown_from = self._dispatcher.state.revision
             if plan.is_unfinished:
                 self._wake.set()
             await asyncio.sleep(min(self._spent_s * PAUSE_SHARE, PAUSE_MAX_S))
@@ -127,7 +139,9 @@ class Planner:
             self._failed.add(policy)
             self._schedule = Schedule()
             plan = await self._planned(dispatcher, FALLBACK)
-        self._plan = plan
+        self._shown, self._plan = self.shown, plan
+        has_starts = bool(plan.placements or plan.victims)
+        self._shown_from = None if has_starts else dispatcher.state.revision
         return plan
 
     async def _planned(self, dispatcher: Dispatcher, policy: str) -> Plan:

@@ -1,4 +1,4 @@
-"""What a leading controller's state looks like in numbers: the queue, nodes, partitions, accounts, the store.
+"""What the committed view of a leading controller looks like in numbers: the queue, nodes, partitions, accounts, the store.
 
 Counted in slices beside the dispatcher, only when something was committed since, and never more than a small share of
 the time (`SHARE`); who looks sees the last count. Invariant: labels are states, reasons, and capped names of what
@@ -21,7 +21,6 @@ from eslurm.core.model.job_states import JobState
 from eslurm.core.model.node import Node, is_usable
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.plan.slices import parts
-from eslurm.core.state.cluster import State
 from eslurm.core.state.invariants import pending_reason
 from eslurm.core.state.usage import usage_now
 from eslurm.core.state.view import View
@@ -86,10 +85,7 @@ CENSUS = (
 class StateMetrics:
     """Run it as a task; `families` gives the last count."""
 
-    def __init__(
-        self, state: State, view: View, planner: Planner, store: StoreReader, now_us: Callable[[], int]
-    ) -> None:
-        self._state = state
+    def __init__(self, view: View, planner: Planner, store: StoreReader, now_us: Callable[[], int]) -> None:
         self._view = view
         self._planner = planner
         self._store = store
@@ -112,7 +108,7 @@ class StateMetrics:
         """Count again and again, until cancelled."""
         counted: tuple[object, ...] = ()
         while True:
-            present = (self._view.revision, self._planner.plan)
+            present = (self._view.revision, self._planner.shown)
             is_stale = time.monotonic() - self._counted_s > STALE_S
             spent_s = 0.0
             if present != counted or is_stale:
@@ -131,7 +127,7 @@ class StateMetrics:
         found = await paced(self._jobs(jobs))
         found += await paced(self._nodes(nodes))
         found += await paced(self._of_partitions())
-        usage = await paced(usage_now(self._state, jobs, self._now_us()))
+        usage = await paced(usage_now(self._view, jobs, self._now_us()))
         by_account: Counter[str] = Counter()
         for (account, _user), amount in usage.items():
             by_account[account or NO_ACCOUNT] += amount  # type: ignore[assignment]
@@ -142,7 +138,7 @@ class StateMetrics:
     def _jobs(self, jobs: list[Job]) -> Generator[None, None, list[Family]]:
         states: Counter[str] = Counter({state.value: 0 for state in JobState})
         reasons: Counter[str] = Counter()
-        partitions: Counter[str] = Counter(dict.fromkeys(self._state.partitions, 0))
+        partitions: Counter[str] = Counter(dict.fromkeys(self._view.partition_nodes, 0))
         accounts: Counter[str] = Counter()
         tasks = 0
         for part in parts(jobs, RECORDS_PER_SLICE):
@@ -166,20 +162,21 @@ class StateMetrics:
         ]
 
     def _reason(self, job: Job) -> str:
-        reason = pending_reason(self._state, job)
+        reason = pending_reason(self._view, job)
         if reason:
             return reason
-        why = self._planner.why(job.job_id)
+        plan = self._planner.shown
+        why = plan.waiting.get(job.job_id) if plan is not None else None
         return REASONS.get(why.kind.value, why.kind.value) if why is not None else UNPLANNED
 
     def _nodes(self, nodes: list[Node]) -> Generator[None, None, list[Family]]:
         states: Counter[str] = Counter({state.value: 0 for state in NodeState})
         login: Counter[str] = Counter({state.value: 0 for state in NodeState})
         drained = idle = 0
-        jobs_on = self._state.jobs_on
+        jobs_on = self._view.jobs_on
         for part in parts(nodes, RECORDS_PER_SLICE):
             for node in part:
-                if node.number in self._state.login:
+                if node.number in self._view.login:
                     login[node.state.value] += 1
                     continue
                 states[node.state.value] += 1
@@ -193,21 +190,21 @@ class StateMetrics:
         used: Counter[str] = Counter()
         usable: Counter[str] = Counter()
         idle: Counter[str] = Counter()
-        for name, numbers in list(self._state.partition_nodes.items()):
+        for name, numbers in list(self._view.partition_nodes.items()):
             for counter in (totals, used, usable, idle):
                 counter[name] += 0
             for part in parts(numbers, RECORDS_PER_SLICE):
                 # Looked up anew after each pause: another configuration may be in force.
-                ledger, jobs_on = self._state.ledger, self._state.jobs_on
-                positions, sizes = ledger.topology.positions, ledger.topology.totals
+                topology, free, jobs_on = self._view.topology, self._view.free, self._view.jobs_on
+                positions, sizes = topology.positions, topology.totals
                 for number in part:
                     position = positions.get(number)
                     if position is None:
                         continue
                     cores = sizes[position][0]
                     totals[name] += cores
-                    used[name] += cores - ledger.free_on(position)[0]
-                    if is_usable(self._state.nodes[number]):
+                    used[name] += cores - free[number][0]
+                    if is_usable(self._view.nodes[number]):
                         usable[name] += 1
                         idle[name] += not jobs_on.get(number)
                 yield

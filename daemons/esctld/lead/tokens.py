@@ -107,13 +107,11 @@ class Tokens:
                 RefusalCode.DENIED,
                 f"{who.name} is no administrator: only they see {_shown(request.user)}'s tokens",
             )
-        found = []
-        for identifier in self._state.tokens:
-            token = self._find(identifier)
-            if token is None or not (trusted or token.uid == who.uid):
-                continue
-            if not request.user or token.user == request.user:
-                found.append(token)
+        found = [
+            token
+            for token in self._view.all_of(IssuedToken)
+            if (trusted or token.uid == who.uid) and request.user in ("", token.user)
+        ]
         found.sort(key=lambda token: (token.user, token.expires_us, token.id))
         return pb.TokensReply(tokens=map(_info, found))
 

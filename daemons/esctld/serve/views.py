@@ -16,6 +16,7 @@ from eslurm.core.control.privacy import JOBS, Sight
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.option_text import asked_words
+from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.state.rows import decode_job
 from eslurm.core.state.view import View
@@ -52,12 +53,13 @@ class Queries:
         """An encoded JobsReply with the jobs that match and may be seen."""
         chosen = self._named(request) if request.jobs else list(self._view.jobs.values())
         asked_too = request.asked_too and bool(request.jobs)
+        plan = self._planner.shown
         lines: list[bytes] = []
         for at, job in enumerate(chosen):
             if at % LINES_PER_SLICE == LINES_PER_SLICE - 1:
                 await asyncio.sleep(0)
             if _matches(job, request) and sight.job(job):
-                lines.append(self._line(job, asked_too=asked_too))
+                lines.append(self._line(job, plan, asked_too=asked_too))
         if request.jobs and request.finished_too:
             lines += await self._from_store(request, sight)
         tail = pb.JobsReply(revision=self._view.revision, now_us=wall_us())
@@ -85,9 +87,10 @@ class Queries:
         ids = sorted(self._view.tasks_of.get(array.job_id, ()))
         return [self._view.jobs[task] for task in ids if task in self._view.jobs]
 
-    def _line(self, job: Job, *, asked_too: bool = False) -> bytes:
-        why = self._planner.why(job.job_id) if job.state is JobState.PENDING else None
-        priority = self._planner.ranking.priority(job.job_id) if job.state is JobState.PENDING else None
+    def _line(self, job: Job, plan: Plan | None, *, asked_too: bool = False) -> bytes:
+        is_waiting = job.state is JobState.PENDING
+        why = plan.waiting.get(job.job_id) if is_waiting and plan is not None else None
+        priority = self._planner.ranking.priority(job.job_id) if is_waiting else None
         kept = self._lines.get(job.job_id)
         if kept is not None and kept[0] is job and kept[1] is why and kept[2] == priority and not asked_too:
             return kept[3]

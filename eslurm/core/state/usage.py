@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eslurm.core.model.config import ClusterConfig
     from eslurm.core.model.job import Attempt, Job
     from eslurm.core.state.cluster import State
+    from eslurm.core.state.view import View
 
 LN_2: Final = math.log(2.0)
 RECORDS_PER_SLICE: Final = 2_000
@@ -74,7 +75,7 @@ def rate_of(config: ClusterConfig, amounts: Iterable[Vector], wide: Vector = ())
     return rate
 
 
-def usage_factor(state: State, qos: str) -> float:
+def usage_factor(state: State | View, qos: str) -> float:
     """The factor by which a QOS scales usage; 1 for one that does not exist any more."""
     policy = state.policies["qos"].get(qos)
     return policy.usage_factor if isinstance(policy, Qos) else 1.0
@@ -102,14 +103,14 @@ def charge(state: State, job: Job, attempt: Attempt) -> None:
         put_usage(state, charged(before, amount, until_us, half_life_s))
 
 
-def _worth(state: State, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
+def _worth(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
     rate = rate_of(state.config, (span.amounts for span in attempt.spans), attempt.wide)
     rate *= usage_factor(state, job.spec.qos)
     return stay(rate, from_us, until_us, state.config.priority.half_life_s)
 
 
 def usage_now(
-    state: State, jobs: Iterable[Job], now_us: int
+    state: State | View, jobs: Iterable[Job], now_us: int
 ) -> Generator[None, None, dict[Association, float]]:
     """Usage of each association as of `now_us`, in slices: charges, and the running `jobs` so far.
 

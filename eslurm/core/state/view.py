@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from eslurm.core.model.accounts import Usage
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.node import Node, names_of
 from eslurm.core.model.step import Step
 from eslurm.core.state.allocation_amounts import attempts_of, lends
-from eslurm.core.state.apply_accounts import find_record, records_of
+from eslurm.core.state.apply_accounts import Record, find_record, records_of
 from eslurm.core.state.cluster import State, Touched
 from eslurm.core.state.job_indexes import startable
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R", bound=Record)
 
 
 class View:
@@ -48,6 +50,15 @@ class View:
     def find_job(self, job_id: int) -> Job | None:
         """The job, if it is still in memory."""
         return self.jobs.get(job_id)
+
+    def all_of(self, kind: type[R]) -> list[R]:
+        """All records of this class."""
+        return [record for record in self.records.values() if isinstance(record, kind)]
+
+    @property
+    def usage(self) -> dict[tuple[str, str], Usage]:
+        """What was charged, by account and user."""
+        return {(one.account, one.user): one for one in self.all_of(Usage)}
 
     def node_names(self, numbers: Iterable[int]) -> list[str]:
         """Names of nodes for output, see `names_of`."""
@@ -89,7 +100,7 @@ class View:
     def _take_scalars(self) -> None:
         state = self._state
         self.epoch, self.config, self.config_revision = state.epoch, state.config, state.config_revision
-        self.login = state.login
+        self.login, self.partition_nodes = state.login, state.partition_nodes
 
     def _take_holdings(self) -> None:
         ledger = self._state.ledger

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from esctld.lead.joining import Joining
 from esctld.lead.links import ControllerLinks
 from esctld.lead.planner import Planner
+from esctld.lead.state_metrics import AGE, StateMetrics
+from esctld.lead.tokens import Tokens
 from esctld.serve.service import ControllerService
 from esctld.serve.views import Queries
 from eslurm.api.methods import BY_NAME
@@ -19,7 +22,16 @@ from eslurm.core.control.privacy import Sight
 from eslurm.core.model.config import NodeConfig
 from eslurm.core.model.job import Principal
 from eslurm.core.model.job_states import JobState
-from eslurm.core.model.messages import ConfigLoaded, CreateStep, EpochStarted, PlanMade, Refused, Reports
+from eslurm.core.model.messages import (
+    ConfigLoaded,
+    CreateJoinToken,
+    CreateStep,
+    CreateToken,
+    EpochStarted,
+    PlanMade,
+    Refused,
+    Reports,
+)
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.ports.door import Caller, DoorError, Status
@@ -40,8 +52,12 @@ class Reads:
     def __init__(self, bench: Bench) -> None:
         nobody: Any = None
         dispatcher = bench.dispatcher
-        planner = Planner(ControllerMetrics())
+        planner = self.planner = Planner(ControllerMetrics())
         planner.attach(dispatcher)
+        self._metrics = StateMetrics(dispatcher.view, planner, bench.store, dispatcher.now_us)
+        self._tokens = Tokens(bench.state, dispatcher.view, nobody, nobody, nobody)
+        parts = (nobody,) * 7
+        self._joining = Joining(bench.state, dispatcher.view, *parts)
         self._sight = Sight(dispatcher.view, ROOT)
         self._queries = Queries(dispatcher.view, planner, bench.store, list)
         self._service = ControllerService(
@@ -72,7 +88,20 @@ class Reads:
             "why": self._asked_about(),
             "what bob sees": [job.job_id for job in (await self._jobs_of(BOB)).jobs],
             "a step's output may go to the node": await self._refusal("10.0.0.1:1"),
+            "metrics": await self._counts(),
+            "tokens": [token.user for token in (await self._tokens.show(pb.TokensRequest(), CALLER)).tokens],
+            "joins": [one.uses_left for one in (await self._joining.show(pb.JoinsRequest(), CALLER)).tokens],
         }
+
+    async def reason(self) -> str:
+        """Why the first job of the list waits."""
+        jobs = pb.JobsReply.FromString(await self._queries.jobs(pb.JobsRequest(), self._sight)).jobs
+        return jobs[0].reason
+
+    async def _counts(self) -> dict[str, dict[tuple[str, ...], float]]:
+        await self._metrics.count()
+        # The age alone moves with the time.
+        return {one.name: dict(samples) for one, samples in self._metrics.families() if one is not AGE}
 
     async def _jobs_of(self, who: Principal) -> pb.JobsReply:
         sight = self._service._sight(CALLER._replace(principal=who))
@@ -120,8 +149,11 @@ def test_nothing_is_read_before_its_commit() -> None:
                 config, nodes=(*config.nodes, NodeConfig("cn2", (4, 1000))), private=("jobs",), operators=(0,)
             )
             bench.dispatcher.post(ConfigLoaded(more))
+            bench.dispatcher.post(CreateToken(ROOT, ALICE, bytes(16), "submit", 60))
+            bench.dispatcher.post(CreateJoinToken(ROOT, bytes(16), bytes(32), "agent", "", 3, 60))
             await turns()
             assert bench.state.get_job(1).state is JobState.LAUNCHING and bench.state.epoch == epoch + 1
+            assert bench.state.tokens and bench.state.members.tokens
             assert await reads.all() == before
             bench.store.gate.set()
             await bench.dispatcher.decided(EpochStarted(epoch + 1))
@@ -132,6 +164,56 @@ def test_nothing_is_read_before_its_commit() -> None:
             assert after["jobs"] == [(1, "LAUNCHING")]
             assert after["why"] == "LAUNCHING" and after["what bob sees"] == []
             assert after["a step's output may go to the node"] == ""
+            assert after["tokens"] == ["alice"] and after["joins"] == [3]
+            counts: Any = after["metrics"]
+            assert counts["eslurm_jobs"]["LAUNCHING",] == 1 and counts["eslurm_nodes"]["UNKNOWN",] == 2
+            assert counts["eslurm_partition_cores_used"]["main",] == 1
+
+    run(main())
+
+
+def test_a_list_tells_the_reasons_of_a_plan_when_all_that_it_rests_on_is_committed() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            await bench.dispatcher.request(submission())
+            reads = Reads(bench)
+            await reads.planner._cycle(bench.dispatcher)
+            before = await reads.reason()
+            (main,) = bench.state.config.partitions
+            bench.store.gate.clear()
+            bench.dispatcher.post(
+                ConfigLoaded(replace(bench.state.config, partitions=(replace(main, up=False),)))
+            )
+            await turns()
+            await reads.planner._cycle(bench.dispatcher)
+            assert await reads.reason() == before
+            bench.store.gate.set()
+            await bench.dispatcher.committed()
+            assert await reads.reason() == "PartitionDown" != before
+
+    run(main())
+
+
+def test_a_list_tells_the_reasons_of_a_plan_when_its_own_starts_are_committed() -> None:
+    async def main() -> None:
+        async with Bench() as bench:
+            await bench.dispatcher.request(submission())
+            body = Registration("cn1", "uid", "boot", "s1", bench.state.epoch, "10.0.0.1:1", (4, 1000))
+            await bench.dispatcher.decided(Reports((Report("agent", 1, body),)))
+            planner = Reads(bench).planner
+            plan = await planner._cycle(bench.dispatcher)
+            assert plan.placements and planner.shown is None
+            bench.store.gate.clear()
+            planning = asyncio.create_task(planner.run())
+            bench.state.want_plan()
+            planner.look()
+            await turns(200)
+            assert bench.state.get_job(1).state is JobState.LAUNCHING and planner.shown is None
+            bench.store.gate.set()
+            await turns(200)
+            assert bench.dispatcher.view.jobs[1].state is JobState.LAUNCHING and planner.shown is not None
+            planning.cancel()
+            await asyncio.wait((planning,))
 
     run(main())
 

@@ -26,9 +26,7 @@ def test_they_are_counted_apart() -> None:
         async with LeadingController(StoreImage(CLUSTER), config=WITH_LOGIN) as leading:
             dispatcher, planner = leading.dispatcher, Planner(ControllerMetrics())
             planner.attach(dispatcher)
-            census = StateMetrics(
-                dispatcher.state, dispatcher.view, planner, leading.store, dispatcher.now_us
-            )
+            census = StateMetrics(dispatcher.view, planner, leading.store, dispatcher.now_us)
             await census.count()
             found = {described.name: dict(samples) for described, samples in census.families()}
             assert found["eslurm_nodes"]["UNKNOWN",] == 1

@@ -48,9 +48,7 @@ class Desk:
         dispatcher = leading.dispatcher
         self.planner = Planner(ControllerMetrics())
         self.planner.attach(dispatcher)
-        self.census = StateMetrics(
-            dispatcher.state, dispatcher.view, self.planner, leading.store, dispatcher.now_us
-        )
+        self.census = StateMetrics(dispatcher.view, self.planner, leading.store, dispatcher.now_us)
 
     async def register(self) -> None:
         """All nodes come up."""
