@@ -18,7 +18,7 @@ from eslurm.core.model.job_states import JobState, StopCause
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.plan.cycle.priority import Ranking
-from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import RunningKey
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State
@@ -56,8 +56,9 @@ Attempted = tuple[int, int]
 class _Promises:
     """The planned starts of one leader's last plan, and whether nothing has happened since that takes anything.
 
-    `ends` are when it expected what runs to end, `starting` what it had just placed, and `returns` are when what stands
-    still to make room was to go on.
+    `ends` are when it expected what runs to end, `starting` what it had just placed, `returns` are when what stands
+    still to make room was to go on, and `room` is what is made. `has_losses`: jobs have lost their places at the end of the
+    plan, and in the next those behind them share the loss (C-39).
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,8 @@ class _Promises:
         self.ends: dict[RunningKey, int] = {}
         self.starting: list[int] = []
         self.returns: list[int] = []
+        self.room: dict[int, Booking | None] = {}
+        self.has_losses = False
         self.is_calm = False
 
 
@@ -193,8 +196,14 @@ class PlanChecks:
         overdue |= any(stop_us <= now_us for stop_us in promises.starting)
         # What stands still to make room was to go on by now: it goes on later with every moment, and so do those behind it.
         overdue |= any(start_us <= now_us for start_us in promises.returns)
+        # Plans give way to those for whom room is made, and all that are behind in the order share the loss.
+        gives_way = promises.has_losses or promises.room != schedule.claimants
         missed = any(start_us <= now_us for all_of_it in before.values() for start_us in all_of_it)
-        if promises.is_calm and not overdue and not missed and state.config.policy in KEEPS_PROMISES:
+        if (
+            promises.is_calm
+            and not (overdue or missed or gives_way)
+            and state.config.policy in KEEPS_PROMISES
+        ):
             placed = {placement.job_id for placement in plan.placements}
             for job_id, was in before.items():
                 self._count("promises")
@@ -211,6 +220,7 @@ class PlanChecks:
         promises.ends = {key: held.booking.stop_us for key, held in schedule.held.items()}
         promises.starting = [booking.stop_us for _, booking in schedule.starting]
         promises.returns = [one.start_us for one in schedule.returns if one.start_us > now_us]
+        promises.room, promises.has_losses = dict(schedule.claimants), bool(schedule.displaced)
         promises.is_calm = True
 
     def _check_reasons(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:

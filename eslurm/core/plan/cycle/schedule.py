@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Generator, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -81,6 +81,10 @@ class Held(msgspec.Struct, frozen=True):
 
     running: Running
     booking: Booking
+
+
+_Gone: TypeAlias = tuple[QueueEntry | None, tuple[Booking, ...], tuple[Move, ...], Why | None]
+"""Bookings taken out of the profile, with the entry of their job (None: the return of a lender), moves and reason."""
 
 
 class Schedule:
@@ -417,12 +421,21 @@ class Schedule:
     def claiming(
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
     ) -> Generator[None, None, None]:
-        """Book resources that are in use for certain. Plans in the way are displaced."""
+        """Book resources that are in use for certain. Plans in the way are displaced.
+
+        Raises `BookError` when more than plans is in the way: then they keep their places.
+        """
         try:
             yield from self.taking(job, booking)
         except BookError:
-            yield from self._clear_way(booking)
-            yield from self.taking(job, booking, is_held=is_held)
+            freed = self.freed
+            gone = yield from self._clear_way(booking)
+            try:
+                yield from self.taking(job, booking, is_held=is_held)
+            except BookError:
+                self.freed = freed
+                yield from self._put_back(gone)
+                raise
 
     def taking(
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
@@ -453,8 +466,11 @@ class Schedule:
 
     # Inside
 
-    def _clear_way(self, wanted: Booking) -> Generator[None, None, None]:
-        """Displace plans that leave too little for a present attempt; lent cores may come back later."""
+    def _clear_way(self, wanted: Booking) -> Generator[None, None, list[_Gone]]:
+        """Displace plans that leave too little for a present attempt; lent cores may come back later. Returns what was
+        taken out of the profile.
+        """
+        gone: list[_Gone] = []
         start_us, stop_us = wanted.start_us, wanted.stop_us
         short = {
             span.node
@@ -470,6 +486,7 @@ class Schedule:
         for booking in returns:
             if self._meets(booking, start_us, stop_us) and any(span.node in short for span in booking.spans):
                 yield from self.giving(None, booking)
+                gone.append((None, (booking,), (), None))
             else:
                 self.returns.append(booking)
         for job_id, bookings in list(self.bookings.items()):
@@ -478,8 +495,27 @@ class Schedule:
                     continue
                 shares = any(span.node in short for span in booking.spans)
                 if shares or (any(booking.wide) and any(wanted.wide)):
+                    gone.append(
+                        (self.entries[job_id], bookings, self.moves.get(job_id, ()), self.whys.get(job_id))
+                    )
                     yield from self.displacing(job_id, stop_us)
                     break
+        return gone
+
+    def _put_back(self, gone: Sequence[_Gone]) -> Generator[None, None, None]:
+        for entry, bookings, moves, why in gone:
+            if entry is None:
+                yield from self.taking(None, bookings[0])
+                self.returns.append(bookings[0])
+                continue
+            try:
+                yield from self.adding(entry, bookings, moves)
+            except BookError:
+                # Its end was rounded up otherwise: it stays displaced.
+                continue
+            del self.displaced[entry.job_id]
+            if why is not None:
+                self.whys[entry.job_id] = why
 
     def _meets(self, booking: Booking, start_us: int, stop_us: int) -> bool:
         """Check whether the profile holds something for the booking in that interval, rounded or not."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from eslurm.core.model.job import Span
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust, plan_at_once
 from eslurm.core.plan.cycle.queue import CHANGES_MAX, Journal, PendingQueue
-from eslurm.core.plan.cycle.schedule import Schedule
-from eslurm.core.plan.cycle.snapshot import Snapshot, changes_since
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.cycle.snapshot import Running, Snapshot, changes_since
 from eslurm.core.plan.placement.compiled_request import Need, compile_need
 from eslurm.core.plan.profile import profile as book_module
 from eslurm.core.plan.profile import rows
@@ -92,6 +93,30 @@ def test_a_booking_that_fails_in_a_later_slice_leaves_nothing() -> None:
     book.revoke([(node, (0, 1)) for node in range(NODES)], NOW + 400, NOW + 700)
     book.check()
     assert book.slots == slots
+
+
+def test_what_cannot_be_booked_displaces_no_plan() -> None:
+    views = nodes(1)
+    there = ledger(views)
+    there.hold(0, (4, 0), NOW + 100)
+    schedule = Schedule()
+    waiting = PendingQueue([job(1, Request(cpus_per_task=2), limit_us=50)])
+    running = {(900, 1): Running(900, ((0, (4, 0)),), NOW + 100)}
+    seen = Snapshot.take(there, {"main": MAIN}, waiting, generation=0, now_us=NOW, running=running, known=[1])
+    plan = plan_at_once(seen, policy="planned", schedule=schedule)
+    assert [(one.start_us, one.stop_us) for one in plan.promises()] == [(NOW + 100, NOW + 150)]
+
+    def going_on(job_id: int, start_us: int) -> Booking:
+        """What stands still to make room is to have three cores then."""
+        return Booking(job_id, start_us, NOW + 300, (Span(0, (3,), 0),))
+
+    exhaust(schedule.taking(None, going_on(8, NOW + 200)))
+    slots, freed, why = schedule.book.slots, schedule.freed, schedule.whys[1]
+    with pytest.raises(BookError):
+        exhaust(schedule.claiming(None, going_on(9, NOW + 100)))
+    schedule.book.check()
+    assert schedule.bookings == plan.bookings and not schedule.displaced
+    assert (schedule.book.slots, schedule.freed, schedule.whys[1]) == (slots, freed, why)
 
 
 def test_a_journal_tells_what_changed_since() -> None:
