@@ -65,7 +65,7 @@ class _Promises:
         self.starts: dict[int, tuple[int, ...]] = {}
         self.ends: dict[RunningKey, int] = {}
         self.starting: list[int] = []
-        self.returns: list[int] = []
+        self.returns: dict[int, int] = {}
         self.room: dict[int, Booking | None] = {}
         self.has_losses = False
         self.is_calm = False
@@ -195,9 +195,14 @@ class PlanChecks:
         overdue |= any(key in state.live and stop_us <= now_us for key, stop_us in promises.ends.items())
         overdue |= any(stop_us <= now_us for stop_us in promises.starting)
         # What stands still to make room was to go on by now: it goes on later with every moment, and so do those behind it.
-        overdue |= any(start_us <= now_us for start_us in promises.returns)
+        overdue |= any(start_us <= now_us for start_us in promises.returns.values())
         # Plans give way to those for whom room is made, and all that are behind in the order share the loss.
         gives_way = promises.has_losses or promises.room != schedule.claimants
+        # So they do to what stands still: it goes on as soon as its cores are free, which may be sooner than was thought.
+        returns = {one.job_id: one.start_us for one in schedule.returns if one.start_us > now_us}
+        gives_way |= any(
+            at_us < promises.returns.get(job_id, INFINITY_US) for job_id, at_us in returns.items()
+        )
         missed = any(start_us <= now_us for all_of_it in before.values() for start_us in all_of_it)
         if (
             promises.is_calm
@@ -219,8 +224,8 @@ class PlanChecks:
         promises.starts = starts
         promises.ends = {key: held.booking.stop_us for key, held in schedule.held.items()}
         promises.starting = [booking.stop_us for _, booking in schedule.starting]
-        promises.returns = [one.start_us for one in schedule.returns if one.start_us > now_us]
-        promises.room, promises.has_losses = dict(schedule.claimants), bool(schedule.displaced)
+        promises.returns, promises.room = returns, dict(schedule.claimants)
+        promises.has_losses = bool(schedule.displaced)
         promises.is_calm = True
 
     def _check_reasons(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:
