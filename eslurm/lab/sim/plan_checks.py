@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 from eslurm.core.explain.inquiry import why_waiting
 from eslurm.core.model import facts
@@ -181,7 +182,7 @@ class PlanChecks:
                 times <= startable, f"job {job_id} is placed {times} times in one plan, {startable} can start"
             )
         self._check_promises(state, schedule, plan)
-        self._count("kept", self._kept.on_plan(state, plan, _may_be_pushed_out))
+        self._count("kept", self._kept.on_plan(state, plan, _may_be_pushed_out, partial(_overtaken, ranking)))
         if self._plans % WHY_EVERY == 0:
             self._check_reasons(state, schedule, plan, ranking)
 
@@ -251,6 +252,18 @@ class PlanChecks:
 
     def _count(self, what: str, times: int = 1) -> None:
         self.seen[what] = self.seen.get(what, 0) + times
+
+
+def _overtaken(ranking: Ranking, state: State, plan: Plan) -> set[int]:
+    """The waiting jobs that stand behind one that got its place in this plan, where few are promised theirs: jobs ahead may
+    take what was promised then (a slot of an array's `%` came free).
+    """
+    if state.config.policy in KEEPS_PROMISES:
+        return set()
+    order = [entry.job_id for entry in ranking.ordered() or state.queue.first(len(state.queue))]
+    new = {*(placement.job_id for placement in plan.placements), *plan.bookings} - state.promises.keys()
+    first = next((at for at, job_id in enumerate(order) if job_id in new), len(order))
+    return set(order[first:])
 
 
 def _starts(plan: Plan, job_id: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from records alone, node by node and instant by instant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import TypeAlias
 
@@ -52,11 +52,17 @@ class PromiseChecks:
             case _:
                 pass
 
-    def on_plan(self, state: State, plan: Plan, may_be_pushed_out: Callable[[State, Job], bool]) -> int:
+    def on_plan(
+        self,
+        state: State,
+        plan: Plan,
+        may_be_pushed_out: Callable[[State, Job], bool],
+        overtaken: Callable[[State, Plan], Collection[int]] = lambda _state, _plan: (),
+    ) -> int:
         """A leader's planner has made this, and nothing of it is written yet. How many promises were looked at.
 
         The leader may have begun with rules that are in the log and not in the replay yet, or accepted some that are not in
-        the log either: its own are compared with those of the promises.
+        the log either: its own are compared with those of the promises. `overtaken` are jobs that others may delay.
         """
         if state.epoch in self._planned or plan.rest is REGISTERING:
             return 0
@@ -64,11 +70,13 @@ class PromiseChecks:
         if self._rules != _rules_of(state) or state.lending or not self._is_to_be_had(state, plan.made_us):
             return 0
         placed = {one.job_id for one in plan.placements}
+        behind = overtaken(state, plan)
         looked = 0
         for job_id, promise in state.promises.items():
             job = state.jobs[job_id]
             is_same = self._specs.get(job_id) == job.spec
-            if not is_same or job_id not in state.queue or may_be_pushed_out(state, job):
+            gives_way = job_id in behind or may_be_pushed_out(state, job)
+            if not is_same or job_id not in state.queue or gives_way:
                 continue
             looked += 1
             start_us = plan.start_us(job_id)
