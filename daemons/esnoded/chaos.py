@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
-from eslurm.core.agent.registration import Roster
+from eslurm.core.agent.registration import NodeRegistry
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.faults.chaos_door import ChaosReply, ChaosRequest, TooEarly, fold_struck
 from eslurm.faults.switches import Mode, Switch
@@ -58,9 +58,9 @@ class HeldReports:
 class Chaos:
     """Answers requests for failures of the nodes of one agent process."""
 
-    def __init__(self, driver: RelayServer, roster: Roster) -> None:
+    def __init__(self, driver: RelayServer, registry: NodeRegistry) -> None:
         self._driver = driver
-        self._roster = roster
+        self._registry = registry
 
     def answer(self, request: ChaosRequest) -> ChaosReply:
         """Do as asked. Raises `ValueError`, with nothing changed (`TooEarly`: ask again)."""
@@ -82,20 +82,20 @@ class Chaos:
 
     def _names(self, request: ChaosRequest) -> Iterable[str]:
         if not request.nodes:
-            return list(self._roster.by_name)
+            return list(self._registry.by_name)
         try:
             return expand(request.nodes, "nodes")
         except OptionError as error:
             raise ValueError(str(error)) from None
 
     def _number(self, name: str) -> int:
-        node = self._roster.by_name.get(name)
+        node = self._registry.by_name.get(name)
         if node is None:
             raise ValueError(f"node {name} is not served here")
         return node.number
 
     def _struck(self) -> list[tuple[str, Switch]]:
-        by_number = self._roster.by_number
+        by_number = self._registry.by_number
         switches = self._driver.switches.all()
         named = [(by_number[number].offer.name, switch) for number, switch in switches.items()]
         return sorted(named, key=lambda pair: pair[0])

@@ -218,7 +218,7 @@ class NodeDaemon:
             await rpc.start()
             await door.start()
             if options.allow_chaos:
-                chaos = ChaosDoor(options.state_dir / CHAOS, Chaos(self._driver, shell.agent.roster).answer)
+                chaos = ChaosDoor(options.state_dir / CHAOS, Chaos(self._driver, shell.agent.registry).answer)
                 await chaos.start()
             status = await self._open_status(shell, spool)
             uplink = asyncio.create_task(self._uplink.run(), name="uplink")
@@ -253,7 +253,7 @@ class NodeDaemon:
     def _answerer(self) -> Answerer:
         """What the door hands its calls to."""
         onward = OnDemand(self._uplink, self._forwarder)
-        door = AgentDoor(onward, lambda: self._get_shell().agent.roster.by_name.values())
+        door = AgentDoor(onward, lambda: self._get_shell().agent.registry.by_name.values())
         return LoginDoor(door, self._options.controllers) if self._options.is_login else door
 
     def _get_shell(self) -> Shell:
@@ -542,8 +542,8 @@ class NodeDaemon:
 
     def _number_of(self, name: str) -> int:
         assert self._shell is not None
-        return self._shell.agent.roster.by_name[name].number
+        return self._shell.agent.registry.by_name[name].number
 
     def _first_number(self) -> int:
         """The node that vouches for callers at the door; the cluster's word on which that may be is the controller's."""
-        return min(self._get_shell().agent.roster.by_number)
+        return min(self._get_shell().agent.registry.by_number)

@@ -157,7 +157,7 @@ class Shell:
 
     def _send_again(self) -> None:
         """The spool can be written again: what was not sent meanwhile is."""
-        if not self._closed and self.agent.outbox.is_up:
+        if not self._closed and self.agent.report_queue.is_up:
             self.perform(self.agent.on_link_up(self._now_us()))
 
     # ---- the runner ----
@@ -272,14 +272,14 @@ class Shell:
     def _tell(self, text: str, key: StepKey) -> None:
         if not log.isEnabledFor(logging.DEBUG):
             return
-        node = self.agent.roster.by_number.get(key.node)
+        node = self.agent.registry.by_number.get(key.node)
         attempt = node.attempts.get((key.job_id, key.attempt)) if node is not None else None
         launch = attempt.launch if attempt is not None else None
         log.debug(text, key.job_id, key.attempt, key.step, key.node, extra=self._ids(key.node, launch))
 
     def _ids(self, number: int, launch: JobLaunch | None) -> dict[str, object]:
         """Fields of a line about what a launch made: the trace, and the epoch under which the node serves."""
-        node = self.agent.roster.by_number.get(number)
+        node = self.agent.registry.by_number.get(number)
         return {
             "epoch": node.epoch if node is not None else 0,
             "trace": launch.spec.trace.hex() if launch is not None else "",

@@ -86,7 +86,7 @@ class AgentStatus:
 
     def families(self) -> Iterator[Family]:
         """All of its metrics as families."""
-        nodes = self._agent.roster.by_name.values()
+        nodes = self._agent.registry.by_name.values()
         registered = sum(node.registered for node in nodes)
         stages = dict.fromkeys((stage.value for stage in Stage), 0.0)
         for node in nodes:
@@ -94,7 +94,7 @@ class AgentStatus:
                 stages[attempt.stage.value] += 1
         yield NODES.by({"registered": registered, "offered": len(nodes) - registered})
         yield ATTEMPTS.by({stage.lower(): count for stage, count in stages.items()})
-        yield UNACKNOWLEDGED.is_(len(self._agent.outbox))
+        yield UNACKNOWLEDGED.is_(len(self._agent.report_queue))
         yield SPOOL.is_(self._spool.size_bytes)
         yield SILENCE.is_(self._uplink.silence_s)
         yield UPLINK.is_(self._uplink.link is not None)
@@ -109,7 +109,7 @@ class AgentStatus:
 
     def health(self) -> Health:
         """Whether all nodes are registered, and something came down lately."""
-        nodes = self._agent.roster.by_name.values()
+        nodes = self._agent.registry.by_name.values()
         offered = [node.offer.name for node in nodes if not node.registered]
         if offered:
             way = "no way up is open" if self._uplink.link is None else "the controller has not accepted them"

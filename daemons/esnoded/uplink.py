@@ -40,7 +40,7 @@ class Uplink:
     """`first` says where the round begins, so that many agents spread over the satellites.
 
     `on_change` is called with the new link, or None when it was lost; of a parked link it does not hear: what was
-    on its way then is sent again by the clock of the outbox.
+    on its way then is sent again by the timer of the report queue.
     """
 
     def __init__(

@@ -269,7 +269,7 @@ class World:
 
     def stages(self, node: int = 0) -> dict[tuple[int, int], str]:
         """The stage of each attempt on a node."""
-        attempts = self.agent.roster.by_number[node].attempts
+        attempts = self.agent.registry.by_number[node].attempts
         return {key: attempt.stage.value for key, attempt in attempts.items()}
 
     def sent(self, kind: type) -> list[Report]:

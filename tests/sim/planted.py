@@ -15,7 +15,7 @@ from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.machine import Agent
-from eslurm.core.agent.report_queue import Outbox
+from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
 from eslurm.core.control.jobs import outcomes, requests, stopping
 from eslurm.core.control.log_keeping import Base, LogKeeping, MakeBase
@@ -170,7 +170,7 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
     """Nodes obey every epoch and every incarnation."""
 
     def own_incarnations(self: Agent, command: Any, nodes: Any) -> list[int | None]:
-        served = self.roster.by_number
+        served = self.registry.by_number
         return [served[number].incarnation if number in served else None for number in nodes]
 
     patch.setattr(Agent, "_command_refusal", lambda self, command: "")
@@ -195,7 +195,7 @@ def drop_completions(patch: pytest.MonkeyPatch) -> None:
 
 def forget_reports(patch: pytest.MonkeyPatch) -> None:
     """An agent does not send again what was lost on the way."""
-    patch.setattr(Outbox, "_requeue", lambda self, seqs: [self._in_flight.pop(seq) for seq in seqs])
+    patch.setattr(ReportQueue, "_requeue", lambda self, seqs: [self._in_flight.pop(seq) for seq in seqs])
 
 
 def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
 
     def forget(self: Lifecycle, attempt: Any, end: Any) -> None:
         on_batch_ended(self, attempt, end)
-        self._desk.emit(AcknowledgeSteps((StepKey(*attempt.key, BATCH_STEP, attempt.node),)))
+        self._buffer.emit(AcknowledgeSteps((StepKey(*attempt.key, BATCH_STEP, attempt.node),)))
 
     patch.setattr(Lifecycle, "_on_batch_ended", forget)
 
@@ -243,7 +243,7 @@ def credit_another_attempt(patch: pytest.MonkeyPatch) -> None:
     def elsewhere(agent: Agent, step: StepKey, end: Any) -> None:
         running = (
             attempt
-            for node in agent.roster.by_number.values()
+            for node in agent.registry.by_number.values()
             for attempt in node.attempts.values()
             if attempt.stage is Stage.RUNNING and attempt.key != (step.job_id, step.attempt)
         )
@@ -302,7 +302,7 @@ def hearing_is_contact(patch: pytest.MonkeyPatch) -> None:
 
     def hear(self: Agent, command: Any, body: Any, served: Any, now_us: int) -> None:
         for number in served:
-            self.roster.by_number[number].contact_us = now_us
-        self.desk.emit(Contact(tuple(served), now_us))
+            self.registry.by_number[number].contact_us = now_us
+        self.buffer.emit(Contact(tuple(served), now_us))
 
     patch.setattr(Agent, "_note_contact", hear)

@@ -54,10 +54,10 @@ def test_an_agent_that_stood_still_tells_what_ended_meanwhile() -> None:
     host = busy_host(world)
     agent = host.agent
     assert agent is not None
-    heard = len(agent.agent.outbox)
+    heard = len(agent.agent.report_queue)
     agent.pause(20 * SECOND_US)
     world.scheduler.run(world.scheduler.at_us + 19 * SECOND_US)
-    assert agent.is_paused and len(agent.agent.outbox) == heard
+    assert agent.is_paused and len(agent.agent.report_queue) == heard
     settles(world)
     assert host.agent is agent and not agent.is_paused
 

@@ -1,4 +1,4 @@
-"""The out-tray of one call into the agent's core: actions in order, answers gathered per broadcast.
+"""What one call into the agent leads to: actions in order, answers gathered per broadcast.
 
 Invariant: all answers of a call come after all its other actions, so a record is written before the
 answer that relies on it; nodes with the same answer to the same broadcast share one `Answer`.
@@ -16,8 +16,8 @@ from eslurm.core.model.protocol import Report
 from eslurm.core.relay.results import Outcome
 
 
-class Desk:
-    """Where actions are put; also the fences, which keep what was answered. `owner`: who registered the nodes."""
+class ActionBuffer:
+    """Actions of the present call, and the fences with what was answered. `owner`: the controller that registered the nodes."""
 
     def __init__(self) -> None:
         self.owner = ""

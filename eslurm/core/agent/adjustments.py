@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.agent.action_buffer import Desk
+from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import LimitStep, SuspendStep
 from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, Stage, Waiter
 from eslurm.core.agent.node import LocalNode
@@ -22,10 +22,10 @@ _OPEN = frozenset({Stage.FETCHING, *MAY_START_STEPS})
 
 
 class Adjustments:
-    """Carries out such orders for all nodes of the process. What to do goes to the desk."""
+    """Carries out such orders for all nodes of the process. What to do goes into the action buffer."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, buffer: ActionBuffer) -> None:
+        self._buffer = buffer
 
     def suspend(self, node: LocalNode, command: Suspend, waiter: Waiter) -> None:
         """Stop every step of the attempt here, or let all go on. Nothing is left to do for what is over or unknown."""
@@ -33,9 +33,9 @@ class Adjustments:
         if attempt is not None and attempt.stage in _OPEN and waiter.revision > attempt.suspend_revision:
             attempt.suspend_revision = waiter.revision
             attempt.is_suspended = not command.resume
-            self._desk.write(adjusted(attempt))
+            self._buffer.write(adjusted(attempt))
             self._stop_or_continue(attempt)
-        self._desk.settle(waiter, node.number, OK)
+        self._buffer.settle(waiter, node.number, OK)
 
     def set_time(self, node: LocalNode, command: SetTime, waiter: Waiter) -> None:
         """Give the batch script another time limit; a node that does not run it only remembers it."""
@@ -44,14 +44,14 @@ class Adjustments:
             attempt.time_revision = waiter.revision
             attempt.time_credential = waiter.sealed
             _limit(attempt, command.time_limit_s)
-            self._desk.write(adjusted(attempt))
+            self._buffer.write(adjusted(attempt))
             self._set_limit(attempt)
-        self._desk.settle(waiter, node.number, OK)
+        self._buffer.settle(waiter, node.number, OK)
 
     def on_run(self, attempt: Attempt, step: StepKey) -> None:
         """The runner was just told to start this step; what its credential says of the time limit may be out of date."""
         if attempt.is_suspended:
-            self._desk.emit(SuspendStep(step))
+            self._buffer.emit(SuspendStep(step))
         if attempt.time_credential and step.is_batch:
             self._set_limit(attempt)
 
@@ -67,12 +67,12 @@ class Adjustments:
     def _stop_or_continue(self, attempt: Attempt) -> None:
         for step in sorted(attempt.live):
             key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
-            self._desk.emit(SuspendStep(key, resume=not attempt.is_suspended))
+            self._buffer.emit(SuspendStep(key, resume=not attempt.is_suspended))
 
     def _set_limit(self, attempt: Attempt) -> None:
         if BATCH_STEP in attempt.live and attempt.launch is not None:
             key = StepKey(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
-            self._desk.emit(LimitStep(key, attempt.launch.spec.time_limit_s, attempt.time_credential))
+            self._buffer.emit(LimitStep(key, attempt.launch.spec.time_limit_s, attempt.time_credential))
 
 
 def adjusted(attempt: Attempt) -> Adjusted:

@@ -1,4 +1,4 @@
-"""Who waits for which blob (script, environment).
+"""Attempts and steps that wait for blobs (script, environment).
 
 Invariant: a wait is dropped when any of its blobs arrives or cannot be had; a woken attempt asks again
 for what it still lacks.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eslurm.core.agent.action_buffer import Desk
+from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import FetchBlobs
 from eslurm.core.agent.attempt import Attempt
 
 
-class Wants:
+class BlobWaiters:
     """Waits by blob. `has_blob` is a pure look at the shell's cache."""
 
-    def __init__(self, desk: Desk, has_blob: Callable[[bytes], bool]) -> None:
-        self._desk = desk
+    def __init__(self, buffer: ActionBuffer, has_blob: Callable[[bytes], bool]) -> None:
+        self._buffer = buffer
         self._has_blob = has_blob
         self._waits: dict[bytes, list[tuple[Attempt, int]]] = {}
 
@@ -27,7 +27,7 @@ class Wants:
         for key in missing:
             self._waits.setdefault(key, []).append((attempt, step))
         if missing:
-            self._desk.emit(FetchBlobs(tuple(missing)))
+            self._buffer.emit(FetchBlobs(tuple(missing)))
         return bool(missing)
 
     def take(self, hashes: tuple[bytes, ...]) -> list[tuple[Attempt, int]]:

@@ -15,11 +15,11 @@ _EMPTY = frozenset({Stage.FETCHING, Stage.ENDED, Stage.BURIED})
 def check(agent: Agent) -> list[str]:
     """Every breach found, in words; empty when all is well."""
     breaches = []
-    for number, node in agent.roster.by_number.items():
-        if node.number != number or agent.roster.by_name.get(node.offer.name) is not node:
+    for number, node in agent.registry.by_number.items():
+        if node.number != number or agent.registry.by_name.get(node.offer.name) is not node:
             breaches.append(f"node {number} is listed wrongly")
         breaches += _check_node(agent, node)
-    for owner, fence in agent.desk.fences.items():
+    for owner, fence in agent.buffer.fences.items():
         stale = [key for key, stone in fence.tombstones.items() if stone.revision < fence.floor]
         stale += [key for key in fence.outcomes if key[0] < fence.floor]
         breaches += [f"{key} of {owner!r} is kept below the floor {fence.floor}" for key in stale]
@@ -29,7 +29,7 @@ def check(agent: Agent) -> list[str]:
 def _check_node(agent: Agent, node: LocalNode) -> list[str]:
     name = node.offer.name
     breaches = []
-    if node.registered and node.epoch != agent.desk.fence(node.owner).epoch:
+    if node.registered and node.epoch != agent.buffer.fence(node.owner).epoch:
         breaches.append(f"{name} is registered under epoch {node.epoch}, which is over")
     if bool(node.sent) and not node.registered:
         breaches.append(f"{name} has reports under way without a registration")
@@ -64,7 +64,7 @@ def _check_attempt(agent: Agent, attempt: Attempt) -> list[str]:
     if attempt.live & {BATCH_STEP} and stage is Stage.PREPARED:
         breaches.append("prepared with a live batch step")
     key = (attempt.node, attempt.job_id, attempt.number)
-    fence = agent.desk.fence(attempt.owner)
+    fence = agent.buffer.fence(attempt.owner)
     if stage is Stage.ENDING and key not in fence.tombstones and attempt.revision >= fence.floor:
         breaches.append("is being ended without a tombstone")
     return breaches

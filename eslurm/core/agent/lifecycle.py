@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 
-from eslurm.core.agent.action_buffer import Desk
+from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import (
     AcknowledgeSteps,
     RunBatch,
@@ -19,9 +19,9 @@ from eslurm.core.agent.actions import (
 )
 from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
-from eslurm.core.agent.blob_waiters import Wants
+from eslurm.core.agent.blob_waiters import BlobWaiters
 from eslurm.core.agent.node import LocalNode
-from eslurm.core.agent.orphan_steps import Strays
+from eslurm.core.agent.orphan_steps import OrphanSteps
 from eslurm.core.agent.outcomes import gone_outcome, started_outcome
 from eslurm.core.agent.records import Buried, Prepared, Signalled, StartIntended
 from eslurm.core.agent.reports import Reports
@@ -37,17 +37,17 @@ RESUMED_GRACE_S = 30.0
 
 
 class Lifecycle:
-    """Commands and runner events for attempts. Everything to do goes to the desk."""
+    """Commands and runner events for attempts. Everything to do goes into the action buffer."""
 
-    def __init__(self, desk: Desk, reports: Reports, wants: Wants, nodes: dict[int, LocalNode]) -> None:
+    def __init__(self, buffer: ActionBuffer, reports: Reports, blob_waiters: BlobWaiters, nodes: dict[int, LocalNode]) -> None:
         self.storage_error = ""
-        self.strays = Strays(desk)
-        self._desk = desk
+        self.orphan_steps = OrphanSteps(buffer)
+        self._buffer = buffer
         self._reports = reports
-        self._wants = wants
+        self._blob_waiters = blob_waiters
         self._nodes = nodes
-        self.adjustments = Adjustments(desk)
-        self._tasks = Tasks(desk, wants, self.adjustments, nodes)
+        self.adjustments = Adjustments(buffer)
+        self._tasks = Tasks(buffer, blob_waiters, self.adjustments, nodes)
         self._deferred: list[tuple[int, int, Attempt, Waiter]] = []
         self._deferrals = 0
 
@@ -67,12 +67,12 @@ class Lifecycle:
             return
         refusal = self._refusal(node, launch, waiter)
         if refusal:
-            self._desk.settle(waiter, node.number, failed(refusal))
+            self._buffer.settle(waiter, node.number, failed(refusal))
             return
         if self.storage_error:
             # Nothing of it is or will be written: there is no record that this answer would have to wait for.
             why = f"the node's spool cannot be written: {self.storage_error}"
-            self._desk.settle(waiter, node.number, failed(why), stands_alone=True)
+            self._buffer.settle(waiter, node.number, failed(why), stands_alone=True)
             return
         attempt = Attempt(
             node.number,
@@ -94,11 +94,11 @@ class Lifecycle:
         """Start the prepared batch script."""
         attempt = node.attempts.get((command.job_id, command.attempt))
         if attempt is None or attempt.launch is None:
-            self._desk.settle(waiter, node.number, failed("the attempt is not prepared on this node"))
+            self._buffer.settle(waiter, node.number, failed("the attempt is not prepared on this node"))
         elif attempt.stage is Stage.PREPARED:
             self._start_prepared(attempt, waiter)
         elif attempt.stage is Stage.FETCHING and not attempt.start:
-            self._desk.settle(waiter, node.number, failed("the attempt is not prepared yet"))
+            self._buffer.settle(waiter, node.number, failed("the attempt is not prepared yet"))
         else:
             self._answer_started(attempt, waiter)
 
@@ -107,10 +107,10 @@ class Lifecycle:
         key = (command.job_id, command.attempt)
         attempt = node.attempts.get(key)
         if attempt is None:
-            tombstone = self._desk.fence(waiter.owner).tombstones.get((node.number, *key))
+            tombstone = self._buffer.fence(waiter.owner).tombstones.get((node.number, *key))
             started = tombstone is not None and tombstone.started
             self._put_tombstone(node.number, key, waiter.owner, waiter.revision, started)
-            self._desk.answer(waiter.ref, node.number, gone_outcome(started))
+            self._buffer.answer(waiter.ref, node.number, gone_outcome(started))
             return
         attempt.revision = max(attempt.revision, waiter.revision)
         if BATCH_STEP not in attempt.live:
@@ -118,10 +118,10 @@ class Lifecycle:
             self._refuse_starts(attempt, "the attempt was ended")
         self._tasks.refuse_waiting(attempt, "the attempt was ended")
         if attempt.stage is Stage.ENDED:
-            self._desk.answer(waiter.ref, node.number, gone_outcome(True))
+            self._buffer.answer(waiter.ref, node.number, gone_outcome(True))
         elif not attempt.live and attempt.end is None:
             self._bury(attempt)
-            self._desk.answer(waiter.ref, node.number, gone_outcome(attempt.batch_was_started))
+            self._buffer.answer(waiter.ref, node.number, gone_outcome(attempt.batch_was_started))
         else:
             self._end_live(attempt, command.grace_s, command.cause)
             attempt.ends.append(waiter)
@@ -132,13 +132,13 @@ class Lifecycle:
         """Send a signal, at most once."""
         attempt = node.attempts.get((command.job_id, command.attempt))
         if attempt is None or command.step not in attempt.live:
-            self._desk.settle(waiter, node.number, failed("no such step runs on this node"))
+            self._buffer.settle(waiter, node.number, failed("no such step runs on this node"))
             return
-        self._desk.write(Signalled(node.number, waiter.owner, waiter.revision, waiter.index))
+        self._buffer.write(Signalled(node.number, waiter.owner, waiter.revision, waiter.index))
         step = StepKey(attempt.job_id, attempt.number, command.step, node.number)
-        self._desk.emit(SignalStep(step, command.signal))
-        self._desk.fence(waiter.owner).keep_signal((waiter.revision, waiter.index, node.number))
-        self._desk.answer(waiter.ref, node.number, OK)
+        self._buffer.emit(SignalStep(step, command.signal))
+        self._buffer.fence(waiter.owner).keep_signal((waiter.revision, waiter.index, node.number))
+        self._buffer.answer(waiter.ref, node.number, OK)
 
     def refuse(self, node: LocalNode, body: Body, waiter: Waiter, why: str) -> None:
         """Refuse a command that came too late or for another incarnation.
@@ -152,7 +152,7 @@ class Lifecycle:
             case Start():
                 key = (body.job_id, body.attempt)
             case _:
-                self._desk.answer(waiter.ref, node.number, failed(why))
+                self._buffer.answer(waiter.ref, node.number, failed(why))
                 return
         attempt = node.attempts.get(key)
         if attempt is None:
@@ -164,13 +164,13 @@ class Lifecycle:
             self._refuse_starts(attempt, why)
             self._tasks.refuse_waiting(attempt, why)
             self._bury(attempt)
-        self._desk.settle(waiter, node.number, failed(why))
+        self._buffer.settle(waiter, node.number, failed(why))
 
     # ---- blobs ----
 
     def on_blobs(self, hashes: tuple[bytes, ...]) -> None:
         """These blobs are here: go on with what waited for them."""
-        for attempt, step in self._wants.take(hashes):
+        for attempt, step in self._blob_waiters.take(hashes):
             if step != BATCH_STEP:
                 self._tasks.on_ready(attempt, step)
             elif attempt.stage is Stage.FETCHING and not self._fetches_batch(attempt):
@@ -178,7 +178,7 @@ class Lifecycle:
 
     def on_blobs_missing(self, hashes: tuple[bytes, ...]) -> None:
         """These blobs cannot be had: this node cannot do it, which is nobody's job's fault."""
-        for attempt, step in self._wants.take(hashes):
+        for attempt, step in self._blob_waiters.take(hashes):
             if step != BATCH_STEP:
                 self._tasks.refuse(attempt, step, "the environment could not be fetched")
             elif attempt.stage is Stage.FETCHING:
@@ -196,7 +196,7 @@ class Lifecycle:
         """The step's processes exist."""
         attempt = self._find(step)
         if attempt is None:
-            self._desk.emit(TerminateStep(step, 0.0, "unknown"))
+            self._buffer.emit(TerminateStep(step, 0.0, "unknown"))
             return
         if not step.is_batch:
             self._tasks.on_started(attempt, step.step)
@@ -210,7 +210,7 @@ class Lifecycle:
             self._answer_starts(attempt)
         if attempt.stage is Stage.ENDING:
             # The order to end it may have overtaken its launch.
-            self._desk.emit(TerminateStep(step, attempt.grace_s, "ended"))
+            self._buffer.emit(TerminateStep(step, attempt.grace_s, "ended"))
 
     def on_step_ended(self, step: StepKey, end: StepEnd) -> None:
         """All processes of the step are gone; the runner keeps saying so until it is acknowledged."""
@@ -221,7 +221,7 @@ class Lifecycle:
         was_live = step.step in attempt.live
         attempt.live.discard(step.step)
         if not step.is_batch:
-            self._desk.emit(AcknowledgeSteps((step,)))
+            self._buffer.emit(AcknowledgeSteps((step,)))
             self._tasks.on_ended(attempt, step.step, end)
         elif attempt.end is None:
             self._on_batch_ended(attempt, end)
@@ -256,7 +256,7 @@ class Lifecycle:
             if waiter in attempt.ends:
                 attempt.ends.remove(waiter)
                 attempt.owes_gone = True
-                self._desk.answer(waiter.ref, attempt.node, OK)
+                self._buffer.answer(waiter.ref, attempt.node, OK)
 
     def next_timer_us(self) -> int | None:
         """When the next deferred answer is due."""
@@ -273,7 +273,7 @@ class Lifecycle:
             # Its launch, whose revision the spool lost, is older than the commit of its end.
             attempt.revision = max(attempt.revision, revision)
         self._bury(attempt)
-        self._desk.emit(AcknowledgeSteps((StepKey(job_id, number, BATCH_STEP, node.number),)))
+        self._buffer.emit(AcknowledgeSteps((StepKey(job_id, number, BATCH_STEP, node.number),)))
 
     def resume(self, attempt: Attempt) -> None:
         """After a restart: start again what was told to start, or end again what was told to end."""
@@ -296,7 +296,7 @@ class Lifecycle:
 
     def _refusal(self, node: LocalNode, launch: JobLaunch, waiter: Waiter) -> str:
         """Why this new attempt may not come here; empty when it may."""
-        fence = self._desk.fence(waiter.owner)
+        fence = self._buffer.fence(waiter.owner)
         if (node.number, launch.job_id, launch.attempt) in fence.tombstones:
             return "the attempt has already ended on this node"
         if waiter.revision < fence.floor:
@@ -316,21 +316,21 @@ class Lifecycle:
             else:
                 self._answer_started(attempt, waiter)
         elif attempt.stage is Stage.ENDING:
-            self._desk.settle(waiter, attempt.node, failed("the attempt was ended"))
+            self._buffer.settle(waiter, attempt.node, failed("the attempt was ended"))
         else:
-            self._desk.settle(waiter, attempt.node, OK)
+            self._buffer.settle(waiter, attempt.node, OK)
 
     def _fetches_batch(self, attempt: Attempt) -> bool:
         """Whether something must be fetched first. Only the first node runs the script and needs it."""
         launch = attempt.launch
         if launch is None or launch.groups[0].runs[0][0] != attempt.node:
             return False
-        return self._wants.ask(attempt, BATCH_STEP, (launch.spec.script_hash, launch.spec.environment_hash))
+        return self._blob_waiters.ask(attempt, BATCH_STEP, (launch.spec.script_hash, launch.spec.environment_hash))
 
     def _on_ready(self, attempt: Attempt) -> None:
         assert attempt.launch is not None
         attempt.move(Stage.PREPARED)
-        self._desk.write(
+        self._buffer.write(
             Prepared(
                 attempt.node,
                 attempt.owner,
@@ -344,13 +344,13 @@ class Lifecycle:
             self._run_batch(attempt)
             return
         for waiter in attempt.starts:
-            self._desk.settle(waiter, attempt.node, OK)
+            self._buffer.settle(waiter, attempt.node, OK)
         attempt.starts.clear()
 
     def _start_prepared(self, attempt: Attempt, waiter: Waiter) -> None:
         launch = attempt.launch
         if launch is None or launch.groups[0].runs[0][0] != attempt.node:
-            self._desk.settle(waiter, attempt.node, failed("this is not the attempt's first node"))
+            self._buffer.settle(waiter, attempt.node, failed("this is not the attempt's first node"))
             return
         attempt.starts.append(waiter)
         attempt.start = True
@@ -358,7 +358,7 @@ class Lifecycle:
         if self._fetches_batch(attempt):
             attempt.move(Stage.FETCHING)
             return
-        self._desk.write(StartIntended(attempt.node, attempt.job_id, attempt.number, attempt.credential))
+        self._buffer.write(StartIntended(attempt.node, attempt.job_id, attempt.number, attempt.credential))
         self._run_batch(attempt)
 
     def _run_batch(self, attempt: Attempt) -> None:
@@ -367,7 +367,7 @@ class Lifecycle:
         attempt.live.add(BATCH_STEP)
         step = StepKey(attempt.job_id, attempt.number, BATCH_STEP, attempt.node)
         contact_us = self._nodes[attempt.node].contact_us
-        self._desk.emit(RunBatch(step, attempt.launch, attempt.credential, contact_us))
+        self._buffer.emit(RunBatch(step, attempt.launch, attempt.credential, contact_us))
         self.adjustments.on_run(attempt, step)
 
     def _answer_started(self, attempt: Attempt, waiter: Waiter) -> None:
@@ -377,19 +377,19 @@ class Lifecycle:
         ):
             attempt.starts.append(waiter)
         elif attempt.stage is Stage.ENDING and not attempt.batch_was_started:
-            self._desk.settle(waiter, attempt.node, failed("the attempt was ended"))
+            self._buffer.settle(waiter, attempt.node, failed("the attempt was ended"))
         else:
-            self._desk.settle(waiter, attempt.node, started_outcome(attempt.started_us))
+            self._buffer.settle(waiter, attempt.node, started_outcome(attempt.started_us))
 
     def _answer_starts(self, attempt: Attempt) -> None:
         outcome = started_outcome(attempt.started_us)
         for waiter in attempt.starts:
-            self._desk.settle(waiter, attempt.node, outcome)
+            self._buffer.settle(waiter, attempt.node, outcome)
         attempt.starts.clear()
 
     def _refuse_starts(self, attempt: Attempt, why: str, code: int = FAILED) -> None:
         for waiter in attempt.starts:
-            self._desk.settle(waiter, attempt.node, failed(why, code))
+            self._buffer.settle(waiter, attempt.node, failed(why, code))
         attempt.starts.clear()
 
     def _on_batch_ended(self, attempt: Attempt, end: StepEnd) -> None:
@@ -408,13 +408,13 @@ class Lifecycle:
             self._reports.owe_end(self._nodes[attempt.node], attempt, attempt.end)
         elif attempt.stage in (Stage.ENDING, Stage.STARTING):
             if not attempt.batch_was_started:
-                self._desk.fence(attempt.owner).never_started((attempt.node, *attempt.key))
+                self._buffer.fence(attempt.owner).never_started((attempt.node, *attempt.key))
             self._bury(attempt)
         else:
             return
         outcome = gone_outcome(attempt.batch_was_started)
         for waiter in attempt.ends:
-            self._desk.answer(waiter.ref, attempt.node, outcome)
+            self._buffer.answer(waiter.ref, attempt.node, outcome)
         attempt.ends.clear()
         if attempt.owes_gone:
             self._reports.owe_gone(self._nodes[attempt.node], attempt)
@@ -422,16 +422,16 @@ class Lifecycle:
     def _on_unknown_end(self, step: StepKey, end: StepEnd) -> None:
         """An outcome of an attempt that is not in memory: old news, or the spool was lost."""
         node = self._nodes.get(step.node)
-        if node is None and step.is_batch and self.strays.is_open:
-            self.strays.add_end(step, end)
+        if node is None and step.is_batch and self.orphan_steps.is_open:
+            self.orphan_steps.add_end(step, end)
             return
         key = (step.node, step.job_id, step.attempt)
-        buried = any(key in fence.tombstones for fence in self._desk.fences.values())
+        buried = any(key in fence.tombstones for fence in self._buffer.fences.values())
         if node is None or buried or not step.is_batch:
-            self._desk.emit(AcknowledgeSteps((step,)))
+            self._buffer.emit(AcknowledgeSteps((step,)))
             return
         attempt = Attempt(
-            step.node, step.job_id, step.attempt, self._desk.owner, 0, None, Stage.ENDED, end=end
+            step.node, step.job_id, step.attempt, self._buffer.owner, 0, None, Stage.ENDED, end=end
         )
         node.attempts[attempt.key] = attempt
         self._reports.owe_end(node, attempt, end)
@@ -448,7 +448,7 @@ class Lifecycle:
         attempt.grace_s = grace_s
         for step in sorted(attempt.live):
             key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
-            self._desk.emit(TerminateStep(key, grace_s, cause))
+            self._buffer.emit(TerminateStep(key, grace_s, cause))
 
     def _bury(self, attempt: Attempt) -> None:
         started = attempt.batch_was_started
@@ -459,10 +459,10 @@ class Lifecycle:
     def _put_tombstone(
         self, node: int, key: tuple[int, int], owner: str, revision: int, started: bool
     ) -> None:
-        fence = self._desk.fence(owner)
+        fence = self._buffer.fence(owner)
         fence.bury((node, *key), revision, started)
         tombstone = fence.tombstones.get((node, *key))
         if tombstone is not None:
             revision, started = tombstone.revision, tombstone.started
         # Below the floor it is needed all the same: the spool still says that the attempt is prepared.
-        self._desk.write(Buried(node, *key, owner, revision, started))
+        self._buffer.write(Buried(node, *key, owner, revision, started))

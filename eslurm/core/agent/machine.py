@@ -13,18 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from eslurm.core.agent.action_buffer import Desk
+from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref
 from eslurm.core.agent.adjustments import adjusted
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
-from eslurm.core.agent.blob_waiters import Wants
+from eslurm.core.agent.blob_waiters import BlobWaiters
 from eslurm.core.agent.fence import Addressed
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.node import LocalNode, NodeOffer, Parked
 from eslurm.core.agent.outcomes import alive_outcome
 from eslurm.core.agent.records import Buried, FloorRaised, Folded, Prepared, Signalled
-from eslurm.core.agent.registration import Roster, Site
-from eslurm.core.agent.report_queue import Outbox
+from eslurm.core.agent.registration import NodeRegistry, Site
+from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
 from eslurm.core.model.contact import Heard
 from eslurm.core.model.job import StepEnd
@@ -65,22 +65,22 @@ class Agent:
     ) -> None:
         self.cluster = cluster
         self.boot_id = boot_id
-        self.desk = Desk()
-        self.outbox = Outbox(process)
-        reports = Reports(self.outbox)
+        self.buffer = ActionBuffer()
+        self.report_queue = ReportQueue(process)
+        reports = Reports(self.report_queue)
         by_number: dict[int, LocalNode] = {}
-        self.lifecycle = Lifecycle(self.desk, reports, Wants(self.desk, has_blob), by_number)
-        self.roster = Roster(
+        self.lifecycle = Lifecycle(self.buffer, reports, BlobWaiters(self.buffer, has_blob), by_number)
+        self.registry = NodeRegistry(
             Site(cluster, boot_id, session, endpoint),
-            self.desk,
-            self.outbox,
+            self.buffer,
+            self.report_queue,
             reports,
             self.lifecycle,
             by_number,
         )
-        self.roster.on_accepted = self._on_accepted
+        self.registry.on_accepted = self._on_accepted
         for offer in offers:
-            self.roster.by_name[offer.name] = LocalNode(offer)
+            self.registry.by_name[offer.name] = LocalNode(offer)
         self._reports = reports
         self._addressed: tuple[Command, Addressed] | None = None
         self._problems: tuple[str, ...] = ()
@@ -114,9 +114,9 @@ class Agent:
         dated_us = now_us if dated_us is None else dated_us
         refusal = self._command_refusal(command)
         if refusal:
-            self.desk.answer_alone(ref, nodes, failed(refusal))
+            self.buffer.answer_alone(ref, nodes, failed(refusal))
         else:
-            self.roster.see_epoch(command.owner, command.epoch)
+            self.registry.see_epoch(command.owner, command.epoch)
             if type(command.body) is Heartbeat:
                 self._on_heartbeat(nodes, command, command.body, ref, now_us, dated_us)
             else:
@@ -151,16 +151,16 @@ class Agent:
 
     def on_ack(self, ack: ReportAck, now_us: int) -> list[Action]:
         """The controller has committed reports of this process."""
-        if ack.process != self.outbox.process:
+        if ack.process != self.report_queue.process:
             return []
         replies = {reply.name: reply for reply in ack.registrations}
         for seq in ack.seqs:
-            sent_us = self.outbox.first_sent_us(seq)
-            body = self.outbox.acknowledge(seq)
+            sent_us = self.report_queue.first_sent_us(seq)
+            body = self.report_queue.acknowledge(seq)
             if isinstance(body, Registration):
-                self.roster.on_reply(body.name, replies.get(body.name), now_us, sent_us)
+                self.registry.on_reply(body.name, replies.get(body.name), now_us, sent_us)
             elif body is not None:
-                node = self.roster.by_number[body.node]
+                node = self.registry.by_number[body.node]
                 self._reports.settle(node, body)
                 if isinstance(body, StepEnded):
                     self.lifecycle.on_end_committed(node, body.job_id, body.attempt, ack.revision)
@@ -169,13 +169,13 @@ class Agent:
     def on_link_up(self, now_us: int, owner: str = "", epoch: int = 0) -> list[Action]:
         """There is a way up: everything unacknowledged is sent (again). The peer may know who leads."""
         if owner:
-            self.roster.see_epoch(owner, epoch)
-        self.outbox.on_link(True)
+            self.registry.see_epoch(owner, epoch)
+        self.report_queue.on_link(True)
         return self._done(now_us)
 
     def on_link_down(self, now_us: int) -> list[Action]:
         """There is no way up for now."""
-        self.outbox.on_link(False)
+        self.report_queue.on_link(False)
         return self._done(now_us)
 
     def on_storage(self, error: str) -> None:
@@ -189,14 +189,14 @@ class Agent:
     def on_timer(self, now_us: int) -> list[Action]:
         """Time has passed."""
         self.lifecycle.on_timer(now_us)
-        self.outbox.on_timer(now_us)
-        self.roster.on_timer(now_us)
+        self.report_queue.on_timer(now_us)
+        self.registry.on_timer(now_us)
         return self._done(now_us)
 
     def next_timer_us(self) -> int | None:
         """When `on_timer` is due next."""
         due_us = self.lifecycle.next_timer_us()
-        for at_us in (self.outbox.next_timer_us(), self.roster.next_timer_us()):
+        for at_us in (self.report_queue.next_timer_us(), self.registry.next_timer_us()):
             if at_us is not None and (due_us is None or at_us < due_us):
                 due_us = at_us
         return due_us
@@ -205,14 +205,14 @@ class Agent:
 
     def folded(self) -> Folded:
         """What the spool has to remember, for its compaction."""
-        state = Folded(self.cluster, self.boot_id, self.roster.site.starts)
-        for node in self.roster.by_name.values():
+        state = Folded(self.cluster, self.boot_id, self.registry.site.starts)
+        for node in self.registry.by_name.values():
             state.identities[node.offer.name] = node.offer.node_uid
             if node.number >= 0:
                 state.numbers[node.offer.name] = node.number
             for attempt in node.attempts.values():
                 _fold_attempt(state, attempt)
-        for owner, fence in self.desk.fences.items():
+        for owner, fence in self.buffer.fences.items():
             state.epochs[owner] = fence.epoch
             state.floors[owner] = fence.floor
             for key, tombstone in fence.tombstones.items():
@@ -226,13 +226,13 @@ class Agent:
     # ---- inside ----
 
     def _done(self, now_us: int) -> list[Action]:
-        return self.desk.take(self.outbox.pump(now_us))
+        return self.buffer.take(self.report_queue.pump(now_us))
 
     def _command_refusal(self, command: Command) -> str:
         """The reason why the command is not for this agent, so that its sender does not wait; empty when it is."""
         if command.cluster != self.cluster:
             return f"the command is for cluster {command.cluster!r}, this is {self.cluster!r}"
-        fence = self.desk.fences.get(command.owner)
+        fence = self.buffer.fences.get(command.owner)
         if fence is not None and command.epoch < fence.epoch:
             return f"epoch {command.epoch} of {command.owner!r} is over, {fence.epoch} is in force"
         return ""
@@ -240,21 +240,21 @@ class Agent:
     def _on_heartbeat(
         self, nodes: Sequence[int], command: Command, body: Heartbeat, ref: Ref, now_us: int, dated_us: int
     ) -> None:
-        fence = self.desk.fence(command.owner)
+        fence = self.buffer.fence(command.owner)
         if fence.raise_floor(body.floor):
-            self.desk.write(FloorRaised(command.owner, body.floor))
-        by_number = self.roster.by_number
+            self.buffer.write(FloorRaised(command.owner, body.floor))
+        by_number = self.registry.by_number
         served = [number for number in nodes if number in by_number]
-        self.desk.answer_alone(ref, served, alive_outcome(self._problems, told_clock_us(command, dated_us)))
+        self.buffer.answer_alone(ref, served, alive_outcome(self._problems, told_clock_us(command, dated_us)))
         self._offer_anew(command, served)
         if len(served) < len(nodes):
             strangers = [number for number in nodes if number not in by_number]
-            self.desk.answer_alone(ref, strangers, failed("the node is not served here"))
+            self.buffer.answer_alone(ref, strangers, failed("the node is not served here"))
         self._note_contact(command, body, served, now_us)
 
     def _note_contact(self, command: Command, body: Heartbeat, served: Sequence[int], now_us: int) -> None:
         """Date the round, and take over what the controller says that it has heard (see `contact`)."""
-        rounds = self.desk.fence(command.owner).rounds
+        rounds = self.buffer.fence(command.owner).rounds
         if body.round:
             rounds.note(command.epoch, body.round, now_us)
         elif rounds.numbers(command.epoch):
@@ -262,7 +262,7 @@ class Agent:
         heard = Heard(body.heard, body.unheard)
         busy: dict[int, list[int]] = {}
         for number, incarnation in zip(served, self._incarnations(command, served), strict=True):
-            node = self.roster.by_number[number]
+            node = self.registry.by_number[number]
             if not node.registered or node.owner != command.owner or incarnation != node.incarnation:
                 continue
             at_us: int | None = now_us
@@ -275,20 +275,20 @@ class Agent:
                 if node.attempts:
                     busy.setdefault(at_us, []).append(number)
         for at_us, numbers in busy.items():
-            self.desk.emit(Contact(tuple(numbers), at_us))
+            self.buffer.emit(Contact(tuple(numbers), at_us))
 
     def _offer_anew(self, command: Command, served: Sequence[int]) -> None:
         """Nodes for which no incarnation is named (the controller has given them up) or a later one register anew."""
         given_up: list[LocalNode] = []
         overtaken: list[LocalNode] = []
         for number, incarnation in zip(served, self._incarnations(command, served), strict=True):
-            node = self.roster.by_number[number]
+            node = self.registry.by_number[number]
             if incarnation == 0 and node.registered and node.owner == command.owner:
                 given_up.append(node)
             elif incarnation is not None and _is_overtaken(node, command, incarnation):
                 overtaken.append(node)
         if given_up:
-            self.roster.offer(given_up)
+            self.registry.offer(given_up)
         if overtaken:
             self._claim_again(overtaken)
 
@@ -305,9 +305,9 @@ class Agent:
         waiter = Waiter(ref, command.owner, command.revision, command.index, answer_by_us, sealed)
         overtaken: list[LocalNode] = []
         for number, incarnation in zip(nodes, self._incarnations(command, nodes), strict=True):
-            node = self.roster.by_number.get(number)
+            node = self.registry.by_number.get(number)
             if node is None or incarnation is None:
-                self.desk.answer(ref, number, failed("the command is not for this node"))
+                self.buffer.answer(ref, number, failed("the command is not for this node"))
             elif expired:
                 self.lifecycle.refuse(node, command.body, waiter, "the command has expired")
             elif not node.registered:
@@ -327,9 +327,9 @@ class Agent:
             self.lifecycle.end(node, body, waiter)
             return
         effect = (command.revision, command.index, node.number)
-        outcome = self.desk.fence(command.owner).outcomes.get(effect)
+        outcome = self.buffer.fence(command.owner).outcomes.get(effect)
         if outcome is not None:
-            self.desk.answer(waiter.ref, node.number, outcome)
+            self.buffer.answer(waiter.ref, node.number, outcome)
         elif incarnation != node.incarnation or node.owner != command.owner:
             why = f"the command is for incarnation {incarnation}, this is {node.incarnation}"
             self.lifecycle.refuse(node, body, waiter, why)
@@ -347,8 +347,8 @@ class Agent:
 
     def _claim_again(self, nodes: Sequence[LocalNode]) -> None:
         for node in nodes:
-            self.desk.emit(Overtaken(node.offer.name))
-        self.roster.renew(nodes)
+            self.buffer.emit(Overtaken(node.offer.name))
+        self.registry.renew(nodes)
 
     def _incarnations(self, command: Command, nodes: Sequence[int]) -> list[int | None]:
         # One broadcast may come in several portions, each with the same command object.

@@ -2,23 +2,23 @@
 
 The runner knows a node by its number, which without the spool only the controller can say again. Invariant: until each
 node of the process has its number, the end of such a step is kept; after that none is left here: it was handed to its
-node, or is nobody's and is ended.
+node, or belongs to no node here and is ended.
 """
 
 from __future__ import annotations
 
-from eslurm.core.agent.action_buffer import Desk
+from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import AcknowledgeSteps, TerminateStep
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.step_key import StepKey
 
 
-class Strays:
+class OrphanSteps:
     """Steps without a node. `is_open` while a node may still claim them."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, buffer: ActionBuffer) -> None:
         self.is_open = True
-        self._desk = desk
+        self._buffer = buffer
         self._live: dict[StepKey, int] = {}
         self._ended: dict[StepKey, StepEnd] = {}
 
@@ -42,11 +42,11 @@ class Strays:
         return live, ended
 
     def close(self) -> None:
-        """Every node has its number: what is left is nobody's, and nobody will ask how it ended."""
+        """Every node has its number: what is left belongs to no node here, and no controller asks how it ended."""
         self.is_open = False
         for step in self._live:
-            self._desk.emit(TerminateStep(step, 0.0, "unknown"))
+            self._buffer.emit(TerminateStep(step, 0.0, "unknown"))
         if self._ended:
-            self._desk.emit(AcknowledgeSteps(tuple(self._ended)))
+            self._buffer.emit(AcknowledgeSteps(tuple(self._ended)))
         self._live.clear()
         self._ended.clear()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from eslurm.core.agent.action_buffer import Desk
+from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import Contact, Numbered, Refusal
 from eslurm.core.agent.attempt import HELD_AS, Stage
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import Booted, EpochSeen, NumberGiven
-from eslurm.core.agent.report_queue import Outbox
+from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
 from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
 
@@ -39,14 +39,14 @@ class Site:
         self.starts = 0
 
 
-class Roster:
+class NodeRegistry:
     """The nodes by name and number, and their standing with the controller."""
 
     def __init__(
         self,
         site: Site,
-        desk: Desk,
-        outbox: Outbox,
+        buffer: ActionBuffer,
+        report_queue: ReportQueue,
         reports: Reports,
         lifecycle: Lifecycle,
         by_number: dict[int, LocalNode],
@@ -54,8 +54,8 @@ class Roster:
         self.by_name: dict[str, LocalNode] = {}
         self.by_number = by_number
         self.site = site
-        self._desk = desk
-        self._outbox = outbox
+        self._buffer = buffer
+        self._report_queue = report_queue
         self._reports = reports
         self._lifecycle = lifecycle
         self._retries: dict[str, int] = {}
@@ -87,12 +87,12 @@ class Roster:
     def offer(self, nodes: Iterable[LocalNode]) -> None:
         """Register these nodes (again): a fresh inventory goes up, and everything else is refused until the reply."""
         buried = self._tombstones_by_node()
-        epoch = self._desk.fence(self._desk.owner).epoch
+        epoch = self._buffer.fence(self._buffer.owner).epoch
         for node in nodes:
             node.registered = False
             self._retries.pop(node.offer.name, None)
             self._reports.on_unregistered(node)
-            self._outbox.withdraw(node.registration_seq)
+            self._report_queue.withdraw(node.registration_seq)
             body = Registration(
                 name=node.offer.name,
                 node_uid=node.offer.node_uid,
@@ -107,16 +107,16 @@ class Roster:
                 device_model=node.offer.device_model,
                 login=node.offer.login,
             )
-            node.registration_seq = self._outbox.add(body)
+            node.registration_seq = self._report_queue.add(body)
 
     def see_epoch(self, owner: str, epoch: int) -> None:
         """A controller leads under this epoch: commands of older ones are refused, all nodes register anew."""
-        fence = self._desk.fence(owner)
+        fence = self._buffer.fence(owner)
         if epoch <= fence.epoch:
             return
         fence.epoch = epoch
-        self._desk.write(EpochSeen(owner, epoch), durable=True)
-        self._desk.owner = owner
+        self._buffer.write(EpochSeen(owner, epoch), durable=True)
+        self._buffer.owner = owner
         self.offer(self.by_name.values())
 
     def on_reply(self, name: str, reply: RegistrationReply | None, now_us: int, sent_us: int) -> None:
@@ -131,7 +131,7 @@ class Roster:
             # Numbers are for ever: what runs here is known to the runner under the old one.
             why = f"it is number {node.number} here and {reply.number} there: this is another cluster's state"
             self._on_refused(node, why, now_us)
-        elif reply.owner and reply.epoch > self._desk.fence(reply.owner).epoch:
+        elif reply.owner and reply.epoch > self._buffer.fence(reply.owner).epoch:
             # The offer did not name the epoch, so it cannot have fenced off what older ones sent.
             self._number(node, reply)
             self.see_epoch(reply.owner, reply.epoch)
@@ -139,14 +139,14 @@ class Roster:
             self._on_refused(node, reply.refused, now_us)
         elif node.offer.login and not reply.login:
             self._on_refused(node, NO_LOGIN_HOSTS, now_us)
-        elif reply.epoch < self._desk.fence(reply.owner).epoch:
+        elif reply.epoch < self._buffer.fence(reply.owner).epoch:
             self._retries[name] = now_us + RETRY_STALE_US
         else:
             self._accept(node, reply, sent_us)
 
     def _on_refused(self, node: LocalNode, why: str, now_us: int) -> None:
         node.refused = why
-        self._desk.emit(Refusal(node.offer.name, why))
+        self._buffer.emit(Refusal(node.offer.name, why))
         self._retries[node.offer.name] = now_us + RETRY_REFUSED_US
 
     def on_timer(self, now_us: int) -> None:
@@ -163,10 +163,10 @@ class Roster:
 
     def _count(self, before: int) -> None:
         self.site.starts = before + 1
-        self._desk.write(Booted(self.site.cluster, self.site.boot_id, self.site.starts), durable=True)
+        self._buffer.write(Booted(self.site.cluster, self.site.boot_id, self.site.starts), durable=True)
 
     def _accept(self, node: LocalNode, reply: RegistrationReply, sent_us: int) -> None:
-        self._desk.owner = reply.owner
+        self._buffer.owner = reply.owner
         if self._number(node, reply):
             # The offer did not say what the node holds: the controller has to hear of it as of something new.
             self.renew((node,))
@@ -181,7 +181,7 @@ class Roster:
         node.rounds_from = 0
         node.contact_us = max(node.contact_us, sent_us)
         if node.attempts:
-            self._desk.emit(Contact((node.number,), node.contact_us))
+            self._buffer.emit(Contact((node.number,), node.contact_us))
         self._reports.on_registered(node)
         self.on_accepted(node)
 
@@ -193,8 +193,8 @@ class Roster:
         if node.number < 0 <= reply.number:
             self.set_number(node, reply.number)
             # The runner knows its steps by this number only: lost with the host's power, their ends would be too.
-            self._desk.write(NumberGiven(node.offer.name, reply.number), durable=True)
-            self._desk.emit(Numbered(node.offer.name, node.number))
+            self._buffer.write(NumberGiven(node.offer.name, reply.number), durable=True)
+            self._buffer.emit(Numbered(node.offer.name, node.number))
             return self.on_numbered(node)
         return False
 
@@ -211,7 +211,7 @@ class Roster:
 
     def _tombstones_by_node(self) -> dict[int, list[HeldAttempt]]:
         buried: dict[int, list[HeldAttempt]] = {}
-        for fence in self._desk.fences.values():
+        for fence in self._buffer.fences.values():
             for number, job_id, attempt in fence.tombstones:
                 node = self.by_number.get(number)
                 if node is not None and (job_id, attempt) not in node.attempts:

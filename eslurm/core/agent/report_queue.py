@@ -13,7 +13,7 @@ RESEND_FIRST_US = 1_000_000
 RESEND_MAX_US = 60_000_000
 
 
-class Outbox:
+class ReportQueue:
     """The unacknowledged reports of one agent process. `process` is new at each start of the agent."""
 
     def __init__(self, process: str, window: int = WINDOW) -> None:

@@ -1,6 +1,6 @@
 """What the nodes of this process owe the controller: ends of batch steps, and attempts that are gone.
 
-Owns each node's `owed`. Invariant: an owed report is in the outbox exactly while its node is registered,
+Owns each node's `owed`. Invariant: an owed report is in the report queue exactly while its node is registered,
 and names that registration's incarnation; it is owed until the controller has committed it.
 """
 
@@ -10,16 +10,16 @@ import msgspec
 
 from eslurm.core.agent.attempt import Attempt
 from eslurm.core.agent.node import LocalNode, OwedKey
-from eslurm.core.agent.report_queue import Outbox
+from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import NodeGone, StepEnded
 
 
 class Reports:
-    """Puts owed reports into the outbox when they may go, and takes them back when they may not."""
+    """Puts owed reports into the report queue when they may go, and takes them back when they may not."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def __init__(self, report_queue: ReportQueue) -> None:
+        self._report_queue = report_queue
 
     def owe_end(self, node: LocalNode, attempt: Attempt, end: StepEnd) -> None:
         """The batch step ended and nothing else of the attempt is left here."""
@@ -35,12 +35,12 @@ class Reports:
         for key, body in node.owed.items():
             renewed = msgspec.structs.replace(body, node=node.number, incarnation=node.incarnation)
             node.owed[key] = renewed
-            node.sent[key] = self._outbox.add(renewed)
+            node.sent[key] = self._report_queue.add(renewed)
 
     def on_unregistered(self, node: LocalNode) -> None:
         """The node registers anew: what is under way names an incarnation that will not count."""
         for seq in node.sent.values():
-            self._outbox.withdraw(seq)
+            self._report_queue.withdraw(seq)
         node.sent.clear()
 
     def settle(self, node: LocalNode, body: StepEnded | NodeGone) -> None:
@@ -55,7 +55,7 @@ class Reports:
             return
         node.owed[key] = body
         if node.registered:
-            node.sent[key] = self._outbox.add(body)
+            node.sent[key] = self._report_queue.add(body)
 
 
 def _key(body: StepEnded | NodeGone) -> OwedKey:

@@ -35,7 +35,7 @@ def restore(
     `spool` has been folded up to and including a `Booted` record of this boot. Also for a first start,
     with nothing in the spool and no steps.
     """
-    agent.roster.begin(spool.starts)
+    agent.registry.begin(spool.starts)
     _restore_nodes(agent, spool)
     _restore_fences(agent, spool)
     _restore_prepared(agent, spool)
@@ -45,11 +45,11 @@ def restore(
     for step, end in ends:
         if step.is_batch:
             _restore_end(agent, step, end)
-    for node in agent.roster.by_number.values():
+    for node in agent.registry.by_number.values():
         _resume(agent, node)
-    agent.roster.on_numbered = lambda node: _claim_strays(agent, node)
-    _close_strays(agent)
-    agent.roster.offer(agent.roster.by_name.values())
+    agent.registry.on_numbered = lambda node: _claim_orphan_steps(agent, node)
+    _close_orphan_steps(agent)
+    agent.registry.offer(agent.registry.by_name.values())
     actions = agent.on_timer(now_us)
     for step, end in ends:
         if not step.is_batch:
@@ -62,47 +62,47 @@ def _resume(agent: Agent, node: LocalNode) -> None:
         agent.lifecycle.resume(attempt)
 
 
-def _claim_strays(agent: Agent, node: LocalNode) -> bool:
+def _claim_orphan_steps(agent: Agent, node: LocalNode) -> bool:
     """The node has its number again: whether the runner knew steps of it."""
-    live, ended = agent.lifecycle.strays.take(node.number)
+    live, ended = agent.lifecycle.orphan_steps.take(node.number)
     for step, at_us in live:
         _restore_live(agent, step, at_us)
     for step, end in ended:
         _restore_end(agent, step, end)
     _resume(agent, node)
-    _close_strays(agent)
+    _close_orphan_steps(agent)
     return bool(live or ended)
 
 
-def _close_strays(agent: Agent) -> None:
-    strays = agent.lifecycle.strays
-    if strays.is_open and all(node.number >= 0 for node in agent.roster.by_name.values()):
-        strays.close()
+def _close_orphan_steps(agent: Agent) -> None:
+    orphan_steps = agent.lifecycle.orphan_steps
+    if orphan_steps.is_open and all(node.number >= 0 for node in agent.registry.by_name.values()):
+        orphan_steps.close()
 
 
 def _restore_nodes(agent: Agent, spool: Folded) -> None:
-    for name, node in agent.roster.by_name.items():
+    for name, node in agent.registry.by_name.items():
         if name in spool.numbers:
-            agent.roster.set_number(node, spool.numbers[name])
+            agent.registry.set_number(node, spool.numbers[name])
         if spool.identities.get(name) != node.offer.node_uid:
-            agent.desk.write(Identity(name, node.offer.node_uid), durable=True)
+            agent.buffer.write(Identity(name, node.offer.node_uid), durable=True)
 
 
 def _restore_fences(agent: Agent, spool: Folded) -> None:
     for owner, epoch in spool.epochs.items():
-        agent.desk.fence(owner).epoch = epoch
-        agent.desk.owner = owner
+        agent.buffer.fence(owner).epoch = epoch
+        agent.buffer.owner = owner
     for owner, floor in spool.floors.items():
-        agent.desk.fence(owner).raise_floor(floor)
+        agent.buffer.fence(owner).raise_floor(floor)
     for key, buried in spool.buried.items():
-        agent.desk.fence(buried.owner).bury(key, buried.revision, buried.started)
+        agent.buffer.fence(buried.owner).bury(key, buried.revision, buried.started)
     for number, owner, revision, index in spool.signalled:
-        agent.desk.fence(owner).keep_signal((revision, index, number))
+        agent.buffer.fence(owner).keep_signal((revision, index, number))
 
 
 def _restore_prepared(agent: Agent, spool: Folded) -> None:
     for (number, job_id, attempt_number), record in spool.prepared.items():
-        node = agent.roster.by_number.get(number)
+        node = agent.registry.by_number.get(number)
         if node is None:
             continue
         node.attempts[job_id, attempt_number] = Attempt(
@@ -121,9 +121,9 @@ def _restore_prepared(agent: Agent, spool: Folded) -> None:
 
 def _restore_live(agent: Agent, step: StepKey, at_us: int) -> None:
     """A running step: its attempt runs, or is being ended if there is a tombstone."""
-    node = agent.roster.by_number.get(step.node)
+    node = agent.registry.by_number.get(step.node)
     if node is None:
-        agent.lifecycle.strays.add_live(step, at_us)
+        agent.lifecycle.orphan_steps.add_live(step, at_us)
         return
     attempt = _attempt_of(agent, node, step)
     attempt.live.add(step.step)
@@ -135,9 +135,9 @@ def _restore_live(agent: Agent, step: StepKey, at_us: int) -> None:
 
 def _restore_end(agent: Agent, step: StepKey, end: StepEnd) -> None:
     """An unacknowledged end of a batch script."""
-    node = agent.roster.by_number.get(step.node)
+    node = agent.registry.by_number.get(step.node)
     if node is None:
-        agent.lifecycle.strays.add_end(step, end)
+        agent.lifecycle.orphan_steps.add_end(step, end)
         return
     attempt = _attempt_of(agent, node, step)
     attempt.end = end
@@ -154,12 +154,12 @@ def _attempt_of(agent: Agent, node: LocalNode, step: StepKey) -> Attempt:
     if attempt is not None:
         return attempt
     key = (step.node, step.job_id, step.attempt)
-    for owner, fence in agent.desk.fences.items():
+    for owner, fence in agent.buffer.fences.items():
         tombstone = fence.tombstones.get(key)
         if tombstone is not None:
             attempt = Attempt(*key, owner, tombstone.revision, None, Stage.ENDING)
             break
     else:
-        attempt = Attempt(*key, agent.desk.owner, 0, None, Stage.PREPARED)
+        attempt = Attempt(*key, agent.buffer.owner, 0, None, Stage.PREPARED)
     node.attempts[step.job_id, step.attempt] = attempt
     return attempt

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from eslurm.core.agent.action_buffer import Desk
+from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import RunTasks
 from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, PendingStep, Waiter
-from eslurm.core.agent.blob_waiters import Wants
+from eslurm.core.agent.blob_waiters import BlobWaiters
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import LaunchStep, NodeGroup
@@ -33,24 +33,28 @@ class Tasks:
     """Starts steps and answers for them; ending them is the attempt's business."""
 
     def __init__(
-        self, desk: Desk, wants: Wants, adjustments: Adjustments, nodes: Mapping[int, LocalNode]
+        self,
+        buffer: ActionBuffer,
+        blob_waiters: BlobWaiters,
+        adjustments: Adjustments,
+        nodes: Mapping[int, LocalNode],
     ) -> None:
-        self._desk = desk
+        self._buffer = buffer
         self._nodes = nodes
         self._adjustments = adjustments
-        self._wants = wants
+        self._blob_waiters = blob_waiters
 
     def launch(self, node: LocalNode, command: LaunchStep, waiter: Waiter) -> None:
         """Start this node's tasks of the step, once."""
         attempt = node.attempts.get((command.job_id, command.attempt))
         if attempt is None or attempt.launch is None or attempt.stage not in MAY_START_STEPS:
-            self._desk.settle(waiter, node.number, failed("the attempt does not run on this node"))
+            self._buffer.settle(waiter, node.number, failed("the attempt does not run on this node"))
             return
         pending = attempt.steps.get(command.step)
         if pending is not None:
             pending.waiters.append(waiter)
         elif command.step in attempt.live:
-            self._desk.settle(waiter, node.number, OK)
+            self._buffer.settle(waiter, node.number, OK)
         else:
             attempt.steps[command.step] = PendingStep(command, [waiter])
             self.on_ready(attempt, command.step)
@@ -64,12 +68,12 @@ class Tasks:
         share = find_share(request.groups, attempt.node)
         if share is None:
             self.refuse(attempt, step, "the step has no tasks for this node")
-        elif not self._wants.ask(attempt, step, (request.environment_hash,)):
+        elif not self._blob_waiters.ask(attempt, step, (request.environment_hash,)):
             attempt.live.add(step)
             key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
             contact_us = self._nodes[attempt.node].contact_us
             credential = pending.waiters[0].sealed
-            self._desk.emit(RunTasks(key, attempt.launch, request, *share, credential, contact_us))
+            self._buffer.emit(RunTasks(key, attempt.launch, request, *share, credential, contact_us))
             self._adjustments.on_run(attempt, key)
 
     def on_started(self, attempt: Attempt, step: int) -> None:
@@ -94,7 +98,7 @@ class Tasks:
         pending = attempt.steps.pop(step, None)
         if pending is not None:
             for waiter in pending.waiters:
-                self._desk.settle(waiter, attempt.node, outcome)
+                self._buffer.settle(waiter, attempt.node, outcome)
 
 
 def find_share(groups: tuple[NodeGroup, ...], node: int) -> Share | None:

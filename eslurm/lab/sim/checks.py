@@ -510,7 +510,7 @@ class Checks:
             agent = host.agent
             require(agent is not None, f"{host.address} has no agent")
             assert agent is not None
-            for node in agent.agent.roster.by_name.values():
+            for node in agent.agent.registry.by_name.values():
                 require(not node.attempts, f"{node.offer.name} still holds {list(node.attempts)}")
         for job_id in self.acknowledged:
             row = self._world.disk.rows(self._world.owner)[JobRow.TABLE][job_id,]

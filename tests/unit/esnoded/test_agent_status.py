@@ -23,7 +23,7 @@ def status_of(registered: int, offered: int, *, silence_s: float = 0.0, link: ob
     for name in names[:registered]:
         nodes[name].registered = True
     parts: tuple[Any, ...] = (
-        SimpleNamespace(roster=SimpleNamespace(by_name=nodes), outbox=[1, 2]),
+        SimpleNamespace(registry=SimpleNamespace(by_name=nodes), report_queue=[1, 2]),
         SimpleNamespace(size_bytes=77),
         SimpleNamespace(silence_s=silence_s, link=link),
         SimpleNamespace(counters=LinkCounters(links_now=3)),

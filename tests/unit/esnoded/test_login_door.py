@@ -68,9 +68,9 @@ def test_without_a_number_it_vouches_for_nobody() -> None:
 @pytest.mark.parametrize(("knows", "accepted"), [(True, True), (False, False)])
 def test_a_controller_that_knows_no_login_hosts_is_told_of(knows: bool, accepted: bool) -> None:
     world = World(register=False)
-    node = world.agent.roster.by_name["cn0"]
+    node = world.agent.registry.by_name["cn0"]
     node.offer = NodeOffer("cn0", "uid-cn0", (0, 0), login=True)
-    world.agent.roster.offer([node])
+    world.agent.registry.offer([node])
     world.perform(world.agent.on_timer(world.now_us))
     while not (node.registered or node.refused):
         for report in [report for report in world.reports.values() if isinstance(report.body, Registration)]:

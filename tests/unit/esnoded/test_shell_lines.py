@@ -37,7 +37,7 @@ def shell(*, known: bool = True) -> Shell:
     """A shell without blobs whose agent serves node 3, and knows the attempt there if it is `known`."""
     attempts = {(7, 2): SimpleNamespace(launch=LAUNCH)} if known else {}
     agent: Any = SimpleNamespace(
-        roster=SimpleNamespace(by_number={3: SimpleNamespace(epoch=5, attempts=attempts)}),
+        registry=SimpleNamespace(by_number={3: SimpleNamespace(epoch=5, attempts=attempts)}),
         on_step_refused=lambda *_: [],
         on_step_ended=lambda *_: [],
         next_timer_us=lambda: None,

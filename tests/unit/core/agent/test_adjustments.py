@@ -163,6 +163,6 @@ def test_any_order_of_arrival_comes_to_the_same(order: tuple[int, ...]) -> None:
     commands = [world.command(body) for body in (STOP, GO_ON, STOP)]
     for index in order:
         world.give(commands[index])
-    attempt = world.agent.roster.by_number[0].attempts[7, 1]
+    attempt = world.agent.registry.by_number[0].attempts[7, 1]
     assert attempt.is_suspended
     assert told(world)[-1] == (BATCH, False)

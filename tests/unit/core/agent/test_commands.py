@@ -116,7 +116,7 @@ def test_an_end_that_takes_too_long_is_answered_without_gone_and_reported_later(
     assert [(gone.job_id, gone.attempt) for gone in world.gone] == [(7, 1)]
     assert len(world.ends) == 1
     world.ack_all()
-    assert world.stages() == {} and not world.agent.roster.by_number[0].owed
+    assert world.stages() == {} and not world.agent.registry.by_number[0].owed
 
 
 def test_an_end_while_the_start_is_under_way_ends_it_again_once_it_runs() -> None:
@@ -349,7 +349,7 @@ def test_so_many_commands_wait_for_a_registration_and_not_more() -> None:
         world.reply(report)
     world.incarnations[0] = 1
     refs = [world.give(world.command(Prepare(launch(job_id=job)))) for job in range(1, PARKED_MAX + 3)]
-    (node,) = world.agent.roster.by_name.values()
+    (node,) = world.agent.registry.by_name.values()
     assert len(node.parked) == PARKED_MAX
     world.incarnations.clear()
     world.register()

@@ -28,7 +28,7 @@ def at(world: World, seconds: float) -> None:
 
 def contact_s(world: World, number: int = 0) -> float:
     """The node's contact, in seconds after its registration; what the runner was told last is the same."""
-    known_us = world.agent.roster.by_number[number].contact_us
+    known_us = world.agent.registry.by_number[number].contact_us
     told = [at_us for nodes, at_us in world.contacts if number in nodes]
     assert not told or told[-1] == known_us == max(told)
     return known_us / SECOND - 1_000

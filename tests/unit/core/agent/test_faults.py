@@ -39,7 +39,7 @@ class Rig:
         self.timers = 0
         self.due_us: int | None = None
         self.agent: Any = SimpleNamespace(
-            roster=SimpleNamespace(
+            registry=SimpleNamespace(
                 by_number={3: SimpleNamespace(epoch=5, attempts={}, offer=SimpleNamespace(name="cn3"))}
             ),
             on_step_refused=self._on_refused,

@@ -56,7 +56,7 @@ def test_a_parked_command_of_an_epoch_that_is_over_by_then_is_not_carried_out() 
     world.register()
     assert world.incarnations == {0: 1}
     assert not world.runner.started and world.stages() == {}
-    assert not world.agent.desk.fence(OWNER).tombstones, "the end was ordered by nobody who leads"
+    assert not world.agent.buffer.fence(OWNER).tombstones, "the end was ordered by nobody who leads"
     assert world.answered(launched) == world.answered(ended) == {}
     assert is_ok(world.order(PREPARE)[0])
 
@@ -102,9 +102,9 @@ def test_a_node_whose_registration_was_overtaken_registers_under_a_new_session(b
     assert after.session != before.session and after.starts == before.starts + 1 == 2
     assert [action.name for action in world.log if isinstance(action, act.Overtaken)] == ["cn0"]
     world.register()
-    assert world.agent.roster.by_number[0].incarnation == 9
+    assert world.agent.registry.by_number[0].incarnation == 9
     assert is_ok(world.order(Prepare(launch(job_id=9), start=True))[0])
-    assert world.agent.roster.by_number[1].session == before.session, "the other node was not overtaken"
+    assert world.agent.registry.by_number[1].session == before.session, "the other node was not overtaken"
 
 
 def test_a_registration_that_was_overtaken_before_its_reply_came_is_noticed_too() -> None:
@@ -117,7 +117,7 @@ def test_a_registration_that_was_overtaken_before_its_reply_came_is_noticed_too(
     world.incarnations[0] = 3
     world.register()
     assert "incarnation 5" in world.answered(ref)[0].text
-    node = world.agent.roster.by_number[0]
+    node = world.agent.registry.by_number[0]
     assert node.registered and node.starts == 2 and node.incarnation == 5, "4 was for the session before"
 
 
@@ -169,7 +169,7 @@ def test_below_the_floor_nothing_is_launched_and_nothing_is_kept() -> None:
     old = world.command(PREPARE)
     world.order(End(8, 1, 1.0, "cancel"))
     world.order(End(9, 1, 1.0, "cancel"), revision=50)
-    fence = world.agent.desk.fence("main")
+    fence = world.agent.buffer.fence("main")
     assert set(fence.tombstones) == {(0, 8, 1), (0, 9, 1)}
     world.order(Heartbeat(40))
     assert set(fence.tombstones) == {(0, 9, 1)} and not fence.outcomes
@@ -186,7 +186,7 @@ def test_the_floor_keeps_what_belongs_to_its_own_revision() -> None:
     world.order(Prepare(launch(job_id=10), start=True), revision=40, index=1)
     world.order(Signal(10, 1, 10), revision=40, index=2)
     world.order(Heartbeat(40))
-    fence = world.agent.desk.fence(OWNER)
+    fence = world.agent.buffer.fence(OWNER)
     assert set(fence.tombstones) == {(0, 9, 1)}
     assert {effect[0] for effect in fence.outcomes} == {40} and len(fence.signals) == 1
     folded = fold(msgspec.msgpack.decode(record, type=Record) for record in world.spool)

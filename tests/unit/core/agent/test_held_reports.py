@@ -27,13 +27,13 @@ class NoLinks:
 
 
 class Names(msgspec.Struct):
-    """As much of a roster as is asked for."""
+    """As much of a registry as is asked for."""
 
     by_name: dict[str, LocalNode]
     by_number: dict[int, LocalNode]
 
 
-def roster() -> Names:
+def registry() -> Names:
     nodes = {name: LocalNode(NodeOffer(name, f"uid-{name}", (1, 1))) for name in NUMBERS}
     for name, node in nodes.items():
         node.number = NUMBERS[name]
@@ -50,7 +50,7 @@ class Site:
         self.sent: list[int] = []
         self.arrived = asyncio.Event()
         self.reports = HeldReports(self.driver, NUMBERS.__getitem__, self._send)
-        self.chaos = Chaos(self.driver, roster())
+        self.chaos = Chaos(self.driver, registry())
 
     def _send(self, report: Report) -> None:
         self.sent.append(report.seq)

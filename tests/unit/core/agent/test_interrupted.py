@@ -191,7 +191,7 @@ def check_end(world: World, controller: Controller, label: str) -> None:
         assert controller.end is not None and controller.end.exit_code == 3, label
     for number in controller.nodes:
         assert world.stages(number) == {}, label
-        assert not world.agent.roster.by_number[number].owed, label
+        assert not world.agent.registry.by_number[number].owed, label
     # And for ever after: late copies of everything start nothing.
     for node in controller.nodes:
         world.order(Prepare(launch(controller.nodes), start=True), (node,), revision=10)

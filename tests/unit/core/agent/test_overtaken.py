@@ -99,6 +99,6 @@ def test_when_it_is_believed_the_living_agent_claims_its_node_again(seed: int) -
     after = state_of(world).nodes[node.number]
     agent = host_of(world, node.number).agent
     assert agent is not None
-    served = agent.agent.roster.by_number[node.number]
+    served = agent.agent.registry.by_number[node.number]
     assert served.registered and served.incarnation == after.incarnation >= node.incarnation + 2
     assert after.session == served.session and after.starts == served.starts == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eslurm.core.agent import actions as act
-from eslurm.core.agent.report_queue import RESEND_FIRST_US, RESEND_MAX_US, Outbox
+from eslurm.core.agent.report_queue import RESEND_FIRST_US, RESEND_MAX_US, ReportQueue
 from eslurm.core.model.protocol import (
     End,
     NodeGone,
@@ -25,7 +25,7 @@ def test_a_new_agent_learns_the_epoch_then_registers_under_it() -> None:
     epochs = [r.body.epoch for r in world.reports.values() if r.body.epoch]
     assert epochs == [1, 1], "one answer is enough to know for all nodes"
     world.register()
-    assert all(node.registered for node in world.agent.roster.by_name.values())
+    assert all(node.registered for node in world.agent.registry.by_name.values())
     assert [a.number for a in world.log if isinstance(a, act.Numbered)] == [0, 1]
 
 
@@ -47,17 +47,17 @@ def test_a_refused_node_is_offered_again_later() -> None:
     assert not world.reports
     world.pass_time(2)
     world.register()
-    assert world.agent.roster.by_name["cn0"].registered
+    assert world.agent.registry.by_name["cn0"].registered
 
 
 def test_an_acknowledgement_without_a_reply_is_no_registration() -> None:
     world = World(register=False)
     (report,) = world.reports.values()
     world.ack(report.seq)
-    assert not world.agent.roster.by_name["cn0"].registered
+    assert not world.agent.registry.by_name["cn0"].registered
     world.pass_time(2)
     world.register()
-    assert world.agent.roster.by_name["cn0"].registered
+    assert world.agent.registry.by_name["cn0"].registered
 
 
 def test_a_reply_of_an_older_epoch_does_not_count() -> None:
@@ -66,10 +66,10 @@ def test_a_reply_of_an_older_epoch_does_not_count() -> None:
     world.order(_heartbeat())
     (report,) = world.reports.values()
     world.ack(report.seq, RegistrationReply("cn0", 0, 7, 2, "main"))
-    assert not world.agent.roster.by_name["cn0"].registered
+    assert not world.agent.registry.by_name["cn0"].registered
     world.pass_time(2)
     world.register()
-    assert world.agent.roster.by_name["cn0"].incarnation == world.incarnations[0]
+    assert world.agent.registry.by_name["cn0"].incarnation == world.incarnations[0]
 
 
 def _heartbeat() -> object:
@@ -94,7 +94,7 @@ def test_reports_are_repeated_until_acknowledged() -> None:
     assert {each.seq for each in world.sent(StepEnded)} == {report.seq}
     world.ack(report.seq)
     world.pass_time(1_000)
-    assert len(world.sent(StepEnded)) == 3 and len(world.agent.outbox) == 0
+    assert len(world.sent(StepEnded)) == 3 and len(world.agent.report_queue) == 0
 
 
 def test_an_acknowledgement_may_come_twice_or_for_another_process() -> None:
@@ -134,25 +134,25 @@ def test_both_an_end_and_a_departure_are_owed_until_each_is_acknowledged() -> No
     world.ack(kinds[NodeGone])
     assert world.runner.ended
     world.ack(kinds[StepEnded])
-    assert not world.runner.ended and not world.agent.roster.by_number[0].owed
+    assert not world.runner.ended and not world.agent.registry.by_number[0].owed
 
 
 def test_no_more_than_a_window_is_in_flight() -> None:
-    outbox = Outbox("p", window=3)
-    outbox.on_link(True)
+    report_queue = ReportQueue("p", window=3)
+    report_queue.on_link(True)
     for job_id in range(10):
-        outbox.add(NodeGone(0, 1, job_id, 1))
-    first = outbox.pump(0)
-    assert [report.seq for report in first] == [1, 2, 3] and outbox.pump(1) == []
-    assert outbox.acknowledge(2) == NodeGone(0, 1, 1, 1)
-    assert [report.seq for report in outbox.pump(2)] == [4]
-    assert outbox.next_timer_us() == RESEND_FIRST_US
-    outbox.on_timer(RESEND_FIRST_US)
-    assert [report.seq for report in outbox.pump(RESEND_FIRST_US)] == [1, 3]
-    outbox.on_link(False)
-    outbox.on_link(True)
-    assert sorted(report.seq for report in outbox.pump(0)) == [1, 3, 4]
-    assert len(outbox) == 9
+        report_queue.add(NodeGone(0, 1, job_id, 1))
+    first = report_queue.pump(0)
+    assert [report.seq for report in first] == [1, 2, 3] and report_queue.pump(1) == []
+    assert report_queue.acknowledge(2) == NodeGone(0, 1, 1, 1)
+    assert [report.seq for report in report_queue.pump(2)] == [4]
+    assert report_queue.next_timer_us() == RESEND_FIRST_US
+    report_queue.on_timer(RESEND_FIRST_US)
+    assert [report.seq for report in report_queue.pump(RESEND_FIRST_US)] == [1, 3]
+    report_queue.on_link(False)
+    report_queue.on_link(True)
+    assert sorted(report.seq for report in report_queue.pump(0)) == [1, 3, 4]
+    assert len(report_queue) == 9
 
 
 def test_nothing_runs_between_the_inventory_and_the_reply() -> None:
@@ -170,17 +170,17 @@ def test_nothing_runs_between_the_inventory_and_the_reply() -> None:
 
 def test_the_patience_for_an_acknowledgement_is_bounded() -> None:
     """After an outage of hours a report is repeated as soon as after one of a minute."""
-    outbox = Outbox("p")
-    outbox.on_link(True)
-    outbox.add(NodeGone(0, 1, 7, 1))
+    report_queue = ReportQueue("p")
+    report_queue.on_link(True)
+    report_queue.add(NodeGone(0, 1, 7, 1))
     now_us, waits = 0, []
-    assert outbox.pump(now_us)
+    assert report_queue.pump(now_us)
     for _ in range(20):
-        due_us = outbox.next_timer_us()
+        due_us = report_queue.next_timer_us()
         assert due_us is not None
         waits.append(due_us - now_us)
         now_us = due_us
-        outbox.on_timer(now_us)
-        assert outbox.pump(now_us)
+        report_queue.on_timer(now_us)
+        assert report_queue.pump(now_us)
     assert waits[:2] == [RESEND_FIRST_US, 2 * RESEND_FIRST_US] and waits == sorted(waits)
     assert waits[-1] == RESEND_MAX_US

@@ -305,7 +305,7 @@ def test_a_node_that_another_cluster_numbers_differently_is_refused() -> None:
     (report,) = world.reports.values()
     world.ack(report.seq, RegistrationReply("cn0", 5, 1, 1, "main"))
     assert any(isinstance(a, act.Refusal) and "another cluster" in a.why for a in world.log)
-    assert not world.agent.roster.by_name["cn0"].registered
+    assert not world.agent.registry.by_name["cn0"].registered
 
 
 def test_the_tombstone_of_an_end_whose_launch_the_spool_lost_outlives_the_floor() -> None:
@@ -320,7 +320,7 @@ def test_the_tombstone_of_an_end_whose_launch_the_spool_lost_outlives_the_floor(
     del world.reports[end.seq]
     world.perform(world.agent.on_ack(ReportAck(end.process, (end.seq,), (), 50), world.now_us))
     world.order(Heartbeat(40), revision=60)
-    fence = world.agent.desk.fence(OWNER)
+    fence = world.agent.buffer.fence(OWNER)
     assert fence.tombstones[0, 7, 1].revision == 50 and fence.tombstones[0, 7, 1].started
     again = world.order(PREPARE, revision=60)[0]
     assert again.text == "the attempt has already ended on this node"
