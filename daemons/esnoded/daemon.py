@@ -31,7 +31,7 @@ from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted
 from eslurm.core.agent.restore import restore
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.protocol import Command, Heartbeat, Report
+from eslurm.core.model.protocol import Command, Report
 from eslurm.core.relay.messages import RunLocal
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import Outcome, failed
@@ -87,8 +87,6 @@ COMMANDS_REMEMBERED = 256
 STOP_GRACE_S = 1.0
 PULL_S = 5.0
 """An address book that was asked for and has not come after so long is asked for elsewhere."""
-ANSWER_MARGIN_US = 300_000
-"""A deferred answer is given this much before its deadline, or a tenth of the time if that is less."""
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
@@ -480,16 +478,8 @@ class NodeDaemon:
     def _carry_out(self, run: RunLocal, command: Command) -> None:
         shell = self._get_shell()
         self._uplink.on_epoch(command.owner, command.epoch)
-        if type(command.body) is Heartbeat:
-            shell.agent.set_problems(tuple(sorted((*self._health.problems(), *shell.problems))))
-        now_us = self._clock.now_us()
-        answer_by_us = now_us + run.deadline_us - min(ANSWER_MARGIN_US, run.deadline_us // 10)
-        ref, dated_us = run.broadcast_id, self._clock.earliest_us()
-        shell.perform(
-            shell.agent.on_command_many(
-                run.nodes, command, ref, now_us, answer_by_us, dated_us=dated_us, sealed=run.command
-            )
-        )
+        now_us, dated_us = self._clock.now_us(), self._clock.earliest_us()
+        shell.perform(shell.pipeline.obey(run, command, now_us, dated_us, self._health.problems()))
 
     def _command(self, broadcast_id: int, sealed: bytes) -> Command | str:
         """The verified command, once per broadcast however many portions of it come; or why it is none."""

@@ -1,14 +1,15 @@
-"""Carries out what the agent's core decides, and feeds back what becomes of it.
+"""Drives the agent's core: carries out what its pipeline hands out, in order, and reports what becomes of it.
 
-Invariants: a call's records are written before anything that relies on them is done (see `spool_lane`); launches and
-terminations of a step reach the runner in the order in which they were decided; the core is only ever called on the
-event loop.
+What is done when is decided by `core.agent.pipeline`; here are the step runner, the spool's thread, blobs and the timer.
+Invariants: launches and terminations of a step reach the runner in the order in which they were decided; the core is
+only ever called on the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, ParamSpec, Protocol
 
@@ -29,10 +30,17 @@ from eslurm.core.agent.actions import (
     SuspendStep,
     TerminateStep,
 )
-from eslurm.core.agent.actions import (
-    Spool as SpoolAction,
-)
 from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.pipeline import (
+    AgentPipeline,
+    CompactSpool,
+    NotStarted,
+    Output,
+    ProbeSpool,
+    SpoolOrder,
+    StorageChanged,
+    WriteSpool,
+)
 from eslurm.core.model.protocol import JobLaunch, Report
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import FAILED, USER_REFUSED, Outcome
@@ -48,7 +56,7 @@ from eslurm.ports.step_runner import (
 )
 from esnoded.clock import AgentClock
 from esnoded.spool import Spool
-from esnoded.spool_lane import SpoolLane
+from esnoded.spool_writer import SpoolWriter
 
 log = logging.getLogger(__name__)
 TIMER_AGAIN_US = 1_000_000
@@ -73,7 +81,7 @@ class Ways(Protocol):
 
 
 class Shell:
-    """Drives one `Agent`. Feed it with the actions of every call to the agent."""
+    """Drives one `Agent` and its `pipeline`. Feed it with the actions of every call to the agent."""
 
     def __init__(
         self,
@@ -86,6 +94,7 @@ class Shell:
         clock: AgentClock,
     ) -> None:
         self.agent = agent
+        self.pipeline = AgentPipeline(agent, lambda: spool.wants_compaction)
         self._now_us = clock.now_us
         self._to_boot_us = clock.to_boot_us
         self._runner = runner
@@ -93,14 +102,20 @@ class Shell:
         self._blobs = blobs
         self._ways = ways
         self._loop = asyncio.get_running_loop()
-        self._lane = SpoolLane(agent, spool, self._carry_out, self._send_again)
+        self._writer = SpoolWriter(spool, self._on_written, self._on_write_failed)
+        self._outputs: deque[Output] = deque()
+        self._is_acting = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._acknowledged: list[StepKey] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._closed = False
         self._performers: dict[type, Callable[[Any], None]] = {
-            SpoolAction: lambda _action: None,
+            WriteSpool: self._writer.begin,
+            ProbeSpool: self._writer.begin,
+            CompactSpool: self._writer.begin,
+            StorageChanged: _log_storage,
+            NotStarted: lambda notice: self._log_refused(notice.action, notice.why),
             Answer: lambda action: ways.answer(action.ref, action.nodes, action.outcome),
             SendReport: lambda action: ways.send_report(action.report),
             RunBatch: self._run_batch,
@@ -121,18 +136,37 @@ class Shell:
         }
 
     def perform(self, actions: list[Action]) -> None:
-        """Carry out the actions of one call, as soon as its records are written."""
-        self._lane.take(actions)
-        self._set_timer()
+        """Carry out the actions of one call of the agent in their turn."""
+        self._do(self.pipeline.perform(actions, self._now_us()))
 
-    def _carry_out(self, action: Action) -> None:
+    def _do(self, outputs: list[Output]) -> None:
+        # What an output leads to at once comes behind the rest.
+        self._outputs.extend(outputs)
+        if not self._is_acting:
+            self._is_acting = True
+            try:
+                while self._outputs:
+                    self._carry_out(self._outputs.popleft())
+            finally:
+                self._is_acting = False
+            self._set_timer()
+
+    def _carry_out(self, output: Output) -> None:
         """An exception ends this action and no other one; a launch is answered with it."""
         try:
-            self._performers[type(action)](action)
+            self._performers[type(output)](output)
         except Exception as error:
-            log.exception("%s could not be carried out", type(action).__name__)
-            if isinstance(action, RunBatch | RunTasks):
-                self._refuse(action, internal_error(error))
+            log.exception("%s could not be carried out", type(output).__name__)
+            if isinstance(output, RunBatch | RunTasks):
+                self._refuse(output, internal_error(error))
+            elif isinstance(output, SpoolOrder):
+                self._on_write_failed()
+
+    def _on_written(self, error: str) -> None:
+        self._do(self.pipeline.written(self._now_us(), error))
+
+    def _on_write_failed(self) -> None:
+        self._do(self.pipeline.failed(self._now_us()))
 
     def on_runner_ended(self, ended: StepOutcome) -> None:
         """The runner says how a step ended."""
@@ -140,34 +174,22 @@ class Shell:
         self._tell("job %d, attempt %d, step %d: ended on node %d", key)
         self.perform(self.agent.on_step_ended(key, step_end(ended), self._now_us()))
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What is wrong with the agent's own files, in the words of `health`."""
-        return ("spool",) if self._lane.error else ()
-
     async def close(self) -> None:
         """Stop timers and what waits for the runner; steps run on."""
         self._closed = True
+        self.pipeline.stop()
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._lane.close()
-
-    def _send_again(self) -> None:
-        """The spool can be written again: what was not sent meanwhile is."""
-        if not self._closed and self.agent.report_queue.is_up:
-            self.perform(self.agent.on_link_up(self._now_us()))
+        await self._writer.close()
 
     # ---- the runner ----
 
     def _run_batch(self, action: RunBatch) -> None:
         launch = action.launch
         script, environment = self._blob(launch.spec.script_hash), self._blob(launch.spec.environment_hash)
-        if self._lane.refusal:
-            self._refuse(action, self._lane.refusal)
-            return
         if script is None or environment is None:
             self._refuse(action, "the script is no longer in the cache")
             return
@@ -210,10 +232,10 @@ class Shell:
             self.perform(self.agent.on_step_started(step, state.at_us, self._now_us()))
 
     def _refuse(self, action: RunBatch | RunTasks, why: str) -> None:
-        # Not at once: the core's present call is still being carried out.
-        self._loop.call_soon(self._tell_refused, action, why)
+        self._log_refused(action, why)
+        self.perform(self.agent.on_step_refused(action.step, why, self._now_us()))
 
-    def _tell_refused(self, action: RunBatch | RunTasks, why: str) -> None:
+    def _log_refused(self, action: RunBatch | RunTasks, why: str) -> None:
         step = action.step
         log.warning(
             "job %d, attempt %d, step %d could not be started here: %s",
@@ -223,7 +245,6 @@ class Shell:
             why,
             extra=self._ids(step.node, action.launch),
         )
-        self.perform(self.agent.on_step_refused(step, why, self._now_us()))
 
     def _terminate(self, action: TerminateStep) -> None:
         grace_us = int(action.grace_s * 1_000_000)
@@ -299,7 +320,7 @@ class Shell:
             log.error("what was asked of the step runner or for blobs has failed", exc_info=error)
 
     def _set_timer(self) -> None:
-        due_us = self.agent.next_timer_us()
+        due_us = self.pipeline.next_timer_us()
         if self._timer is not None:
             if due_us is not None and self._timer_us <= due_us:
                 return
@@ -312,13 +333,20 @@ class Shell:
     def _on_timer(self) -> None:
         self._timer = None
         try:
-            self.perform(self.agent.on_timer(self._now_us()))
+            self._do(self.pipeline.on_timer(self._now_us()))
         except Exception:
             log.exception("what was due now could not be done")
             if self._timer is None and not self._closed:
                 # Not at once: it may be due, and fail, for ever.
                 self._timer_us = self._now_us() + TIMER_AGAIN_US
                 self._timer = self._loop.call_later(TIMER_AGAIN_US / 1_000_000, self._on_timer)
+
+
+def _log_storage(notice: StorageChanged) -> None:
+    if notice.error:
+        log.error("the spool cannot be written, no new work is taken until it can: %s", notice.error)
+    else:
+        log.warning("the spool can be written again")
 
 
 async def _ignoring(ask: Callable[P, Awaitable[object]], *about: P.args, **more: P.kwargs) -> None:

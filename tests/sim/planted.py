@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from eslurm.core.agent import restore
 from eslurm.core.agent.actions import AcknowledgeSteps, Contact
+from eslurm.core.agent.actions import Spool as SpoolAction
 from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.pipeline import AgentPipeline, WriteSpool
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
 from eslurm.core.control.jobs import outcomes, requests, stopping
@@ -224,6 +226,29 @@ def lose_what_does_not_fit(patch: pytest.MonkeyPatch) -> None:
             append(self, records, durable)
 
     patch.setattr(Spool, "append", careless)
+
+
+def forget_before_acknowledged(patch: pytest.MonkeyPatch) -> None:
+    """The agent forgets its records when it hands them to the spool, which has not acknowledged them."""
+    write = AgentPipeline._write
+
+    def forgetful(self: AgentPipeline) -> WriteSpool:
+        order = write(self)
+        self._records.clear()
+        return order
+
+    patch.setattr(AgentPipeline, "_write", forgetful)
+
+
+def act_before_written(patch: pytest.MonkeyPatch) -> None:
+    """The agent does what relies on a record while that record is being written."""
+    begin = AgentPipeline._begin
+
+    def hasty(self: AgentPipeline, order: Any, actions: Any, now_us: int) -> None:
+        begin(self, order, (), now_us)
+        self._out += [action for action in actions if not isinstance(action, SpoolAction)]
+
+    patch.setattr(AgentPipeline, "_begin", hasty)
 
 
 def adopt_any_attempt(patch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,18 @@ def first_failure(seeds_max: int, focus: tuple[str, ...]) -> Failure | None:
             80,
             "second time|accounted|no recovery|still runs",
         ),
+        (
+            planted.forget_before_acknowledged,
+            ("fill_spool", "crash_agent"),
+            200,
+            "second time|accounted|no recovery|still runs",
+        ),
+        (
+            planted.act_before_written,
+            (*AGENTS, "reboot_host"),
+            200,
+            "second time|accounted|no recovery|still runs",
+        ),
         (planted.adopt_any_attempt, AGENTS, 40, "no recovery|accounted|second time|never ran"),
         (
             planted.credit_another_attempt,

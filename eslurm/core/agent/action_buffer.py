@@ -17,7 +17,7 @@ from eslurm.core.relay.results import Outcome
 
 
 class ActionBuffer:
-    """Actions of the present call, and the fences with what was answered. `owner`: the controller that registered the nodes."""
+    """Actions of the present call, and the fences, which keep answers. `owner`: the controller that registered the nodes."""
 
     def __init__(self) -> None:
         self.owner = ""

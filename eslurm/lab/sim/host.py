@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eslurm.lab.sim.agent_process import AgentProcess
+from eslurm.lab.sim.agent_driver import AgentDriver
 from eslurm.lab.sim.spool import Spool
 from eslurm.lab.sim.step_runner import MemoryStepRunner, StepScript
 from eslurm.lab.sim.surroundings import Surroundings
@@ -32,7 +32,7 @@ class Host:
         self.blobs: dict[bytes, None] = {}
         self.boots = 0
         self.is_down = False
-        self.agent: AgentProcess | None = None
+        self.agent: AgentDriver | None = None
         self.runner = self._new_runner()
 
     @property
@@ -48,7 +48,7 @@ class Host:
     def start_agent(self) -> None:
         """Start the agent, unless it runs or the host is down."""
         if self.agent is None and not self.is_down:
-            self.agent = AgentProcess(self.world, self)
+            self.agent = AgentDriver(self.world, self)
             self.world.network.attach(self.agent)
             self.agent.start()
 
@@ -57,6 +57,7 @@ class Host:
         if self.agent is not None:
             agent, self.agent = self.agent, None
             agent.alive = False
+            agent.on_crash()
             self.world.network.detach(agent, silently=silently)
 
     def power_off(self) -> None:

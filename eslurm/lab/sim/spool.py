@@ -48,6 +48,8 @@ class Spool:
 
     def compact(self, state: Folded) -> None:
         """Written aside, synced and renamed. Raises SpoolFull; then nothing is lost."""
+        if self.is_full:
+            self._compact_above = len(self.records) + COMPACT_ABOVE_MIN
         self.probe()
         self.records = list(unfold(state))
         self._synced = len(self.records)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -14,10 +15,18 @@ import pytest
 
 from eslurm.core.agent import actions as act
 from eslurm.core.agent.invariants import check
-from eslurm.core.agent.records import Record
-from eslurm.core.agent.spool_buffer import Backlog
+from eslurm.core.agent.pipeline import (
+    AgentPipeline,
+    CompactSpool,
+    NotStarted,
+    Output,
+    ProbeSpool,
+    StorageChanged,
+    WriteSpool,
+    carry_out,
+)
+from eslurm.core.agent.records import Folded, Record
 from eslurm.core.model.protocol import End, Heartbeat, Prepare, Registration, Signal
-from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import OK, Status
 from tests.kits.agent import Crashed, World, is_ok, launch
 from tests.unit.core.agent.test_interrupted import BATCH, ROUNDS_MAX, SCENARIOS, check_end, revive
@@ -27,9 +36,10 @@ END = End(7, 1, 10.0, "cancel")
 
 
 class FullDisk(World):
-    """A world whose spool can be full; it carries out actions as the shell does. With `fills_at` that write fails."""
+    """A world behind the agent's pipeline, whose spool can be full. With `fills_at` that write fails."""
 
     def __init__(self, nodes: int = 1, *, fills_at: int = -1, rounds: int = 1) -> None:
+        self._pipeline: AgentPipeline | None = None
         self.is_full = False
         self.fills_at = fills_at
         self.rounds = rounds
@@ -37,11 +47,7 @@ class FullDisk(World):
         self.filled_at: int | None = None
         super().__init__(nodes)
 
-    def restart(self, *, crash: bool = True, boot: bool = False) -> None:
-        self.backlog = Backlog(self)
-        super().restart(crash=crash, boot=boot)
-
-    # The spool, as the backlog knows it.
+    # The spool, as orders know it.
 
     def append(self, records: Iterable[Record], _durable: bool) -> None:
         if self.writes == self.fills_at and self.filled_at is None:
@@ -54,39 +60,40 @@ class FullDisk(World):
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def compact(self, _state: Folded) -> None:
+        raise AssertionError("this spool is never long")
+
+    @property
+    def pipeline(self) -> AgentPipeline:
+        if self._pipeline is None or self._pipeline.agent is not self.agent:
+            self._pipeline = AgentPipeline(self.agent, lambda: False)
+        return self._pipeline
+
     def perform(self, actions: Sequence[act.Action]) -> None:
-        before = self.backlog.error
-        self.backlog.write(actions)
-        self._on_storage(before)
-        for action in actions:
+        self.carry_out(self.pipeline.perform(actions, self.now_us))
+
+    def carry_out(self, outputs: Sequence[Output]) -> None:
+        todo = deque(outputs)
+        while todo:
+            output = todo.popleft()
             if self.actions == self.crash_at:
                 self.crash_at = None
                 raise Crashed
             self.actions += 1
-            self.log.append(action)
-            if type(action) is not act.Spool and not self.backlog.hold(action):
-                self._perform(action)
+            if isinstance(output, WriteSpool | ProbeSpool | CompactSpool):
+                todo.extend(self.pipeline.written(self.now_us, carry_out(output, self)))
+            elif not isinstance(output, StorageChanged | NotStarted):
+                self.log.append(output)
+                self._perform(output)
         breaches = check(self.agent)
         assert not breaches, breaches
 
-    def _launch(self, step: StepKey) -> None:
-        if (why := self.backlog.refusal) and step.is_batch:
-            self._events.append(lambda: self.agent.on_step_refused(step, why, self.now_us))
-        else:
-            super()._launch(step)
-
-    def _on_storage(self, before: str) -> None:
-        self.agent.on_storage(self.backlog.error)
-        for action in self.backlog.take_released():
-            self._perform(action)
-        if before and not self.backlog.error:
-            self._events.append(lambda: self.agent.on_link_up(self.now_us))
-
     def make_room(self) -> None:
         self.is_full = False
-        before = self.backlog.error
-        self.backlog.retry()
-        self._on_storage(before)
+        assert self.pipeline.error
+        self.now_us = max(self.now_us, self.pipeline.next_timer_us() or 0)
+        self.carry_out(self.pipeline.on_timer(self.now_us))
+        assert not self.pipeline.error
         self.settle()
 
     def pass_time(self, seconds: float) -> None:
@@ -194,7 +201,7 @@ def test_what_waits_does_not_grow_with_time() -> None:
     for floor in range(2, 500):
         world.order(Heartbeat(floor))
         world.give(world.command(End(99, 1, 0.0, "x"), revision=1_000))
-    assert len(world.backlog._records) <= 3
-    assert len(world.backlog._answers) <= 500
+    assert len(world.pipeline._records) <= 3
+    assert len(world.pipeline._answers) <= 500
     world.make_room()
-    assert not world.backlog.is_behind
+    assert not world.pipeline._records

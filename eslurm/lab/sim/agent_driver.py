@@ -1,22 +1,30 @@
-"""A simulated agent process: the core's agent and relay, the host's spool and runner, and a way up.
+"""Drives the agent's core in virtual time: the host's spool and runner, a link up, and the relay.
 
-Mirrors the daemon's shell and decides nothing. Invariants: actions are carried out in their order; the runner is
-spoken to over one ordered channel, which breaks with the process; a crash may happen between any two actions.
+What is done when is decided by `core.agent.pipeline`, as in the daemon. Invariants: the runner is spoken to over one
+ordered channel, which breaks with the process; a crash may happen between any two actions, and in the middle of a write.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from eslurm.core.agent import actions as act
 from eslurm.core.agent import invariants
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import NodeOffer
+from eslurm.core.agent.pipeline import (
+    AgentPipeline,
+    CompactSpool,
+    Output,
+    ProbeSpool,
+    SpoolOrder,
+    WriteSpool,
+    carry_out,
+)
 from eslurm.core.agent.records import Booted, fold
 from eslurm.core.agent.restore import restore
-from eslurm.core.agent.spool_buffer import RETRY_S, Backlog
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import Report
 from eslurm.core.model.step_key import StepKey
@@ -41,11 +49,9 @@ from eslurm.ports.step_runner import (
 DIAL_TIMEOUT_US = 1_000_000
 BLOB_US = 20_000
 RUNNER_US = 3_000
-SPOOL_RETRY_US = int(RETRY_S * 1e6)
-ANSWER_SHARE = 0.8
-"""Part of a broadcast's time after which an agent answers with what it knows."""
-
-_TERMINATION_CAUSES = {"orphaned": StepEndCause.ORPHANED}
+SYNC_US = 3_000
+"""Longest time that a write to the disk takes; one to the page cache mostly takes none."""
+CACHED_SHARE = 0.9
 
 
 class Machine(Protocol):
@@ -72,7 +78,7 @@ class Machine(Protocol):
     def on_step_ended(self, outcome: StepOutcome) -> None: ...
 
 
-class AgentProcess(Process):
+class AgentDriver(Process):
     """One start of the agent on a host."""
 
     def __init__(self, world: Surroundings, host: Machine) -> None:
@@ -102,9 +108,14 @@ class AgentProcess(Process):
         self._is_dialling = False
         self._runner_free_us = 0
         self._outgoing: list[Report] = []
-        self._backlog = Backlog(host.spool)
-        self._awaits_room = False
-        self._calls: dict[type[act.Action], Callable[[Any], None]] = {
+        self._pipeline = AgentPipeline(self.agent, lambda: host.spool.wants_compaction)
+        self._outputs: deque[Output] = deque()
+        self._is_acting = False
+        self._order: SpoolOrder | None = None
+        self._calls: dict[type[Output], Callable[[Any], None]] = {
+            WriteSpool: self._begin_order,
+            ProbeSpool: self._begin_order,
+            CompactSpool: self._begin_order,
             act.Answer: self._answer,
             act.SendReport: self._send_report,
             act.RunBatch: self._run_batch,
@@ -187,7 +198,7 @@ class AgentProcess(Process):
 
     def next_timer_us(self) -> int | None:
         """The relay's or the agent's."""
-        one_us, other_us = self.relay.next_timer_us(), self.agent.next_timer_us()
+        one_us, other_us = self.relay.next_timer_us(), self._pipeline.next_timer_us()
         if one_us is None or other_us is None:
             return other_us if one_us is None else one_us
         return min(one_us, other_us)
@@ -196,7 +207,7 @@ class AgentProcess(Process):
         """Both look at the clock."""
         self.perform(self.relay.on_timer(self.now_us))
         if self.alive:
-            self._act(self.agent.on_timer(self.now_us))
+            self._carry_out(self._pipeline.on_timer(self.now_us))
 
     # ---- carrying out ----
 
@@ -204,12 +215,8 @@ class AgentProcess(Process):
         """The own part of a broadcast."""
         command = self.world.unseal(action.command)
         self.world.checks.on_heard(command.revision, "a command")
-        answer_by_us = self.now_us + int(action.deadline_us * ANSWER_SHARE)
-        ref = action.broadcast_id
         dated_us = min(self.now_us, self.host.wall_us)
-        actions = self.agent.on_command_many(
-            action.nodes, command, ref, self.now_us, answer_by_us, dated_us=dated_us
-        )
+        actions = self._pipeline.obey(action, command, self.now_us, dated_us)
         self.world.checks.on_obeyed(command.epoch, action.nodes, actions)
         self._act(actions)
 
@@ -220,29 +227,25 @@ class AgentProcess(Process):
             self.arm()
 
     def _act(self, actions: Sequence[act.Action]) -> None:
-        """What the daemon's shell does with the actions of a call."""
-        if not self.alive or self._dies_writing(actions):
-            return
-        before = self._backlog.error
-        self._backlog.write(actions)
-        self._on_storage(before)
-        self._carry_out([action for action in actions if not self._backlog.hold(action)])
-        if not self.alive:
-            return
-        if self.host.spool.wants_compaction and not self._backlog.is_behind and not self.host.spool.is_full:
-            self.host.spool.compact(self.agent.folded())
-        self._flush()
-        breaches = invariants.check(self.agent) if self.world.checks.samples_agent() else []
-        require(not breaches, f"{self.name}: {'; '.join(breaches)}")
+        """Hand the actions of one call to the pipeline."""
+        if self.alive:
+            self._carry_out(self._pipeline.perform(actions, self.now_us))
 
-    def _carry_out(self, actions: Sequence[act.Action]) -> None:
-        for action in actions:
-            call = self._calls.get(type(action))
-            if call is None:
-                continue
-            if not self.alive or self._crashes_here():
-                return
-            call(action)
+    def _carry_out(self, outputs: Sequence[Output]) -> None:
+        self._outputs.extend(outputs)
+        if self._is_acting:
+            return
+        self._is_acting = True
+        while self._outputs and self.alive:
+            output = self._outputs.popleft()
+            call = self._calls.get(type(output))
+            if call is not None and not self._crashes_at(output):
+                call(output)
+        self._is_acting = False
+        if self.alive:
+            self._flush()
+            breaches = invariants.check(self.agent) if self.world.checks.samples_agent() else []
+            require(not breaches, f"{self.name}: {'; '.join(breaches)}")
 
     def _flush(self) -> None:
         if self._outgoing:
@@ -251,59 +254,45 @@ class AgentProcess(Process):
                 self.world.faults.overhear(batch)
                 self.send(self._uplink, wire.Reports(batch))
 
-    # ---- the spool ----
-
-    def _dies_writing(self, actions: Sequence[act.Action]) -> bool:
-        """Whether the process dies within the write of this call's records: some beginning of them is in the spool."""
-        if self.crash_after is None:
-            return False
-        records = [action for action in actions if type(action) is act.Spool]
-        if self.crash_after > len(records):
-            self.crash_after -= len(records)
-            return False
-        if not self._backlog.is_behind and not self.host.spool.is_full:
-            for written in records[: self.crash_after]:
-                self.host.spool.write(written.record, durable=False)
-        self.crash_after = 0
-        return self._crashes_here()
-
-    def _crashes_here(self) -> bool:
+    def _crashes_at(self, output: Output) -> bool:
         if self.crash_after is None:
             return False
         self.crash_after -= 1
         if self.crash_after >= 0:
             return False
         self.crash_after = None
+        if isinstance(output, SpoolOrder):
+            self._order = output
         self.world.note_fault("agent_crash_between_actions", self.address)
         self.host.crash_agent()
         self.world.scheduler.call_in(self.world.restart_delay_us(), self.host.start_agent)
         return True
 
-    def _on_storage(self, before: str) -> None:
-        """See whether the spool has become writable, or ceased to be."""
-        error = self._backlog.error
-        if error != before:
-            self.agent.on_storage(error)
-        if error and not self._awaits_room:
-            self._awaits_room = True
-            self.later(SPOOL_RETRY_US, self._retry_spool)
-        if released := self._backlog.take_released():
-            self._carry_out(released)
-        if before and not error:
-            self.later(0, self._send_again)
+    # ---- the spool ----
 
-    def _retry_spool(self) -> None:
-        self._awaits_room = False
-        before = self._backlog.error
-        self._backlog.retry()
-        self._on_storage(before)
-        self._flush()
-        if self.alive:
+    def _begin_order(self, order: SpoolOrder) -> None:
+        self._order = order
+        random = self.world.random
+        is_cached = type(order) is WriteSpool and not order.durable and random.random() < CACHED_SHARE
+        delay_us = 0 if is_cached else int(random.random() * SYNC_US)
+        if delay_us:
+            self.later(delay_us, self._end_order)
+        else:
+            self._end_order()
+
+    def _end_order(self) -> None:
+        order, self._order = self._order, None
+        assert order is not None
+        self._carry_out(self._pipeline.written(self.now_us, carry_out(order, self.host.spool)))
+        if self.alive and not self._is_acting:
             self.arm()
 
-    def _send_again(self) -> None:
-        if self._uplink:
-            self._do(self.agent.on_link_up(self.now_us))
+    def on_crash(self) -> None:
+        """The process is dead: of records that it was writing some beginning is in the spool."""
+        if isinstance(self._order, WriteSpool) and not self.host.spool.is_full:
+            records = self._order.records
+            for record in records[: self.world.random.randint(0, len(records))]:
+                self.host.spool.write(record, durable=False)
 
     # ---- what the core wants ----
 
@@ -327,9 +316,6 @@ class AgentProcess(Process):
 
     def _run_batch(self, action: act.RunBatch) -> None:
         launch = action.launch
-        if self._backlog.refusal:
-            self.later(0, self._on_refused_step, action.step, self._backlog.refusal)
-            return
         self.world.checks.on_launch(launch)
         spec = StepSpec(
             key=action.step,
@@ -402,9 +388,8 @@ class AgentProcess(Process):
         self._ask_runner(self.host.runner.do_signal, action.step, action.signal)
 
     def _terminate_step(self, action: act.TerminateStep) -> None:
-        cause = _TERMINATION_CAUSES.get(action.cause, StepEndCause.SIGNALLED)
         grace_us = int(action.grace_s * 1e6)
-        self._ask_runner(self.host.runner.do_terminate, action.step, cause, grace_us)
+        self._ask_runner(self.host.runner.do_terminate, action.step, StepEndCause.SIGNALLED, grace_us)
 
     def _suspend_step(self, action: act.SuspendStep) -> None:
         self._ask_runner(self._on_suspend, action.step, action.resume)
@@ -431,13 +416,16 @@ class AgentProcess(Process):
 
     def _fetch_blobs(self, action: act.FetchBlobs) -> None:
         delay_us = int(self.world.random.random() * BLOB_US)
-        self.later(delay_us, partial(self._on_fetched, action.hashes))
+        self.later(delay_us, self._on_fetched, action.hashes)
 
     def _on_fetched(self, hashes: tuple[bytes, ...]) -> None:
+        """The first of these has come or has not; the others are fetched after it."""
+        first = hashes[:1]
+        if len(hashes) > 1:
+            self.later(int(self.world.random.random() * BLOB_US), self._on_fetched, hashes[1:])
         if self.world.fetch_fails():
-            self._do(self.agent.on_blobs_missing(hashes, self.now_us))
+            self._do(self.agent.on_blobs_missing(first, self.now_us))
             return
-        for key in hashes:
-            self.world.disk.get_blob(self.world.owner, key)
-            self.host.blobs[key] = None
-        self._do(self.agent.on_blobs(hashes, self.now_us))
+        self.world.disk.get_blob(self.world.owner, first[0])
+        self.host.blobs[first[0]] = None
+        self._do(self.agent.on_blobs(first, self.now_us))
