@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from eslurm.core.agent import restore
 from eslurm.core.agent.actions import AcknowledgeSteps, Contact
-from eslurm.core.agent.actions import Spool as SpoolAction
 from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
@@ -238,17 +237,6 @@ def forget_before_acknowledged(patch: pytest.MonkeyPatch) -> None:
         return order
 
     patch.setattr(AgentPipeline, "_write", forgetful)
-
-
-def act_before_written(patch: pytest.MonkeyPatch) -> None:
-    """The agent does what relies on a record while that record is being written."""
-    begin = AgentPipeline._begin
-
-    def hasty(self: AgentPipeline, order: Any, actions: Any, now_us: int) -> None:
-        begin(self, order, (), now_us)
-        self._out += [action for action in actions if not isinstance(action, SpoolAction)]
-
-    patch.setattr(AgentPipeline, "_begin", hasty)
 
 
 def adopt_any_attempt(patch: pytest.MonkeyPatch) -> None:

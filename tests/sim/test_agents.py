@@ -127,3 +127,15 @@ def test_a_long_spool_is_written_anew_with_what_it_says() -> None:
     spool.compact(state)
     assert not spool.wants_compaction
     assert list(unfold(fold(spool.records))) == list(unfold(state)) and len(spool.records) == 2
+
+
+def test_an_agent_whose_disk_hangs_takes_no_work_and_goes_on_afterwards() -> None:
+    world = calm_world(actions=30)
+    host = busy_host(world)
+    assert host.agent is not None
+    host.spool.hangs_until_us = world.scheduler.at_us + 12 * SECOND_US
+    pipeline = host.agent.pipeline
+    assert world.scheduler.run(host.spool.hangs_until_us - SECOND_US, lambda: bool(pipeline.error))
+    assert pipeline.error == "a write takes longer than 5 s"
+    settles(world)
+    assert not pipeline.error

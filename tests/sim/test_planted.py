@@ -79,13 +79,7 @@ def first_failure(seeds_max: int, focus: tuple[str, ...]) -> Failure | None:
         (
             planted.forget_before_acknowledged,
             ("fill_spool", "crash_agent"),
-            200,
-            "second time|accounted|no recovery|still runs",
-        ),
-        (
-            planted.act_before_written,
-            (*AGENTS, "reboot_host"),
-            200,
+            20,
             "second time|accounted|no recovery|still runs",
         ),
         (planted.adopt_any_attempt, AGENTS, 40, "no recovery|accounted|second time|never ran"),

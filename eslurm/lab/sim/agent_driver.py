@@ -108,7 +108,7 @@ class AgentDriver(Process):
         self._is_dialling = False
         self._runner_free_us = 0
         self._outgoing: list[Report] = []
-        self._pipeline = AgentPipeline(self.agent, lambda: host.spool.wants_compaction)
+        self.pipeline = AgentPipeline(self.agent, lambda: host.spool.wants_compaction)
         self._outputs: deque[Output] = deque()
         self._is_acting = False
         self._order: SpoolOrder | None = None
@@ -198,7 +198,7 @@ class AgentDriver(Process):
 
     def next_timer_us(self) -> int | None:
         """The relay's or the agent's."""
-        one_us, other_us = self.relay.next_timer_us(), self._pipeline.next_timer_us()
+        one_us, other_us = self.relay.next_timer_us(), self.pipeline.next_timer_us()
         if one_us is None or other_us is None:
             return other_us if one_us is None else one_us
         return min(one_us, other_us)
@@ -207,7 +207,7 @@ class AgentDriver(Process):
         """Both look at the clock."""
         self.perform(self.relay.on_timer(self.now_us))
         if self.alive:
-            self._carry_out(self._pipeline.on_timer(self.now_us))
+            self._carry_out(self.pipeline.on_timer(self.now_us))
 
     # ---- carrying out ----
 
@@ -216,7 +216,7 @@ class AgentDriver(Process):
         command = self.world.unseal(action.command)
         self.world.checks.on_heard(command.revision, "a command")
         dated_us = min(self.now_us, self.host.wall_us)
-        actions = self._pipeline.obey(action, command, self.now_us, dated_us)
+        actions = self.pipeline.obey(action, command, self.now_us, dated_us)
         self.world.checks.on_obeyed(command.epoch, action.nodes, actions)
         self._act(actions)
 
@@ -229,7 +229,7 @@ class AgentDriver(Process):
     def _act(self, actions: Sequence[act.Action]) -> None:
         """Hand the actions of one call to the pipeline."""
         if self.alive:
-            self._carry_out(self._pipeline.perform(actions, self.now_us))
+            self._carry_out(self.pipeline.perform(actions, self.now_us))
 
     def _carry_out(self, outputs: Sequence[Output]) -> None:
         self._outputs.extend(outputs)
@@ -275,6 +275,7 @@ class AgentDriver(Process):
         random = self.world.random
         is_cached = type(order) is WriteSpool and not order.durable and random.random() < CACHED_SHARE
         delay_us = 0 if is_cached else int(random.random() * SYNC_US)
+        delay_us += max(0, self.host.spool.hangs_until_us - self.world.scheduler.at_us)
         if delay_us:
             self.later(delay_us, self._end_order)
         else:
@@ -283,7 +284,7 @@ class AgentDriver(Process):
     def _end_order(self) -> None:
         order, self._order = self._order, None
         assert order is not None
-        self._carry_out(self._pipeline.written(self.now_us, carry_out(order, self.host.spool)))
+        self._carry_out(self.pipeline.written(self.now_us, carry_out(order, self.host.spool)))
         if self.alive and not self._is_acting:
             self.arm()
 

@@ -17,6 +17,8 @@ from eslurm.lab.sim.place import Place
 from eslurm.lab.sim.site_view import SiteView
 
 LATE_MAX = 6
+HANGING_SHARE = 0.3
+"""Of agents that cannot write their spool, those whose disk stands still instead of being full."""
 
 
 class Strokes:
@@ -195,16 +197,21 @@ class Strokes:
         host.skew_us += int(jump_s * SECOND_US)
 
     def fill_spool(self) -> None:
-        """An agent cannot write its spool for a while."""
+        """An agent cannot write its spool for a while: there is no room, or its disk stands still."""
         world = self._world
         spool = self._random.choice(world.hosts).spool
+        for_s = self._random.uniform(0.5, 15.0)
+        if self._random.random() < HANGING_SHARE:
+            world.note_fault("fill_spool", f"its disk hangs for {for_s:.1f} s")
+            spool.hangs_until_us = world.scheduler.at_us + int(for_s * SECOND_US)
+            return
         world.note_fault("fill_spool", "")
         spool.is_full = True
 
         def make_room() -> None:
             spool.is_full = False
 
-        self._later(self._random.uniform(0.5, 15.0), make_room)
+        self._later(for_s, make_room)
 
     def reboot_host(self) -> None:
         """A host loses its power and gets it back."""

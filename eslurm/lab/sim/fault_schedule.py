@@ -142,7 +142,7 @@ class Faults:
         for seat in world.seats:
             seat.is_cut_off = False
         for host in world.hosts:
-            host.spool.is_full = False
+            host.spool.is_full, host.spool.hangs_until_us = False, 0
             host.skew_us = max(-HOST_SKEW_US, min(HOST_SKEW_US, host.skew_us))
             if host.agent is not None:
                 host.agent.crash_after = None

@@ -15,11 +15,15 @@ class SpoolFull(OSError):
 
 
 class Spool:
-    """An append-only file. A durable write makes durable what was written before it; `is_full`: none succeeds."""
+    """An append-only file. A durable write makes durable what was written before it; `is_full`: none succeeds.
+
+    A write that begins before `hangs_until_us` ends after that.
+    """
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.is_full = False
+        self.hangs_until_us = 0
         self._synced = 0
         self._compact_above = COMPACT_ABOVE_MIN
 
