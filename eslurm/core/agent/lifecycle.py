@@ -39,7 +39,9 @@ RESUMED_GRACE_S = 30.0
 class Lifecycle:
     """Commands and runner events for attempts. Everything to do goes into the action buffer."""
 
-    def __init__(self, buffer: ActionBuffer, reports: Reports, blob_waiters: BlobWaiters, nodes: dict[int, LocalNode]) -> None:
+    def __init__(
+        self, buffer: ActionBuffer, reports: Reports, blob_waiters: BlobWaiters, nodes: dict[int, LocalNode]
+    ) -> None:
         self.storage_error = ""
         self.orphan_steps = OrphanSteps(buffer)
         self._buffer = buffer
@@ -325,7 +327,9 @@ class Lifecycle:
         launch = attempt.launch
         if launch is None or launch.groups[0].runs[0][0] != attempt.node:
             return False
-        return self._blob_waiters.ask(attempt, BATCH_STEP, (launch.spec.script_hash, launch.spec.environment_hash))
+        return self._blob_waiters.ask(
+            attempt, BATCH_STEP, (launch.spec.script_hash, launch.spec.environment_hash)
+        )
 
     def _on_ready(self, attempt: Attempt) -> None:
         assert attempt.launch is not None

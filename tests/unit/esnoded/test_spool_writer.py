@@ -17,8 +17,8 @@ from eslurm.core.relay.results import OK
 from esnoded import spool as spool_module
 from esnoded.spool import Spool
 from esnoded.spool_writer import SpoolWriter
+from tests.kits.api import until
 from tests.support.loops import run
-from tests.unit.api.kit import until
 
 ONE = WriteSpool((Identity("cn1", "uid"),), True)
 

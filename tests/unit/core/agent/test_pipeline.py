@@ -38,7 +38,7 @@ from eslurm.core.model.protocol import Command, Heartbeat, NodeGone, Prepare, Re
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.relay.messages import RunLocal
 from eslurm.core.relay.results import OK
-from tests.unit.core.agent.world import launch
+from tests.kits.agent import launch
 
 NO_SPACE = "No space left on device"
 BATCH = StepKey(7, 1, BATCH_STEP, 0)
