@@ -20,6 +20,9 @@ _COMMAND = "This command"
 """The group of options that every command has."""
 _OPTIONS = "Options"
 
+PASSED = ("partition", "account", "qos", "comment", "reservation")
+"""Options of essubmit whose value the request has, as it was written, in the field of the same name."""
+
 
 def _rows(commands: str, group: str, *rows: tuple[str, ...], kind: str = "") -> tuple[Option, ...]:
     """Options of these commands under one heading: how each is written, its meaning, an example, and its kind."""

@@ -12,7 +12,7 @@ from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.hostlist import fold
-from eslurm.core.model.job import Job
+from eslurm.core.model.job import PASSED, Job
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.node import Node
 from eslurm.core.model.ranges import Ranges
@@ -26,6 +26,7 @@ from eslurm.core.state.view import View
 from eslurm.ports.store import AttemptRow
 from eslurm.v1 import controller_pb2 as pb
 
+_PASSED = tuple(name for name in PASSED if name in pb.JobInfo.DESCRIPTOR.fields_by_name)
 LOGIN = "LOGIN"
 """Flag of a login host."""
 REASONS = {
@@ -81,8 +82,6 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         name=spec.name,
         user=spec.user.name,
         uid=spec.user.uid,
-        account=spec.account,
-        partition=spec.partition,
         state=job.state.value,
         priority=job.priority if priority is None else priority,
         submitted_us=job.submitted_us,
@@ -101,15 +100,14 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
             for dependency in job.open
         ),
         requeue=spec.requeue,
-        comment=spec.comment,
-        qos=spec.qos,
-        reservation=spec.reservation,
         nice=spec.nice,
         deadline_us=spec.deadline_us,
         resources=resource_text(request),
         constraint=request.constraint,
         trace=spec.trace.hex(),
     )
+    for name in _PASSED:
+        setattr(info, name, getattr(spec, name))
     if job.state not in (JobState.PENDING, JobState.LAUNCHING):
         # What an earlier attempt did is no news of a job that waits again.
         info.started_us, info.ended_us, info.paused_us = job.started_us, job.ended_us, job.paused_us

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from google.protobuf.message import Message as Protobuf
@@ -17,7 +17,7 @@ from eslurm.core.model import ranges
 from eslurm.core.model import request_limits as limits
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.forecast import Forecast
-from eslurm.core.model.job import ArraySpec, Dependency, JobSpec, Principal
+from eslurm.core.model.job import PASSED, ArraySpec, Dependency, JobSpec, Principal
 from eslurm.core.model.job_weight import held_bytes
 from eslurm.core.model.messages import (
     CancelJobs,
@@ -178,7 +178,6 @@ class SpecReader:
         return JobSpec(
             name=self._shared(_line("--job-name", job.name)) or "job",
             user=self._user,
-            partition=_line("--partition", job.partition, limits.PARTITION_CHARS_MAX),
             components=self._read_components(job),
             script_hash=self._script(job),
             environment_hash=self._environment(job),
@@ -195,11 +194,7 @@ class SpecReader:
             dependencies=_dependencies(job) if job.dependencies else (),
             array=_array(job, self._config.array_tasks_max),
             arguments=_arguments(job.arguments) if job.arguments else (),
-            account=_line("--account", job.account),
-            comment=_line("--comment", job.comment, limits.COMMENT_CHARS_MAX),
             umask=_checked("--umask", job.umask, umask_problem(job.umask)),
-            qos=_line("--qos", job.qos),
-            reservation=_line("--reservation", job.reservation),
             nice=job.nice,
             start_at_us=_number("--start-at", job.start_at_us, limits.MOMENT_MAX_US),
             deadline_us=_number("--deadline", job.deadline_us, limits.MOMENT_MAX_US),
@@ -208,6 +203,7 @@ class SpecReader:
             warn_batch_only=job.warn_batch_only,
             warn_script=_path("--warn-script", job.warn_script),
             trace=trace_of(job.traceparent) or self._trace,
+            **{name: check(option, getattr(job, name), most) for name, option, check, most in _PASSED},
         )
 
     def _shared(self, text: str) -> str:
@@ -253,6 +249,20 @@ class SpecReader:
         return self.blobs.put(_environment_bytes(job.environment))
 
 
+def _flag(_option: str, value: bool, _most: int) -> bool:
+    return value
+
+
+_CHECKS: dict[type, Callable[[str, Any, int], Any]] = {str: _line, int: _number, bool: _flag}
+_PASSED = tuple(
+    (
+        name,
+        f"--{name.replace('_', '-')}",
+        _CHECKS[kind],
+        limits.COUNT_MAX if kind is int else limits.LINE_CHARS_MAX.get(name, limits.NAME_CHARS_MAX),
+    )
+    for name, kind in PASSED.items()
+)
 _ONE_CORE = (Request(),)
 
 

@@ -173,12 +173,12 @@ def _job_values(launch: JobLaunch) -> dict[str, str]:
     memory_mib = _amount(launch.groups[0], _MEMORY_MIB)
     if memory_mib:
         values["MEM_PER_NODE"] = str(memory_mib)
-    if spec.account:
-        values["JOB_ACCOUNT"] = spec.account
-    if spec.qos:
-        values["JOB_QOS"] = spec.qos
-    if spec.reservation:
-        values["JOB_RESERVATION"] = spec.reservation
+    named = {
+        "JOB_ACCOUNT": spec.account,
+        "JOB_QOS": spec.qos,
+        "JOB_RESERVATION": spec.reservation,
+    }
+    values |= {name: str(value) for name, value in named.items() if value}
     if launch.array_task >= 0:
         values |= {
             "ARRAY_JOB_ID": str(launch.array_job_id),

@@ -6,7 +6,9 @@ The request is a plain mapping in the shape of `wire_tables.JOB_REQUEST`.
 
 from __future__ import annotations
 
-from escli.user.draft_resources import draft_resources
+from escli.option_table import PASSED
+from escli.user.draft_resources import draft_resources, positive
+from escli.wire_tables import JOB_REQUEST
 from eslurm.compat.arrays import parse_array
 from eslurm.compat.dependencies import parse_dependencies
 from eslurm.compat.durations import parse_time_limit
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from escli.options import Words
 
 _NICE_DEFAULT = 100
+_PASSED = tuple((long, long.replace("-", "_")) for long in PASSED)
 
 
 class Surroundings:
@@ -56,11 +59,7 @@ def draft_job(
     """The request for one job. `name` is the job's when no option names it. Raises OptionError."""
     job: dict[str, Any] = {
         "name": _short_text(given, "job-name", name),
-        "partition": _short_text(given, "partition", chars_max=limits.PARTITION_CHARS_MAX),
-        "account": _short_text(given, "account"),
-        "comment": _short_text(given, "comment", chars_max=limits.COMMENT_CHARS_MAX),
-        "qos": _short_text(given, "qos"),
-        "reservation": _short_text(given, "reservation"),
+        **{field: _passed(given, long, field) for long, field in _PASSED if given.has(long)},
         "components": [draft_resources(given)],
         "script": script,
         "arguments": list(checked_arguments(arguments)),
@@ -167,6 +166,17 @@ def _work_dir(given: Words, cwd: str) -> str:
     if chosen and not chosen.startswith("/"):
         chosen = f"{cwd.rstrip('/')}/{chosen}"
     return checked_path(given.spelling("chdir"), chosen or cwd)
+
+
+def _passed(given: Words, long: str, field: str) -> str | int | bool:
+    """The option's value in the form of the request's field."""
+    match JOB_REQUEST[field][1]:
+        case "bool":
+            return True
+        case "int":
+            return positive(given, long)
+        case _:
+            return _short_text(given, long, chars_max=limits.LINE_CHARS_MAX.get(field, limits.NAME_CHARS_MAX))
 
 
 def _short_text(given: Words, long: str, default: str = "", chars_max: int = limits.NAME_CHARS_MAX) -> str:

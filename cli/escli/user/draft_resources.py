@@ -45,11 +45,11 @@ def draft_resources(given: Words) -> dict[str, Any]:
     nodes_min, nodes_max = (0, 0)
     if given.has("nodes"):
         nodes_min, nodes_max = parse_node_count(given.text("nodes"), given.spelling("nodes"))
-    tasks_per_node = _count(given, "ntasks-per-node")
-    tasks = _count(given, "ntasks")
+    tasks_per_node = positive(given, "ntasks-per-node")
+    tasks = positive(given, "ntasks")
     request: dict[str, Any] = {
         "tasks": tasks or max(1, nodes_min) * max(1, tasks_per_node),
-        "cpus_per_task": _count(given, "cpus-per-task") or 1,
+        "cpus_per_task": positive(given, "cpus-per-task") or 1,
         "nodes_min": nodes_min,
         "nodes_max": nodes_max,
         "tasks_per_node": tasks_per_node,
@@ -237,7 +237,7 @@ def _exclusive(given: Words) -> bool:
     return given.has("exclusive")
 
 
-def _count(given: Words, long: str) -> int:
+def positive(given: Words, long: str) -> int:
     """A positive number, or 0 when the option was not given."""
     if not given.has(long):
         return 0

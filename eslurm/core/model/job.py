@@ -10,6 +10,9 @@ its tasks get records of their own only when they start, so 100,000 waiting task
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated, Final, TypeAlias, TypeVar, get_type_hints
+
 import msgspec
 
 from eslurm.core.model.amounts import Vector
@@ -64,6 +67,11 @@ class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     limit: int = 0
 
 
+_T = TypeVar("_T")
+Passed: TypeAlias = Annotated[_T, "passed"]
+"""A value that the API checks by its type alone (a line of text, a count, a flag) and that is shown under its own name."""
+
+
 class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A job as submitted, normalised at the API; only an update fact changes it.
 
@@ -73,7 +81,7 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
     name: str
     user: Principal
-    partition: str
+    partition: Passed[str]
     components: tuple[Request, ...]
     script_hash: bytes
     environment_hash: bytes
@@ -90,11 +98,11 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     dependencies: tuple[Dependency, ...] = ()
     array: ArraySpec | None = None
     arguments: tuple[str, ...] = ()
-    account: str = ""
-    comment: str = ""
+    account: Passed[str] = ""
+    comment: Passed[str] = ""
     umask: int = 0o022
-    qos: str = ""
-    reservation: str = ""
+    qos: Passed[str] = ""
+    reservation: Passed[str] = ""
     nice: int = 0
     start_at_us: int = 0
     """Fixed start (C-30): exactly then or not at all; 0: as early as possible."""
@@ -108,6 +116,14 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Run on the first node at that time, beside the job, instead of or besides the signal."""
     trace: bytes = b""
     """The W3C trace id that log lines about it carry (16 bytes; none: empty), the same for all tasks of an array."""
+
+
+PASSED: Final[Mapping[str, type]] = {
+    name: hint.__origin__
+    for name, hint in get_type_hints(JobSpec, include_extras=True).items()
+    if getattr(hint, "__metadata__", ()) == ("passed",)
+}
+"""The fields of a spec that are passed on as they are, with their types."""
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

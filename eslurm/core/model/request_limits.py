@@ -14,6 +14,8 @@ PARTITION_CHARS_MAX = 63
 RESOURCE_CHARS_MAX = 63
 """Names of GPUs, licences and other resources."""
 COMMENT_CHARS_MAX = 1024
+LINE_CHARS_MAX = {"partition": PARTITION_CHARS_MAX, "comment": COMMENT_CHARS_MAX}
+"""Of fields of a job whose bound is not NAME_CHARS_MAX."""
 REASON_CHARS_MAX = 1024
 PATH_CHARS_MAX = 4096
 ARGUMENTS_MAX = 16_384
