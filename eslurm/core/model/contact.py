@@ -37,6 +37,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 KEPT_MAX = 64
 """Rounds that an agent remembers, and that wait at a leader for a proof of its lead."""
@@ -54,17 +55,11 @@ class Heard:
 
     def __init__(self, default: int, exceptions: Sequence[int]) -> None:
         self._default = default
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._behind: list[int] = []
-        end = 0
-        for at in range(0, len(exceptions) - 2, 3):
-            gap, length, behind = exceptions[at : at + 3]
-            start = end + max(0, gap)
-            end = start + max(0, length)
-            self._starts.append(start)
-            self._ends.append(end)
-            self._behind.append(behind)
+        steps = [0] * (len(exceptions) // 3 * 2)
+        steps[::2] = exceptions[: len(exceptions) - 2 : 3]
+        steps[1::2] = exceptions[1 : len(exceptions) - 1 : 3]
+        bounds = list(accumulate([step if step > 0 else 0 for step in steps]))
+        self._starts, self._ends, self._behind = bounds[::2], bounds[1::2], exceptions[2::3]
 
     def round_of(self, node: int) -> int:
         """The last round in which the leader heard this node; 0: none is confirmed."""

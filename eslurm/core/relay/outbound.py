@@ -108,6 +108,8 @@ class Outbound:
 
     def next_due_us(self) -> int | None:
         """When the oldest unacknowledged send becomes overdue, or a postponed one may go."""
+        if not self._unacked and not self._postponed:
+            return None
         self._forget_acknowledged()
         while self._postponed and self._postponed[0][2].state is not SendState.QUEUED:
             heappop(self._postponed)

@@ -38,9 +38,13 @@ class Timers:
 
     def next_us(self) -> int | None:
         """The earliest valid instant."""
-        while self._heap and _is_stale(self._heap[0][0], self._heap[0][2]):
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        while heap:
+            at_us, _, item = heap[0]
+            if not _is_stale(at_us, item):
+                return at_us
+            heappop(heap)
+        return None
 
 
 def _is_stale(at_us: int, item: Item) -> bool:

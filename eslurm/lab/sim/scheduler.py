@@ -29,7 +29,9 @@ class Scheduler:
     def call_at(self, due_us: int, callback: Call) -> None:
         """Call back at `due_us`, at once if that has passed, after everything that is due before."""
         self._sequence += 1
-        heappush(self._heap, (max(due_us, self.at_us), self._sequence, callback))
+        if due_us < self.at_us:
+            due_us = self.at_us
+        heappush(self._heap, (due_us, self._sequence, callback))
 
     def call_in(self, delay_us: int, callback: Call) -> None:
         """Call back after a while."""
