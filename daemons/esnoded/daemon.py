@@ -63,6 +63,7 @@ from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
 from esnoded.door import AgentDoor, LoginDoor
 from esnoded.health import watch
+from esnoded.kept_identity import IdentifiedSpool
 from esnoded.predecessor import PairedRunner
 from esnoded.procd.options import Options
 from esnoded.procd.procfs import read_boot_id
@@ -191,7 +192,7 @@ class NodeDaemon:
     async def run(self, ready: Callable[[str], None]) -> None:
         """Serve until stopped; `ready` is told the endpoint. Raises OSError or SpoolError when it cannot start."""
         options = self._options
-        spool = Spool(options.state_dir / "agent.spool")
+        spool = IdentifiedSpool(options.state_dir / "agent.spool")
         early: list[StepOutcome] = []
         runner = self._make_runner(lambda ended: self._on_step_ended(ended, early))
         learnt = options.credentials.on_learnt

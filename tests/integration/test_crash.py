@@ -17,7 +17,7 @@ from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.cluster import CLUSTER, LiveCluster, is_alive
-from tests.kits.daemons import PATIENCE_S
+from tests.kits.daemons import PATIENCE_S, agent_home
 from tests.kits.stepd import end_process
 from tests.support.seeds import Seeds
 from tests.support.trust import Site
@@ -277,6 +277,22 @@ def test_the_death_of_a_step_supervisor_is_a_loss_of_its_steps(broken: LiveClust
     else:
         assert (state, attempts) == ("NODE_FAIL", [(1, "NODE_FAIL")])
         assert len(broken.lines("ran")) == 1
+
+
+def test_an_agent_that_lost_its_spool_is_back_at_once_with_what_runs_there(broken: LiveCluster) -> None:
+    """Its node is up all the time: the controller takes no other individual under that name."""
+    job_id = broken.wrap(f"{MARK}{GATE}", "-w", "cn0001")
+    broken.wait_lines("ran")
+    broken.reaches(job_id, "RUNNING")
+    before = broken.nodes()["cn0001"]
+    broken.kill("agent0")
+    (agent_home(broken.agent_dir("agent0")) / "agent.spool").unlink()
+    broken.launch("agent0")
+    broken.wait_nodes(lambda nodes: nodes["cn0001"].incarnation > before.incarnation)
+    assert "another live agent" not in broken.daemons["agent0"].log.read_text()
+    assert broken.job(job_id).state == "RUNNING"
+    open_gate(broken)
+    ran_once(broken, job_id)
 
 
 # ---- strangers ----

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 
 from eslurm.core.agent import actions as act
 from eslurm.core.agent.outcomes import gone_outcome
+from eslurm.core.agent.records import Folded, unfold
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import (
     End,
@@ -246,6 +250,23 @@ def test_without_its_spool_an_agent_finds_the_steps_of_its_nodes_all_the_same(to
     assert not world.runner.ended and not world.stages(0) and not world.stages(1)
 
 
+def test_an_agent_that_kept_identity_and_number_names_its_steps_in_its_first_offer() -> None:
+    """The controller may take that offer: a job that it did not name would be given up there."""
+    world = World()
+    world.order(PREPARE)
+    before = world.agent.folded()
+    kept = Folded(before.cluster, before.boot_id, before.starts, before.identities, before.numbers)
+    world.spool = [msgspec.msgpack.encode(record) for record in unfold(kept)]
+    world.restart()
+    world.perform(world.agent.on_link_up(world.now_us, OWNER, world.epoch))
+    offers = [
+        r.body for r in world.history if isinstance(r.body, Registration) and r.body.starts > before.starts
+    ]
+    assert offers
+    assert all([(line.job_id, line.stage) for line in offer.held] == [(7, "running")] for offer in offers)
+    assert {offer.starts for offer in offers} == {before.starts + 1}
+
+
 def test_an_end_that_comes_before_the_number_is_kept_for_its_node() -> None:
     world = World()
     world.order(PREPARE)
@@ -275,12 +296,6 @@ def spooled(world: World) -> list[act.Spool]:
 
 
 def test_the_compacted_spool_says_the_same() -> None:
-    import dataclasses
-
-    import msgspec
-
-    from eslurm.core.agent.records import unfold
-
     world = World(nodes=3)
     world.order(PREPARE)
     world.order(Prepare(launch((1, 2), job_id=8)), (1, 2))

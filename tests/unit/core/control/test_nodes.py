@@ -76,6 +76,25 @@ def test_a_live_twin_is_refused_until_the_first_is_gone() -> None:
     assert world.state_of(job) == "PENDING"
 
 
+def test_a_later_start_of_the_same_individual_is_taken_at_once_while_the_node_is_up() -> None:
+    """As after the loss of its spool: it knows its identity and the count of its starts, and finds what runs."""
+    world = World(nodes=1)
+    job = world.submit()
+    world.start()
+    before = node(world)
+    offer = Registration(
+        *("cn0", "uid-cn0", "b1", "s2", world.state.epoch, "host:2", (64, 64_000)),
+        held=(HeldAttempt(job, 1, "running"),),
+        starts=before.starts + 1,
+    )
+    acks = world.report(offer)
+    assert isinstance(acks, tuple)
+    assert acks[0].registrations[0].refused == ""
+    after = node(world)
+    assert (after.incarnation, after.endpoint) == (before.incarnation + 1, "host:2")
+    assert world.state_of(job) == "RUNNING"
+
+
 def test_a_replaced_node_without_jobs_may_take_over_once_the_old_one_is_silent() -> None:
     world = World(nodes=1)
     world.send(HeartbeatDone(missing=(0,)))
