@@ -101,11 +101,6 @@ class StepEnvironment:
         """Check whether it was built for just these."""
         return (launch, step) == (self._launch, self._step)
 
-    def find_share(self, node_number: int) -> tuple[int, int] | None:
-        """(tasks, rank of the first) of a node; None when it has no part in the step."""
-        place = _find(self._step.groups, node_number)
-        return None if place is None else (place[2].tasks, place[1])
-
     def of_task(self, node_number: int, local: int) -> dict[str, str]:
         """A task's own variables, by its rank on this node, which has a part in the step."""
         place, in_job = _find(self._step.groups, node_number), _find(self._launch.groups, node_number)
@@ -114,6 +109,12 @@ class StepEnvironment:
         own: dict[str, str] = {}
         _put_devices(own, self._launch, node_number, "STEP")
         return own | _task_values(self._names[in_job[0]], index, group, first_task, local)
+
+
+def find_share(step: LaunchStep, node_number: int) -> tuple[int, int] | None:
+    """(tasks, rank of the first) of a node; None when it has no part in the step."""
+    place = _find(step.groups, node_number)
+    return None if place is None else (place[2].tasks, place[1])
 
 
 def _step_values(step: LaunchStep, node_list: str) -> dict[str, str]:

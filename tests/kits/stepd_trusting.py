@@ -18,6 +18,8 @@ from esnoded.procd.launches import Launches
 from esnoded.procd.options import read_options
 from esnoded.stepd.__main__ import main
 from esnoded.stepd.place import Place
+from esnoded.stepd.processes import Processes
+from tests.kits.stepd_credentials import SITE
 
 
 def read_spec(order: StepOrder) -> StepSpec:
@@ -50,11 +52,8 @@ class TrustingGate(Gate):
     def release(self, key: StepKey) -> None:
         pass
 
-    def limit(self, key: StepKey, credential: bytes) -> tuple[int, int]:
-        return 1, msgspec.msgpack.decode(credential, type=int)
-
-    def refresh(self) -> None:
-        pass
+    def refresh(self) -> tuple[int, bytes]:
+        return round(self._options.idle_exit_s * 1e6), SITE.ring.sealed
 
 
 def make_gate(place: Place, _launches: Launches) -> Gate:
@@ -62,4 +61,6 @@ def make_gate(place: Place, _launches: Launches) -> Gate:
 
 
 if __name__ == "__main__":
+    # Of what a test sends as the sealed command.
+    Processes.limit = lambda _self, _key, credential: (1, msgspec.msgpack.decode(credential, type=int))  # type: ignore[method-assign]
     sys.exit(main(sys.argv[1:], make_gate, read_spec))

@@ -98,6 +98,11 @@ class Fallen:
             if not isinstance(told, wire.Event):
                 return told
 
+    def over(self, *keys: StepKey) -> str:
+        """It has no answer."""
+        self.send(b"\0" + _encode(wire.Over(keys)))
+        return "told"
+
     def ask(self, message: object, fds: Sequence[int] = ()) -> str:
         """The refusal's text; else what else was said."""
         self.send(b"\0" + _encode(message), fds)
@@ -166,7 +171,6 @@ def test_nothing_starts_that_no_controller_has_sealed(fallen: Fallen) -> None:
         admit(good, script=b"#!/bin/sh\nid > /tmp/owned\n"),
         admit(good, environment=b"LD_PRELOAD=/tmp/x.so\0"),
         lambda: fallen.ask(wire.Trust(foreign.ring.sealed)),
-        lambda: fallen.ask(wire.CheckLimit(KEY, good)),
     )
     refused(
         heard,
@@ -178,7 +182,7 @@ def test_nothing_starts_that_no_controller_has_sealed(fallen: Fallen) -> None:
             "not of this site",
         ),
         *("another step", "ended", "root are refused", "below 1000", "not of this host"),
-        *("script is not the one", "environment is not the one", "not replaced", "does not set"),
+        *("script is not the one", "environment is not the one", "not replaced"),
     )
     assert not list(fallen.work.iterdir())
 
@@ -203,13 +207,13 @@ def test_a_task_is_started_once_as_it_was_sealed(fallen: Fallen) -> None:
         lambda: fallen.ask([2, list(_raw(KEY)), 0, ["/bin/sh", "-c", "id > owned"], 0, 0]),
         lambda: fallen.ask(wire.Spawn(KEY, 0)),
         lambda: fallen.ask(wire.Admit(order(good))),
-        lambda: fallen.ask(wire.Over((KEY,))),
+        lambda: fallen.over(KEY),
         lambda: fallen.ask(wire.Spawn(KEY, 0)),
         lambda: fallen.ask(wire.Admit(order(good))),
     )
     for fd in (read_fd, write_fd, passwd):
         os.close(fd)
-    assert (heard[0], heard[10], heard[13]) == ("Done", "Spawned", "Done")
+    assert (heard[0], heard[10]) == ("Done", "Spawned")
     refused(
         [heard[at] for at in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14, 15)],
         *("no task 1", "cannot be read", "do not belong", "into the step's files", "do not belong"),
@@ -243,9 +247,10 @@ def test_signals_reach_only_what_was_started_there(fallen: Fallen) -> None:
         ]
         acts.append(lambda: fallen.ask([5, [[pid, [9], "step"]]]))
         acts.append(lambda: fallen.ask([5, [[list(_raw(KEY)), [9], "all"]]]))
-        heard = fallen.as_agent(*acts, lambda: fallen.ask(wire.Over((KEY, StepKey(pid, 0, 0, 0)))))
-        assert (heard[0], heard[-1]) == ("Done", "Done")
-        refused(heard[1:-1], *["cannot be read"] * 7)
+        acts.append(lambda: fallen.over(KEY, StepKey(pid, 0, 0, 0)))
+        heard = fallen.as_agent(*acts, lambda: fallen.ask(wire.Refresh()))
+        assert (heard[0], heard[-1]) == ("Done", "Refreshed")
+        refused(heard[1:-2], *["cannot be read"] * 7)
         assert victim.poll() is None and procfs.find_process(fallen.server_pid) is not None
     finally:
         victim.kill()

@@ -15,7 +15,7 @@ import msgspec
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.core.model.earlier_launch import decode_command
-from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, Start
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.model.values import id_problem
 from eslurm.ports.step_checks import TASKS_MAX
@@ -51,21 +51,49 @@ class Launchable(msgspec.Struct, frozen=True):
     until_us: int
 
 
-class Warrants:
-    """Checks credentials for this host, as root describes it. Another ring or other options mean another `Warrants`."""
+class Seals:
+    """Opens what a controller of the site has sealed. Another ring means another `Seals`."""
 
-    def __init__(self, ring: Ring, options: Options, own_uid: int) -> None:
-        """`own_uid` is `procd`'s. Raises `OptionError` for a list of nodes that is none."""
+    def __init__(self, ring: Ring) -> None:
         self.ring = ring
-        self._options = options
-        self._hosts = frozenset(expand(options.nodes, "--nodes"))
-        self._is_root = own_uid == 0
         # A step of many nodes of this host comes once for each of them.
         self._open: Callable[[bytes], Command] = lru_cache(_OPENED_MAX)(self._opened)
 
+    def command(self, key: StepKey, sealed: bytes) -> Command:
+        """A command to the node of `key`. Raises `NotAllowed`."""
+        if not sealed:
+            raise NotAllowed("no launch credential came with it: was the job sent by an earlier version?")
+        try:
+            command = self._open(sealed)
+        except BadSeal as error:
+            raise NotAllowed(f"the credential is not of this site: {error}") from None
+        if command.cluster != self.ring.cluster:
+            raise NotAllowed(f"the credential is of cluster {command.cluster!r}, not {self.ring.cluster!r}")
+        if not any(first <= key.node < first + length for first, length in command.nodes):
+            raise NotAllowed(f"the credential is not for node number {key.node}")
+        return command
+
+    def _opened(self, sealed: bytes) -> Command:
+        body = self.ring.keys.open_shared(Purpose.COMMAND, sealed)
+        try:
+            return decode_command(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise BadSeal("not a command") from None
+
+
+class Warrants(Seals):
+    """Checks credentials for this host, as root describes it. Other options mean another `Warrants`."""
+
+    def __init__(self, ring: Ring, options: Options, own_uid: int) -> None:
+        """`own_uid` is `procd`'s. Raises `OptionError` for a list of nodes that is none."""
+        super().__init__(ring)
+        self._options = options
+        self._hosts = frozenset(expand(options.nodes, "--nodes"))
+        self._is_root = own_uid == 0
+
     def launch(self, key: StepKey, sealed: bytes, now_us: int) -> Launchable:
         """What the credential lets start as step `key`. `now_us` is UTC. Raises `NotAllowed`."""
-        command = self._command(key, sealed)
+        command = self.command(key, sealed)
         if now_us > command.expires_us + TOLERANCE_US:
             raise NotAllowed(
                 f"the launch credential ended {(now_us - command.expires_us) // 1_000_000} s ago: "
@@ -87,37 +115,6 @@ class Warrants:
                 f"jobs of uid {user.uid} are refused here: it is below {least} (esnoded --min-uid)"
             )
         return found
-
-    def limit(self, key: StepKey, sealed: bytes) -> tuple[int, int]:
-        """(revision, seconds) of the time limit that the controller has set for the attempt of `key`. Raises `NotAllowed`.
-
-        It does not end: an agent says it again after each restart, and the one of the highest revision counts.
-        """
-        command = self._command(key, sealed)
-        body = command.body
-        if type(body) is not SetTime or (body.job_id, body.attempt) != (key.job_id, key.attempt):
-            raise NotAllowed("the credential does not set this job's time limit")
-        return command.revision, body.time_limit_s
-
-    def _command(self, key: StepKey, sealed: bytes) -> Command:
-        if not sealed:
-            raise NotAllowed("no launch credential came with it: was the job sent by an earlier version?")
-        try:
-            command = self._open(sealed)
-        except BadSeal as error:
-            raise NotAllowed(f"the credential is not of this site: {error}") from None
-        if command.cluster != self.ring.cluster:
-            raise NotAllowed(f"the credential is of cluster {command.cluster!r}, not {self.ring.cluster!r}")
-        if not any(first <= key.node < first + length for first, length in command.nodes):
-            raise NotAllowed(f"the credential is not for node number {key.node}")
-        return command
-
-    def _opened(self, sealed: bytes) -> Command:
-        body = self.ring.keys.open_shared(Purpose.COMMAND, sealed)
-        try:
-            return decode_command(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise BadSeal("not a command") from None
 
 
 def find_launch(key: StepKey, command: Command) -> Launchable:

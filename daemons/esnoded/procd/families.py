@@ -99,18 +99,18 @@ class Families:
         """
         if not self.is_sweep_wanted or self.sweep_in_us:
             return
-        strays = [process for process in procfs.all_processes() if self._is_stray(process)]
+        strays = [process for process in procfs.own_children() if self._is_stray(process)]
         for process in strays:
             procfs.kill_process(process.pid, signal.SIGKILL)
         self.is_sweep_wanted = bool(strays)
         self._not_before_us = boot_us() + (_SWEEP_AGAIN_US if strays else _SWEEP_INTERVAL_US)
 
     def _is_stray(self, process: procfs.Process) -> bool:
-        if process.parent != os.getpid() or process.state == "Z" or process.pid in self._spared:
+        if process.parent != os.getpid() or process.state == "Z":
             return False
-        if process.pid in self._connecting:
+        if process.pid in self._spared or process.pid in self._connecting:
             return False
-        if process.pid in self._tasks or process.session in self._tasks or process.group in self._tasks:
+        if self._tasks.keys() & {process.pid, process.session, process.group}:
             return False
         key = self._marked_key(process.pid)
         # One that hides whose it is may belong to any step that lives.

@@ -68,11 +68,6 @@ class Gate:
         self._warrants = Warrants(ring, options, os.geteuid())
         self._options = options
 
-    @property
-    def idle_exit_us(self) -> int:
-        """A supervisor without steps and connections ends after so long."""
-        return round(self._options.idle_exit_s * 1e6)
-
     def admit(self, order: StepOrder) -> Allowed:
         """The step that the order's credential allows. `release` follows. Raises `NotAllowed`, OSError, ValueError."""
         key, now_us = order.key, wall_us()
@@ -101,11 +96,6 @@ class Gate:
         """The step is over, or is not to be started."""
         self._scripts.release(key)
 
-    def limit(self, key: StepKey, credential: bytes) -> tuple[int, int]:
-        """(revision, microseconds) of the time limit that a sealed command sets. Raises `NotAllowed`."""
-        revision, limit_s = self._warrants.limit(key, credential)
-        return revision, limit_s * 1_000_000
-
     def trust(self, sealed: bytes) -> None:
         """Take the site's new keys, if present ones vouch for them. Raises `NotAllowed`, OSError."""
         try:
@@ -116,10 +106,14 @@ class Gate:
             write_ring(self._ring, ring)
             self._warrants = Warrants(ring, self._options, os.geteuid())
 
-    def refresh(self) -> None:
-        """Take over what root has changed meanwhile. Keeps what it has if that cannot be read."""
+    def refresh(self) -> tuple[int, bytes]:
+        """Take over what root has changed meanwhile. Keeps what it has if that cannot be read.
+
+        Returns how long a supervisor without steps and connections lives, in microseconds, and the site's keys, sealed.
+        """
         with suppress(SiteKeyError, OSError, msgspec.MsgspecError):
             self._load(self._warrants.ring)
+        return round(self._options.idle_exit_s * 1e6), self._warrants.ring.sealed
 
     def _check_unused(self, key: StepKey, now_us: int) -> None:
         if self._launches.is_used(key, now_us):

@@ -123,10 +123,6 @@ class Launches:
         if os.write(self._fd, line) != len(line):
             raise OSError("the record of launches cannot be written: the disk is full")
 
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._fd)
-
 
 def _line(record: msgspec.Struct) -> bytes:
     # The line before it may be torn.

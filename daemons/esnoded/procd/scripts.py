@@ -72,10 +72,6 @@ class Scripts:
         while len(self._idle) > self._idle_max:
             self._remove(self._idle.popitem(last=False)[0])
 
-    def close(self) -> None:
-        """Let go of the directory."""
-        os.close(self._fd)
-
     def _is_there(self, name: str, uid: int, script: bytes) -> bool:
         """Whether the file holds this very script: its user may have written to it."""
         try:

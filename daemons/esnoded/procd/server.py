@@ -27,7 +27,7 @@ from esnoded.procd.credential import NotAllowed, UserNotAllowed
 from esnoded.procd.families import Families
 from esnoded.procd.gate import Allowed, Gate
 from esnoded.procd.launches import Launches
-from esnoded.procd.log import complain_of, survive
+from esnoded.procd.log import complain, complain_of, survive
 from esnoded.procd.spawn import HANDLED_SIGNALS, spawn_connector, spawn_task
 from esnoded.task.connect import CONNECTOR_US
 from esnoded.task.program import Program, SpawnError
@@ -112,7 +112,11 @@ class Procd:
         fds: list[int] = []
         try:
             request, fds = self._channel.receive()
-            self._answer(*self.handle(request, fds))
+            answer, fd = self.handle(request, fds)
+            if not isinstance(request, wire.Over):
+                self._answer(answer, fd)
+            elif isinstance(answer, wire.Refused):
+                complain(f"the end of steps: {answer.text}")
         except wire.BadMessage as error:
             self._answer(wire.Refused(str(error)))
         except (EOFError, ConnectionError):
@@ -165,13 +169,10 @@ class Procd:
                 self._families.deliver(deliveries)
             case wire.Over(keys):
                 self._end(keys)
-            case wire.CheckLimit(key, credential):
-                answer = wire.Limit(*self._gate.limit(key, credential))
             case wire.Trust(ring):
                 self._gate.trust(ring)
             case wire.Refresh():
-                self._gate.refresh()
-                answer = wire.Refreshed(self._gate.idle_exit_us, tuple(self._left_behind(False)))
+                answer = wire.Refreshed(*self._gate.refresh(), tuple(self._left_behind(False)))
             case wire.Settled():
                 self._left_behind(True)
         return answer, report_fd
@@ -242,7 +243,6 @@ class Procd:
             procfs.kill_process(pid, signal.SIGKILL)
             procfs.kill_group(pid, signal.SIGKILL)
         self._families.is_sweep_wanted |= bool(ended)
-        self._families.sweep()
 
     def reap(self) -> None:
         """Collect every dead child. A task's group is killed while the zombie still guards its number."""

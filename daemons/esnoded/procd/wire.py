@@ -1,8 +1,8 @@
 """What the supervisor asks of `procd` and hears of it: one message a packet over a SOCK_SEQPACKET pair.
 
-One request is unanswered at a time, and each has one answer; `Exited` and `Drained` come between. A body that is too long
-for a packet comes as a sealed memory file. Invariant: a message that is too long or cannot be read is a `BadMessage`, and
-the next one is read as if it had not been.
+One request is unanswered at a time, and each but `Over` has one answer; `Exited` and `Drained` come between. A body that is
+too long for a packet comes as a sealed memory file. Invariant: a message that is too long or cannot be read is a
+`BadMessage`, and the next one is read as if it had not been.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ STEPS_MAX = 16_384
 _PACKET_BYTES_MAX = 32 * 1024
 _ANCILLARY_BYTES = socket.CMSG_SPACE(3 * 4)
 _INLINE, _IN_FILE = b"\0", b"\1"
+# Numbers: operators of `enum` would be a tenth of what a message costs.
+_CLOEXEC, _NOW = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
+_CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
+_RIGHTS = int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS)
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 Signum = Annotated[int, msgspec.Meta(ge=1, le=64)]
@@ -76,16 +80,9 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Over(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Forget steps, and kill what is left of them."""
+    """Forget steps, and kill what is left of them. It has no answer."""
 
     keys: Annotated[tuple[StepKey, ...], msgspec.Meta(max_length=STEPS_MAX)]
-
-
-class CheckLimit(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """What time limit does the sealed command set? The answer is `Limit`."""
-
-    key: StepKey
-    credential: bytes
 
 
 class Trust(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -112,15 +109,11 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=22):
     pass
 
 
-class Limit(msgspec.Struct, frozen=True, array_like=True, tag=23):
-    revision: int
-    time_limit_us: int
-
-
 class Refreshed(msgspec.Struct, frozen=True, array_like=True, tag=24):
-    """`left_behind`: outcomes that a supervisor of a version before 0.2 still owed."""
+    """`ring` are the site's keys, sealed; `left_behind`: outcomes that a supervisor of a version before 0.2 still owed."""
 
     idle_exit_us: int
+    ring: bytes
     left_behind: tuple[StepOutcome, ...] = ()
 
 
@@ -156,9 +149,9 @@ class Drained(msgspec.Struct, frozen=True, array_like=True, tag=31):
     used: Usage
 
 
-Request = Admit | Spawn | SpawnAside | Connect | Deliver | Over | CheckLimit | Trust | Refresh | Settled
+Request = Admit | Spawn | SpawnAside | Connect | Deliver | Over | Trust | Refresh | Settled
 Event = Exited | Drained
-Answer = Spawned | Done | Limit | Refreshed | Refused
+Answer = Spawned | Done | Refreshed | Refused
 Told = Answer | Event
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -183,7 +176,10 @@ class Channel(Generic[_M]):
         """Blocks until the other end has room. Raises OSError, ValueError."""
         body = _encode(message)
         if len(body) < _PACKET_BYTES_MAX:
-            socket.send_fds(self._end, [_INLINE + body], fds)
+            if fds:
+                socket.send_fds(self._end, [_INLINE + body], fds)
+            else:
+                self._end.send(_INLINE + body)
             return
         file = os.memfd_create("procd", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
@@ -199,7 +195,7 @@ class Channel(Generic[_M]):
 
         Raises `BadMessage`, BlockingIOError, EOFError once the other end is gone.
         """
-        how = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
+        how = _CLOEXEC if wait else _NOW
         try:
             # By hand: `socket.recv_fds` loses the flags, and what is inherited would leak into tasks.
             packet, rest, flags, _ = self._end.recvmsg(_PACKET_BYTES_MAX, _ANCILLARY_BYTES, how)
@@ -210,7 +206,7 @@ class Channel(Generic[_M]):
             close_all(fds)
             raise EOFError
         try:
-            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            if flags & _CUT:
                 raise BadMessage("it is too long, or has too many descriptors")
             body = packet[1:]
             if packet[:1] == _IN_FILE:
@@ -225,7 +221,7 @@ def _descriptors(rest: Iterable[tuple[int, int, bytes]]) -> list[int]:
     return [
         int.from_bytes(data[at : at + 4], sys.byteorder)
         for level, kind, data in rest
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+        if (level, kind) == _RIGHTS
         for at in range(0, len(data) - 3, 4)
     ]
 

@@ -14,10 +14,12 @@ from typing import TypeVar
 
 import msgspec
 
+from eslurm.core.model.protocol import SetTime
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOrder
+from eslurm.security.site_keys import Ring
 from esnoded.procd import wire
-from esnoded.procd.credential import NotAllowed, UserNotAllowed
+from esnoded.procd.credential import NotAllowed, Seals, UserNotAllowed
 from esnoded.procd.log import complain
 from esnoded.stepd.connect import Connector, parse_report
 from esnoded.stepd.terms import SpecReader, Terms, terms_of
@@ -34,6 +36,7 @@ class Processes:
         self._channel: wire.Channel[wire.Told] = wire.Channel(end, msgspec.msgpack.Decoder(wire.Told))
         self._read_spec = read_spec
         self._events: deque[wire.Event] = deque()
+        self._seals: Seals | None = None
 
     def fileno(self) -> int:
         """Readable when there is an event, or `procd` is gone."""
@@ -104,20 +107,32 @@ class Processes:
 
     def over(self, keys: Sequence[StepKey]) -> None:
         """Forget steps: their adopted processes are killed."""
-        self._ask(wire.Over(tuple(keys)), wire.Done)
+        self._send(wire.Over(tuple(keys)))
 
     def limit(self, key: StepKey, credential: bytes) -> tuple[int, int]:
-        """(revision, microseconds) of the time limit that a sealed command sets. Raises `NotAllowed`."""
-        limit, _ = self._ask(wire.CheckLimit(key, credential), wire.Limit)
-        return limit.revision, limit.time_limit_us
+        """(revision, microseconds) of the time limit that a sealed command sets for the attempt. Raises `NotAllowed`.
+
+        It does not end: an agent says it again after each restart, and the one of the highest revision counts.
+        """
+        if self._seals is None:
+            raise NotAllowed("the site's keys are not known yet")
+        command = self._seals.command(key, credential)
+        body = command.body
+        if type(body) is not SetTime or (body.job_id, body.attempt) != (key.job_id, key.attempt):
+            raise NotAllowed("the credential does not set this job's time limit")
+        return command.revision, body.time_limit_s * 1_000_000
 
     def trust(self, ring: bytes) -> None:
         """The site has other keys. Raises `NotAllowed`."""
         self._ask(wire.Trust(ring), wire.Done)
+        self.refresh()
 
     def refresh(self) -> wire.Refreshed:
         """What root says now. Raises `NotAllowed`."""
-        return self._ask(wire.Refresh(), wire.Refreshed)[0]
+        refreshed, _ = self._ask(wire.Refresh(), wire.Refreshed)
+        if self._seals is None or self._seals.ring.sealed != refreshed.ring:
+            self._seals = Seals(Ring.from_sealed(refreshed.ring))
+        return refreshed
 
     def settled(self) -> None:
         """What was left behind is in the journal."""
@@ -131,15 +146,18 @@ class Processes:
         return answer, came
 
     def _ask_any(self, request: wire.Request, fds: Sequence[int]) -> tuple[wire.Answer, list[int]]:
-        try:
-            self._channel.send(request, fds)
-        except ConnectionError:
-            _end()
+        self._send(request, fds)
         while True:
             told, came = self._receive(wait=True)
             if not isinstance(told, wire.Event):
                 return told, came
             self._events.append(told)
+
+    def _send(self, request: wire.Request, fds: Sequence[int] = ()) -> None:
+        try:
+            self._channel.send(request, fds)
+        except ConnectionError:
+            _end()
 
     def _receive(self, *, wait: bool) -> tuple[wire.Told, list[int]]:
         try:

@@ -20,7 +20,8 @@ from esnoded.stepd.processes import Processes
 from esnoded.stepd.recovery import lost_steps
 from esnoded.stepd.server import Server
 from esnoded.stepd.table import StepTable
-from esnoded.stepd.terms import SpecReader, spec_reader
+from esnoded.stepd.terms import SpecReader
+from esnoded.stepd.terms import read_spec as read_sealed
 from esnoded.stepd.timers import Timers
 from esnoded.stepd.wire import Welcome
 
@@ -61,7 +62,7 @@ def serve(
         journal.add(Finished(outcome))
     journal.commit()
     timers, selector = Timers(), selectors.DefaultSelector()
-    processes = Processes(end, read_spec or spec_reader())
+    processes = Processes(end, read_spec or read_sealed)
     table = StepTable(processes, journal, timers, selector, [*past.outcomes.values(), *lost])
     server = Server(table, processes, timers, selector, listener, welcome)
     # What exists now lives as long as the process: keep the collector from touching it.

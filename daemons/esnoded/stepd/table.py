@@ -243,7 +243,7 @@ class StepTable:
         self._deliver(deliveries)
         over = [step for step in self._touched.values() if step.is_over]
         if over:
-            survive("the sweep for strays", self._processes.over, [step.key for step in over])
+            survive("letting go of what is over", self._processes.over, [step.key for step in over])
         for step in over:
             self._ledger.add(step)
             if step.link is not None:

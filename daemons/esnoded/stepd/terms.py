@@ -1,7 +1,7 @@
 """What the supervisor has to know of a step that `procd` has admitted: how long, how many tasks, where output goes.
 
 It reads the same sealed command, as the agent's user; that the command is the site's is `procd`'s to say. Invariant: a step
-whose values no task could be started with is refused before it is taken on.
+whose values no task could be started with is refused before it is taken on, but for its variables, which the task looks at.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec, StepWarning
 from eslurm.security.sealing import unverified_shared_body
 from esnoded.procd.credential import NotAllowed, find_launch
-from esnoded.task.build import Builder
+from esnoded.task.build import outline
 
 SpecReader = Callable[[StepOrder], StepSpec]
 
@@ -35,16 +35,10 @@ class Terms(msgspec.Struct, frozen=True):
     endpoint: OutputEndpoint | None
 
 
-def spec_reader() -> SpecReader:
-    """Reads the step that an admitted order starts. Raises `NotAllowed`, ValueError."""
-    builder = Builder()
-
-    def read(order: StepOrder) -> StepSpec:
-        found = find_launch(order.key, decode_command(unverified_shared_body(order.credential)))
-        sealed = (order.key, found.launch, found.request, found.node_name, found.names, "the script")
-        return builder.build(*sealed, order.environment, order.door)
-
-    return read
+def read_spec(order: StepOrder) -> StepSpec:
+    """The step that an admitted order starts, without its variables. Raises `NotAllowed`, ValueError."""
+    found = find_launch(order.key, decode_command(unverified_shared_body(order.credential)))
+    return outline(order.key, found.launch, found.request, found.node_name)
 
 
 def terms_of(spec: StepSpec) -> Terms:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment
+from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment, find_share
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
@@ -46,10 +46,8 @@ class Builder:
         if request is None:
             env = batch_environment(launch, names, _decode(environment)) | {"ESLURM_SOCKET": door}
             return _batch(key, launch, node_name, script, env)
+        share = _share(key, request)
         shared = self._shared(launch, request, names, environment)
-        share = shared.find_share(key.node)
-        if share is None:
-            raise ValueError(f"the step has no tasks on node number {key.node}")
         env = shared.shared | shared.of_task(key.node, local) | {"ESLURM_SOCKET": door}
         return _task(key, launch, request, node_name, env, share)
 
@@ -65,6 +63,20 @@ class Builder:
             if len(self._step_environments) > STEP_ENVIRONMENTS_MAX:
                 self._step_environments.popitem(last=False)
         return known
+
+
+def outline(key: StepKey, launch: JobLaunch, request: LaunchStep | None, node_name: str) -> StepSpec:
+    """The step without its variables and the path of its script. Raises ValueError for an endpoint that is none."""
+    if request is None:
+        return _batch(key, launch, node_name, "the script", {})
+    return _task(key, launch, request, node_name, {}, _share(key, request))
+
+
+def _share(key: StepKey, request: LaunchStep) -> tuple[int, int]:
+    share = find_share(request, key.node)
+    if share is None:
+        raise ValueError(f"the step has no tasks on node number {key.node}")
+    return share
 
 
 def _batch(key: StepKey, launch: JobLaunch, node_name: str, script: str, env: dict[str, str]) -> StepSpec:

@@ -9,6 +9,7 @@ from eslurm.compat.environment import (
     batch_environment,
     decode_environment,
     encode_environment,
+    find_share,
     repeated,
 )
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
@@ -122,7 +123,7 @@ def test_a_steps_tasks_are_numbered_over_its_nodes() -> None:
     last = environment.of_task(9, 0)
     assert (last["SLURM_PROCID"], last["SLURM_LOCALID"], last["SLURM_NODEID"]) == ("2", "0", "1")
     assert (last["SLURMD_NODENAME"], last["SLURM_GTIDS"]) == ("gpu1", "2")
-    assert environment.find_share(4) is None
+    assert find_share(step, 4) is None
 
 
 def test_a_step_on_all_nodes_has_the_list_of_its_job() -> None:
@@ -133,7 +134,7 @@ def test_a_step_on_all_nodes_has_the_list_of_its_job() -> None:
     assert (
         step.shared["SLURM_STEP_TASKS_PER_NODE"] == "2,1(x2)" and step.shared["SLURM_STEP_NUM_NODES"] == "3"
     )
-    assert [step.find_share(number) for number in (4, 5, 9)] == [(2, 0), (1, 2), (1, 3)]
+    assert [find_share(request, number) for number in (4, 5, 9)] == [(2, 0), (1, 2), (1, 3)]
     assert step.of_task(9, 0)["SLURMD_NODENAME"] == "gpu1"
 
 

@@ -10,7 +10,7 @@ import pytest
 from eslurm.core.agent.records import Booted, Folded, Identity, NumberGiven, Prepared, Record
 from esnoded.kept_identity import NAME, IdentifiedSpool
 from esnoded.spool import Spool, SpoolError
-from tests.unit.core.agent.world import launch
+from tests.kits.agent import launch
 
 RECORDS: list[Record] = [
     Booted("test", "boot-1", 3),

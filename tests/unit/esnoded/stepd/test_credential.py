@@ -14,17 +14,18 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import Command, Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime, Start
 from eslurm.core.model.step_key import StepKey
 from eslurm.security.sealing import Purpose
-from eslurm.security.site_keys import new_site, write_ring
+from eslurm.security.site_keys import Ring, new_site, write_ring
 from eslurm.telemetry.clocks import wall_us
-from esnoded.procd.credential import TOLERANCE_US, NotAllowed, UserNotAllowed, Warrants
+from esnoded.procd.credential import TOLERANCE_US, NotAllowed, Seals, UserNotAllowed, Warrants
 from esnoded.procd.gate import Gate
 from esnoded.procd.launches import Launches
 from esnoded.procd.options import Options, read_options
 from esnoded.procd.scripts import Scripts
 from esnoded.stepd import wire
 from esnoded.stepd.place import Place
+from esnoded.stepd.processes import Processes
 from esnoded.stepd.server import Server
-from esnoded.stepd.terms import spec_reader
+from esnoded.stepd.terms import read_spec
 from tests.kits.stepd_credentials import KEY, SCRIPT, SITE, launch, order, sealed
 
 NOW_US = 1_000_000_000
@@ -179,8 +180,8 @@ class Opened:
         self.gate = Gate(place.options, place.ring, self.scripts, self.launches)
 
     def close(self) -> None:
-        self.launches.close()
-        self.scripts.close()
+        os.close(self.launches._fd)
+        os.close(self.scripts._fd)
 
 
 @pytest.fixture
@@ -200,9 +201,9 @@ def test_the_step_is_what_the_credential_says(opened: Opened, place: Place) -> N
 def test_the_supervisor_reads_the_step_that_its_tasks_build(opened: Opened) -> None:
     for asked in (order(sealed(mine())), order(sealed(tasks(launch=mine().launch)), key=STEP)):
         built = opened.gate.admit(asked).make(0)
-        read = spec_reader()(asked)
+        read = read_spec(asked)
         assert read.argv[1:] == built.argv[1:]
-        assert msgspec.structs.replace(read, argv=built.argv) == built
+        assert msgspec.structs.replace(read, argv=built.argv, env=built.env) == built
 
 
 @pytest.mark.parametrize(
@@ -239,8 +240,9 @@ def test_a_step_that_was_admitted_in_time_does_not_begin_when_its_credential_has
 
 def test_a_limit_is_lengthened_by_a_sealed_command_of_a_later_revision(opened: Opened) -> None:
     hour = 3_600_000_000
-    server = Server.__new__(Server)
-    server._processes, server._limits = opened.gate, {}  # type: ignore[assignment]
+    server, processes = Server.__new__(Server), Processes.__new__(Processes)
+    processes._seals = Seals(Ring.from_sealed(opened.gate.refresh()[1]))
+    server._processes, server._limits = processes, {}
 
     def ask(limit_us: int, credential: bytes = b"") -> None:
         server._check_limit(wire.SetLimit(1, KEY, limit_us, credential), hour)

@@ -158,7 +158,7 @@ def test_what_an_earlier_one_left_is_killed_by_its_recorded_identity(
     launches.began(sleeper.pid, procfs.start_ticks_of(sleeper.pid))
     launches.began(2**22 + 1, 1)
     launches.ended(2**22 + 1)
-    launches.close()
+    os.close(launches._fd)
     roundup.end_all("other", Launches(str(tmp_path / "launches"), "boot").leaders)
     assert sleeper.wait(30) == -9
 
@@ -169,7 +169,7 @@ def test_a_recycled_pid_is_spared(sleeper: subprocess.Popen[bytes], tmp_path: Pa
         launches = Launches(str(tmp_path / boot_id), boot_id)
         launches.rewrite()
         launches.began(sleeper.pid, start)
-        launches.close()
+        os.close(launches._fd)
         roundup.end_all("other", Launches(str(tmp_path / boot_id), "boot").leaders)
     assert sleeper.poll() is None
 

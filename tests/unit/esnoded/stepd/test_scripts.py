@@ -33,7 +33,7 @@ def test_one_file_serves_all_attempts_of_a_user_with_this_script(state_dir: Path
     assert os.stat(first).st_ino == inode and Path(first).read_bytes() == SCRIPT
     assert os.stat(first).st_mode & 0o777 == 0o500
     assert os.stat(state_dir / "scripts").st_mode & 0o777 == 0o711
-    scripts.close()
+    os.close(scripts._fd)
 
 
 def test_only_files_that_no_step_runs_are_removed(state_dir: Path) -> None:
@@ -51,7 +51,7 @@ def test_only_files_that_no_step_runs_are_removed(state_dir: Path) -> None:
     scripts.release(key(11))
     scripts.release(key(1))
     assert files(state_dir / "scripts") == {"07", "0b", "01"}
-    scripts.close()
+    os.close(scripts._fd)
 
 
 @pytest.mark.parametrize("change", ["content", "mode", "link", "fifo", "directory", "gone"])
@@ -82,7 +82,7 @@ def test_what_a_user_has_changed_is_written_anew(change: str, state_dir: Path) -
     assert Path(hold(scripts, 2)) == path
     assert path.read_bytes() == SCRIPT and not path.is_symlink() and path.is_file()
     assert path.stat().st_mode & 0o7777 == 0o500
-    scripts.close()
+    os.close(scripts._fd)
 
 
 def test_a_new_supervisor_removes_what_it_finds_whatever_it_is(state_dir: Path) -> None:
@@ -95,9 +95,9 @@ def test_a_new_supervisor_removes_what_it_finds_whatever_it_is(state_dir: Path) 
     (directory / "1000" / "deep" / "deeper").mkdir(parents=True)
     (directory / "1000" / "away").symlink_to(state_dir)
     os.mkfifo(directory / "1000" / "deep" / "fifo")
-    Scripts(str(directory), spares_homes=True).close()
+    os.close(Scripts(str(directory), spares_homes=True)._fd)
     assert {path.name for path in directory.iterdir()} == {"1000"}, "jobs run that were started from there"
-    Scripts(str(directory)).close()
+    os.close(Scripts(str(directory))._fd)
     assert not list(directory.iterdir()) and kept.exists()
 
 
