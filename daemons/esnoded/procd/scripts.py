@@ -82,7 +82,7 @@ class Scripts:
         if (status.st_mode, status.st_uid) != (stat.S_IFREG | 0o500, uid):
             os.close(fd)
             return False
-        with open(fd, "rb") as file:
+        with open(fd, "rb", buffering=0) as file:
             return file.read(len(script) + 1) == script
 
     def _write(self, name: str, user: Principal, script: bytes) -> None:

@@ -90,8 +90,10 @@ class Procd:
                 survive("the reaping", self.reap)
             if self._channel.fileno() in ready and not self._serve():
                 return
-            survive("the sweep for strays", self._families.sweep)
-            survive("the end of connectors", self._end_connectors)
+            if self._connecting:
+                survive("the end of connectors", self._end_connectors)
+            if self._families.is_sweep_wanted:
+                survive("the sweep for strays", self._families.sweep)
 
     def _timeout_ms(self) -> float | None:
         """Until there is something to do without being asked; None: never."""
