@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from eslurm.security.home import make_home
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
-    EXIT_CANNOT_START,
     OWN_DIRECTORY_MODE,
     SHARED_DIRECTORY_MODE,
     account_of,
     add_process_options,
     add_user_option,
-    announce,
+    announced,
     become,
+    give_up,
     listening,
     logging_to_stderr,
     own_directory,
@@ -59,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
         config = read_config(arguments.config, is_obeyed=True)
         warm = read_kept(arguments.warm_start, config.estimator.name) if arguments.warm_start else None
     except (ConfigError, ModelError) as error:
-        _cannot_start(str(error))
+        give_up("esestd", str(error))
     settings = estimator_settings(config.estimator)
     others = other_settings(warm, settings) if warm is not None else ""
     if warm is not None and others:
@@ -78,15 +77,15 @@ def main(argv: list[str] | None = None) -> None:
             make(config.estimator.name, settings)
             become(account, state_dir)
     except UnknownEstimator as error:
-        _cannot_start(f"{arguments.config}: estimator: {error}")
+        give_up("esestd", f"{arguments.config}: estimator: {error}")
     except (OSError, ValueError) as error:
-        _cannot_start(str(error))
+        give_up("esestd", str(error))
     token_file = (arguments.token_file or state_dir / TOKEN_FILE).absolute()
     try:
         if not sockets:
             TokenFile(token_file).read()
     except DoorUnreachable as error:
-        _cannot_start(str(error))
+        give_up("esestd", str(error))
     controllers = arguments.controllers or config.controller.listen
     options = EstimatorOptions(
         cluster=config.cluster.name,
@@ -108,11 +107,9 @@ def main(argv: list[str] | None = None) -> None:
         try:
             daemon = EstimatorDaemon(options)
         except ValueError as error:
-            _cannot_start(f"{arguments.config}: estimator: {error}")
+            give_up("esestd", f"{arguments.config}: estimator: {error}")
         stop_on_signals(daemon.stop)
-        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        ready.add_done_callback(lambda done: announce(done.result(), arguments.ready_fd))
-        await daemon.run(ready)
+        await daemon.run(announced(arguments.ready_fd))
         is_learning = daemon.is_learning
 
     run_daemon("esestd", body, arguments.loop)
@@ -130,12 +127,7 @@ def _tls(files: TlsFiles) -> Tls:
     try:
         return Tls(files)
     except TlsError as error:
-        _cannot_start(str(error))
-
-
-def _cannot_start(text: str) -> NoReturn:
-    sys.stderr.write(f"esestd: {text}\n")
-    raise SystemExit(EXIT_CANNOT_START)
+        give_up("esestd", str(error))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -15,11 +14,11 @@ from eslurm.security.account import Account, find_account
 from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
-    EXIT_CANNOT_START,
     SHARED_DIRECTORY_MODE,
     add_process_options,
     announce,
     become,
+    give_up,
     logging_to_stderr,
     own_directory,
     run_daemon,
@@ -51,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         files = tls_files(arguments)
     except ValueError as error:
-        _give_up(str(error))
+        give_up("esnoded", str(error))
     # Others may pass to their scripts and the door, and list nothing.
     state_dir = own_directory(arguments.state_dir, SHARED_DIRECTORY_MODE)
     arguments.site_keys = arguments.site_keys or state_dir / SITE_PUB
@@ -68,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
         )
         ways = _prepare(arguments, state_dir, supervisor, account)
     except (OSError, ValueError, SupervisorUnavailable) as error:
-        _give_up(str(error) if isinstance(error, ValueError) else f"--state-dir: {error}")
+        give_up("esnoded", str(error) if isinstance(error, ValueError) else f"--state-dir: {error}")
 
     with importing():
         from eslurm.security.credentials import CannotJoin
@@ -85,7 +84,7 @@ def main(argv: list[str] | None = None) -> None:
         # Root's own directory is where `eslurm join` and `eslurm keys` put a newer one.
         credentials = read_member(arguments, role, nodes, wall_us(), (state_dir,))
     except (TlsError, CannotJoin) as error:
-        _give_up(str(error))
+        give_up("esnoded", str(error))
     options = AgentOptions(
         cluster=arguments.cluster,
         nodes=nodes,
@@ -117,7 +116,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         run_daemon("esnoded", body, arguments.loop, starts_jobs=True)
     except SpoolError as error:
-        _give_up(f"--state-dir: {error}")
+        give_up("esnoded", f"--state-dir: {error}")
 
 
 class _Ways(NamedTuple):
@@ -153,7 +152,7 @@ def _run_each(options: AgentOptions, arguments: argparse.Namespace) -> NoReturn:
     try:
         raise SystemExit(run_many(options, arguments.loop, arguments.ready_fd))
     except (CannotStart, ValueError) as error:
-        _give_up(str(error))
+        give_up("esnoded", str(error))
 
 
 def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace, nodes: tuple[str, ...]) -> None:
@@ -164,27 +163,23 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace, nodes
         if missing:
             parser.error(f"the following arguments are required: {', '.join(missing)}")
     elif len(nodes) > 1:
-        _give_up(
-            f"--nodes: '{arguments.nodes}' means {len(nodes)} hosts: with --login name the one that this is"
+        give_up(
+            "esnoded",
+            f"--nodes: '{arguments.nodes}' means {len(nodes)} hosts: with --login name the one that this is",
         )
     else:
         given = [option for option, size in sizes.items() if size is not None]
         if given or arguments.each:
-            _give_up(f"--login: no job runs on a login host: leave out {(given or ['--each'])[0]}")
+            give_up("esnoded", f"--login: no job runs on a login host: leave out {(given or ['--each'])[0]}")
     if arguments.each and arguments.socket:
-        _give_up("--socket: with --each every agent has a door of its own: leave it out")
+        give_up("esnoded", "--socket: with --each every agent has a door of its own: leave it out")
 
 
 def _nodes(text: str) -> tuple[str, ...]:
     try:
         return tuple(expand(text, "--nodes"))
     except OptionError as error:
-        _give_up(str(error))
-
-
-def _give_up(text: str) -> NoReturn:
-    sys.stderr.write(f"esnoded: {text}\n")
-    raise SystemExit(EXIT_CANNOT_START)
+        give_up("esnoded", str(error))
 
 
 def _parser() -> argparse.ArgumentParser:

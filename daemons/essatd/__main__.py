@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import sys
 from pathlib import Path
 
 from eslurm.links.trust_options import add_trust_options, read_member
@@ -12,14 +10,14 @@ from eslurm.security.home import make_home
 from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
-    EXIT_CANNOT_START,
     OWN_DIRECTORY_MODE,
     SHARED_DIRECTORY_MODE,
     account_of,
     add_process_options,
     add_user_option,
-    announce,
+    announced,
     become,
+    give_up,
     logging_to_stderr,
     own_directory,
     run_daemon,
@@ -62,8 +60,7 @@ def main(argv: list[str] | None = None) -> None:
         # Root's own directory is where `eslurm join` and `eslurm keys` put a newer one.
         credentials = read_member(arguments, "satellite", (arguments.name,), wall_us(), (site_dir,))
     except (OSError, ValueError, TlsError, CannotJoin) as error:
-        sys.stderr.write(f"essatd: {error}\n")
-        raise SystemExit(EXIT_CANNOT_START) from None
+        give_up("essatd", str(error))
 
     chaos_path = state_dir / CHAOS if arguments.allow_chaos else None
     options = SatelliteOptions(
@@ -81,9 +78,7 @@ def main(argv: list[str] | None = None) -> None:
     async def body() -> None:
         satellite = Satellite(options)
         stop_on_signals(satellite.stop)
-        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        ready.add_done_callback(lambda done: announce(done.result(), arguments.ready_fd))
-        await satellite.run(ready)
+        await satellite.run(announced(arguments.ready_fd))
 
     run_daemon("essatd", body, arguments.loop)
 

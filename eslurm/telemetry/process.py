@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from eslurm.core.model.plurals import quoted
 from eslurm.security.account import Account, drop, find_account
@@ -113,6 +113,19 @@ def listening(text: str) -> str:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(EXIT_CANNOT_START) from None
     return text
+
+
+def give_up(name: str, text: str, code: int = EXIT_CANNOT_START) -> NoReturn:
+    """End the process of the daemon `name` with one line on stderr."""
+    sys.stderr.write(f"{name}: {text}\n")
+    raise SystemExit(code) from None
+
+
+def announced(ready_fd: int | None) -> asyncio.Future[str]:
+    """A future for the endpoint of a daemon, which is announced when it is set. Inside the running loop."""
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    ready.add_done_callback(lambda done: announce(done.result(), ready_fd))
+    return ready
 
 
 def announce(endpoint: str, ready_fd: int | None) -> None:

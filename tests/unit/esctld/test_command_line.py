@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from esctld.__main__ import main
 from esctld.daemon import ControllerOptions
@@ -29,23 +28,27 @@ name = "main"
 
 
 @pytest.mark.parametrize("name", ["", "../main", "a b", "x" * 33, "-c2"])
-def test_a_name_that_cannot_be_part_of_a_file_name_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_that_cannot_be_part_of_a_file_name_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--config", str(tmp_path / "none.toml"), "--state-dir", str(tmp_path), f"--name={name}"]
-    ran = CliRunner().invoke(main, words)
-    assert ran.exit_code == 2
-    assert f"--name: {quoted(name)} is no name" in ran.output
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert f"--name: {quoted(name)} is no name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 def test_a_configuration_with_the_key_that_nothing_uses_is_taken_and_told_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "eslurm.toml"
     config.write_bytes(CONFIG.replace(b'name = "test"', b'name = "test"\nkey_file = "cluster.key"'))
-    ran = CliRunner().invoke(main, ["--config", str(config), "--state-dir", str(tmp_path)])
-    assert ran.exit_code == 2, "there is no site.key here"
+    with pytest.raises(SystemExit) as ended:
+        main(["--config", str(config), "--state-dir", str(tmp_path)])
+    assert ended.value.code == 2, "there is no site.key here"
     assert "cluster.key_file: nothing uses that key any more: remove the line" in caplog.text
-    assert "site.key" in ran.output
+    assert "site.key" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "socket"), [("main", "esctld.sock"), ("c2", "esctld-c2.sock")])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from esctld.__main__ import main as controller
+from esctld.__main__ import _parser as controller
 from esestd.__main__ import _parser as estimator
 from esnoded.__main__ import _parser as agent
 from essatd.__main__ import _parser as satellite
@@ -36,10 +36,9 @@ def service(path: Path) -> dict[str, str]:
 def test_its_daemon_has_the_options(path: Path) -> None:
     env, program, *words = shlex.split(service(path)["ExecStart"])
     assert env == "/usr/bin/env"
-    if program == "esctld":
-        controller.make_context(program, words)
-    else:
-        {"essatd": satellite, "esnoded": agent, "esestd": estimator}[program]().parse_args(words)
+    {"esctld": controller, "essatd": satellite, "esnoded": agent, "esestd": estimator}[program]().parse_args(
+        words
+    )
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
