@@ -19,10 +19,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Counts the requests to stop; use as a context manager."""
+    """Counts the requests to stop; use as a context manager. `first` is the first signal, 0 before."""
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Sequence[int] = _SIGNALS) -> None:
         self.count = 0
+        self.first = 0
+        self._signals = signals
         self._told = 0
         self._before: dict[int, Callable[[int, types.FrameType | None], object] | int | None] = {}
         self._read_fd = self._write_fd = -1
@@ -30,7 +32,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         self._read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         if threading.current_thread() is threading.main_thread():
-            for signum in _SIGNALS:
+            for signum in self._signals:
                 self._before[signum] = signal.signal(signum, self._on_signal)
         return self
 
@@ -40,7 +42,12 @@ class Interrupts:
         os.close(self._read_fd)
         os.close(self._write_fd)
 
-    def _on_signal(self, _signum: int, _frame: types.FrameType | None) -> None:
+    def fileno(self) -> int:
+        """What a select finds readable from the first request on."""
+        return self._read_fd
+
+    def _on_signal(self, signum: int, _frame: types.FrameType | None) -> None:
+        self.first = self.first or signum
         self.request()
 
     def request(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -33,6 +34,7 @@ from eslurm.ports.store import (
     AttemptRow,
     ForeignStore,
     JobRow,
+    LoggedFact,
     NodeRow,
     RecordRow,
     SchemaTooNew,
@@ -67,6 +69,26 @@ def _owner(*, key: bool = True) -> Column[str]:
     return _text("owner", key=key)
 
 
+_SHORT = ("version", "exit_code", "signal")
+"""Columns of 32 bits, as they have been from the first version on."""
+
+
+def _table(name: str, row_type: type[msgspec.Struct], *keys: str) -> Table:
+    """A table with a column for each field of its rows, in their order, behind the owner."""
+    types: dict[type, Any] = {str: _TEXT, int: BigInteger, bytes: LargeBinary, bool: Boolean}
+    columns: list[Column[Any]] = [
+        Column(
+            field.name,
+            Integer if field.name in _SHORT else types[field.type],
+            primary_key=field.name in keys,
+            nullable=False,
+            autoincrement=False,
+        )
+        for field in msgspec.structs.fields(row_type)
+    ]
+    return Table(name, METADATA, _owner(), *columns)
+
+
 META = Table("meta", METADATA, _text("name", key=True), _text("value"))
 
 # The columns of version 1, then those that came with version 2: a row written before them says nothing there.
@@ -84,34 +106,8 @@ LEADER = Table(
     _text("successor", server_default=""),
 )
 
-FACTS = Table(
-    "facts",
-    METADATA,
-    _owner(),
-    _integer("revision", key=True),
-    _integer("at_us"),
-    _text("kind"),
-    Column("version", Integer, nullable=False),
-    _bytes("blob"),
-    _integer("epoch"),
-)
-
-JOBS = Table(
-    JobRow.TABLE,
-    METADATA,
-    _owner(),
-    _integer("job_id", key=True),
-    _text("state"),
-    _text("user"),
-    _text("partition"),
-    _text("name"),
-    _integer("array_job_id"),
-    _integer("submitted_us"),
-    _integer("ended_us"),
-    Column("finished", Boolean, nullable=False),
-    _integer("revision"),
-    _bytes("blob"),
-)
+FACTS = _table("facts", LoggedFact, "revision")
+JOBS = _table(JobRow.TABLE, JobRow, "job_id")
 # Restart reads the unfinished few among the many: the index holds nothing else.
 Index(
     "jobs_unfinished",
@@ -129,65 +125,13 @@ Index(
     postgresql_where=JOBS.c.array_job_id != 0,
 )
 
-ATTEMPTS = Table(
-    AttemptRow.TABLE,
-    METADATA,
-    _owner(),
-    _integer("job_id", key=True),
-    _integer("attempt", key=True),
-    _text("user"),
-    _text("account"),
-    _text("partition"),
-    _text("name"),
-    _text("state"),
-    _integer("submitted_us"),
-    _integer("started_us"),
-    _integer("ended_us"),
-    _integer("nodes"),
-    _integer("cores"),
-    Column("exit_code", Integer, nullable=False),
-    Column("signal", Integer, nullable=False),
-    _bytes("blob"),
-)
+ATTEMPTS = _table(AttemptRow.TABLE, AttemptRow, "job_id", "attempt")
 Index("attempts_by_user", ATTEMPTS.c.owner, ATTEMPTS.c.user, ATTEMPTS.c.job_id, ATTEMPTS.c.attempt)
 
-STEPS = Table(
-    StepRow.TABLE,
-    METADATA,
-    _owner(),
-    _integer("job_id", key=True),
-    _integer("attempt", key=True),
-    _text("step", key=True),
-    _text("name"),
-    _text("state"),
-    _integer("started_us"),
-    _integer("ended_us"),
-    Column("exit_code", Integer, nullable=False),
-    Column("signal", Integer, nullable=False),
-    _bytes("blob"),
-)
-
-NODES = Table(
-    NodeRow.TABLE,
-    METADATA,
-    _owner(),
-    _integer("number", key=True),
-    _text("name"),
-    _text("state"),
-    _bytes("blob"),
-)
-
-SETTINGS = Table(SettingRow.TABLE, METADATA, _owner(), _text("name", key=True), _bytes("blob"))
-
-RECORDS = Table(
-    RecordRow.TABLE,
-    METADATA,
-    _owner(),
-    _text("kind", key=True),
-    _text("name", key=True),
-    _integer("revision"),
-    _bytes("blob"),
-)
+STEPS = _table(StepRow.TABLE, StepRow, "job_id", "attempt", "step")
+NODES = _table(NodeRow.TABLE, NodeRow, "number")
+SETTINGS = _table(SettingRow.TABLE, SettingRow, "name")
+RECORDS = _table(RecordRow.TABLE, RecordRow, "kind", "name")
 
 # A request id is unique across owners: whichever controller a client asks again, the first answer is found.
 REQUESTS = Table(

@@ -7,29 +7,28 @@ the same input; what was odd in the log, and how far a run is, goes to standard 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from escli import exits
 from escli.errors import ClusterError, unusable
+from escli.lab.progress import Progress
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError, quoted
 
 if TYPE_CHECKING:
     from eslurm.core.model.config import ClusterConfig
     from eslurm.core.model.forecast import Forecast
-    from eslurm.lab.workloads.loop import Result, Step
+    from eslurm.lab.workloads.loop import Result
     from eslurm.lab.workloads.machine import Machine
     from eslurm.lab.workloads.rules import Rules
     from eslurm.lab.workloads.swf import Header
     from eslurm.lab.workloads.workload import Choices, Names, Workload
 
-PROGRESS_S: Final = 0.5
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FIELDS = click.Choice(["user", "group", "queue", "partition"])
 
@@ -200,9 +199,11 @@ def _run(asked: Asked) -> int:
     name_of = table.name_of(asked.by, header)
     runs = []
     for policy in policies:
-        with _Progress(policy) as progress:
+        with Progress(policy, "jobs started") as progress:
             try:
-                result = replay(workload, machine, policy, progress.find(), rules)
+                result = replay(
+                    workload, machine, policy, lambda step: progress.show(step.done, step.jobs), rules
+                )
             except Broken as error:
                 raise ClusterError(f"{asked.trace}: policy {policy}: {error}") from None
         happened = result.happened
@@ -430,34 +431,3 @@ def _write(asked: Asked, result: Result, header: Header) -> None:
 def _tell(notes: Sequence[str]) -> None:
     for note in notes:
         sys.stderr.write(f"eslurm: {note}\n")
-
-
-class _Progress:
-    """A line on a terminal that is written over and goes away at the end."""
-
-    def __init__(self, policy: str) -> None:
-        self._policy = policy
-        self._next = 0.0
-        self._width = 0
-
-    def find(self) -> Callable[[Step], None] | None:
-        """What to call on the way; None when nobody watches."""
-        return self._show if sys.stderr.isatty() else None
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
-
-    def _show(self, step: Step) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + PROGRESS_S
-        text = f"{self._policy}: {step.done:,} of {step.jobs:,} jobs started, {step.waiting:,} wait"
-        sys.stderr.write("\r" + text.ljust(self._width))
-        sys.stderr.flush()
-        self._width = len(text)

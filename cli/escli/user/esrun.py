@@ -6,18 +6,18 @@ Numbered steps of `_run`: 1. listen, 2. create the step, 3. show output until ev
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import sys
 import threading
 import time
-from types import FrameType
 
 from escli import exits, program
 from escli.door import GIVE_UP_S, Door, is_away, open_door
+from escli.errors import Interrupted
 from escli.failures import CommandFailed
+from escli.interrupts import Interrupts
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.compat.environment import describes_a_job, encode_environment
 from eslurm.compat.errors import OptionError, escaped, whole_number
@@ -47,14 +47,6 @@ _LOOPBACK = "127.0.0.1"
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     return program.run(COMMAND, _run, argv, options_end_at_first_word=True)
-
-
-class _Interrupted(Exception):
-    """A signal asks this command to end; `number` is which."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def _run(given: Words) -> int:
@@ -232,21 +224,22 @@ class _Launch:
 
 
 def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
-    interrupts = _Interrupts()
-    launch = _Launch(door, step)
-    nodes = frozenset(node.name for node in step.layout)
-    output.watch(launch.heard)
-    output.watch(interrupts.heard)
-    try:
-        problems = _until_ended(output, launch, interrupts, nodes)
-        code, number = merged(output.statuses)
-        if problems:
-            code = max(code, exits.FAILED)
-    except _Interrupted as interrupted:
-        problems = [f"ended by {signal.Signals(interrupted.number).name}; its tasks are ended too"]
-        code, number = 128 + interrupted.number, interrupted.number
-    finally:
-        interrupts.close()
+    # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
+    with Interrupts(_ENDING) as interrupts:
+        launch = _Launch(door, step)
+        nodes = frozenset(node.name for node in step.layout)
+        output.watch(launch.heard)
+        output.watch(interrupts)
+        try:
+            problems = _until_ended(output, launch, interrupts, nodes)
+            code, number = merged(output.statuses)
+            if problems:
+                code = max(code, exits.FAILED)
+        except Interrupted:
+            number = interrupts.first
+            problems = [f"ended by {signal.Signals(number).name}; its tasks are ended too"]
+            code = 128 + number
+        output.unwatch(interrupts)
     output.close()
     for problem in problems if not quiet else ():
         program.warn(COMMAND, f"step {step.job_id}.{step.step}: {problem}")
@@ -257,38 +250,8 @@ def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
     return code
 
 
-class _Interrupts:
-    """Notes signals from now until `close`, to be acted on where nothing is half done; `heard` wakes a select.
-
-    Raised at once they could hit an accepted connection before anybody knows of it, which would then stay open.
-    """
-
-    def __init__(self) -> None:
-        self.heard, self._tell = socket.socketpair()
-        self._tell.setblocking(False)
-        self._number = 0
-        self._previous = {number: signal.signal(number, self._note) for number in _ENDING}
-
-    def check(self) -> None:
-        """Raise `_Interrupted` when a signal has come."""
-        if self._number:
-            raise _Interrupted(self._number)
-
-    def close(self) -> None:
-        """Leave signals to whom they went before."""
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self.heard.close()
-        self._tell.close()
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._number = self._number or number
-        with contextlib.suppress(OSError):
-            self._tell.send(b"!")
-
-
 def _until_ended(
-    output: StepOutput, launch: _Launch, interrupts: _Interrupts, nodes: frozenset[str]
+    output: StepOutput, launch: _Launch, interrupts: Interrupts, nodes: frozenset[str]
 ) -> list[str]:
     """Show output until each node has ended, is lost, or never came; what went wrong, one text each."""
     heard_s = 0.0

@@ -12,12 +12,15 @@ import selectors
 import socket
 import time
 from collections.abc import Mapping
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
 from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.security.step_stream import BadStream, StreamOpener
+
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
 
 _UNPROVEN_MAX = 256
 """Connections that have not shown the cookie yet, besides one of each node: any process that reaches the port may make
@@ -120,11 +123,11 @@ class StepOutput:
         live = {connection.node for connection in self._connections.values() if connection.node}
         return frozenset(live | self.finished | self.lost)
 
-    def watch(self, readable: socket.socket) -> None:
-        """Let another socket interrupt `run_once`; it is not read."""
+    def watch(self, readable: HasFileno) -> None:
+        """Let another descriptor interrupt `run_once`; it is not read."""
         self._selector.register(readable, selectors.EVENT_READ, lambda: None)
 
-    def unwatch(self, readable: socket.socket) -> None:
+    def unwatch(self, readable: HasFileno) -> None:
         """No longer."""
         self._selector.unregister(readable)
 

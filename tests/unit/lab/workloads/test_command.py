@@ -236,6 +236,7 @@ def test_a_terminal_sees_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("escli.lab.simulate.PROGRESS_S", 0.0)
+    monkeypatch.setattr("escli.lab.progress.QUIET_S", 0.0)
+    monkeypatch.setattr("escli.lab.progress.TERMINAL_EVERY_S", 0.0)
     _, err = said(capsys, str(SYNTHETIC))
     assert "\reasy: " in err and "of 300 jobs started" in err
