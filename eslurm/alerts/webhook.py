@@ -14,20 +14,18 @@ import hmac
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from ipaddress import ip_address
 
 import msgspec
 
-from eslurm.alerts.http import HEAD_BYTES_MAX, Head, HttpError, body_length, read_body, read_head
 from eslurm.alerts.updates import Changed, OnAlerts, PushedAlert, find_node
 from eslurm.core.model.plurals import quoted
+from eslurm.telemetry.http import Head, HttpError, HttpServer, Reply, Request, body_length, read_body
 
 log = logging.getLogger(__name__)
 
 SOURCE = "alertmanager"
 PATH = "/alerts"
-CONNECTIONS_MAX = 64
 REQUEST_TIMEOUT_S = 10.0
 BODIES_BYTES_MAX = 16 * 1024 * 1024
 ALERTS_PER_SLICE = 500
@@ -78,10 +76,8 @@ class Webhook:
         self._options = options
         self._on_alerts = on_alerts
         self._now_us = now_us
-        self._server: asyncio.Server | None = None
-        self._callers: set[asyncio.Task[None]] = set()
-        # Those among them that have not shown the token, the oldest first.
-        self._unproven: dict[asyncio.Task[None], None] = {}
+        # Those that have not shown the token make room for others.
+        self._server = HttpServer(self._answer, self._note, options.request_timeout_s)
         self._bodies_bytes = 0
         self.messages = 0
         """Messages delivered."""
@@ -92,92 +88,35 @@ class Webhook:
 
     async def start(self) -> str:
         """Listen, and say where: host:port. Raises OSError."""
-        self._server = await asyncio.start_server(
-            self._on_connection, self._host, self._port, limit=HEAD_BYTES_MAX
-        )
-        host, port = self._server.sockets[0].getsockname()[:2]
-        endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        endpoint = await self._server.start(self._host, self._port)
         log.info("alerts are taken at http://%s%s", endpoint, PATH)
         return endpoint
 
     async def close(self) -> None:
         """Stop listening and end the connections."""
-        if self._server is None:
-            return
-        self._server.close()
-        callers = list(self._callers)
-        for caller in callers:
-            caller.cancel()
-        await asyncio.gather(*callers, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
+        await self._server.close()
 
     # ---- one connection ----
 
-    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._callers) >= CONNECTIONS_MAX:
-            # No polite answer: waiting until it is read would take what is being saved here.
-            self._note(HttpError(503, "too many connections"))
-            oldest = next(iter(self._unproven), None)
-            if oldest is None:
-                writer.transport.abort()
-                return
-            del self._unproven[oldest]
-            oldest.cancel()
-        caller = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._callers.add(caller)
-        self._unproven[caller] = None
-        caller.add_done_callback(self._forget)
-
-    def _forget(self, caller: asyncio.Task[None]) -> None:
-        self._callers.discard(caller)
-        self._unproven.pop(caller, None)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(self._options.request_timeout_s):
-                status, text = await self._answer(reader)
-                writer.write(_response(status, text))
-                await writer.drain()
-                writer.write_eof()
-                # Closing with unread bytes would reset the connection, and the caller might lose the answer.
-                await _discard(reader)
-        except (OSError, TimeoutError):
-            pass
-        finally:
-            writer.transport.abort()
-
-    async def _answer(self, reader: asyncio.StreamReader) -> tuple[int, str]:
-        try:
-            head = await read_head(reader)
-            self._check(head)
-            if (caller := asyncio.current_task()) is not None:
-                self._unproven.pop(caller, None)
-            await self._take(reader, head.fields)
-        except HttpError as error:
-            self._note(error)
-            return error.status, str(error)
-        except Exception as error:
-            log.exception("a message cannot be used")
-            self._note(HttpError(500, repr(error)))
-            return 500, "the message cannot be used"
+    async def _answer(self, request: Request) -> Reply:
+        self._check(request.head)
+        request.proved()
+        await self._take(request.reader, request.head.fields)
         self.messages += 1
-        return 200, "taken"
+        return Reply(200, b"taken\n")
 
     def _check(self, head: Head) -> None:
-        method, path, protocol = head.line
-        if not protocol.startswith("HTTP/1."):
-            raise HttpError(400, "the first line is not HTTP/1.1")
+        method, path, _protocol = head.line
         if path.partition("?")[0] != PATH:
             raise HttpError(404, f"alerts are taken at {PATH}")
         if method != "POST":
-            raise HttpError(405, "alerts are posted")
+            raise HttpError(405, "alerts are posted", "Allow: POST\r\n")
         if not self._options.token:
             return
         scheme, _, given = head.fields.get("authorization", "").partition(" ")
         is_right = hmac.compare_digest(given.strip().encode(), self._options.token.encode())
         if scheme.lower() != "bearer" or not is_right:
-            raise HttpError(401, "the token is missing or wrong")
+            raise HttpError(401, "the token is missing or wrong", "WWW-Authenticate: Bearer\r\n")
 
     async def _take(self, reader: asyncio.StreamReader, fields: Mapping[str, str]) -> None:
         length = body_length(fields, BODIES_BYTES_MAX)
@@ -231,21 +170,6 @@ def _key(alert: _Alert) -> str:
         return alert.fingerprint[:KEY_CHARS_MAX]
     labels = msgspec.json.encode(sorted(alert.labels.items()))
     return hashlib.blake2b(labels, digest_size=16).hexdigest()
-
-
-async def _discard(reader: asyncio.StreamReader) -> None:
-    while await reader.read(HEAD_BYTES_MAX):
-        pass
-
-
-def _response(status: int, text: str) -> bytes:
-    body = f"{text}\n".encode()
-    allow = {401: "WWW-Authenticate: Bearer\r\n", 405: "Allow: POST\r\n"}.get(status, "")
-    head = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{allow}Content-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
 
 
 def _split(listen: str) -> tuple[str, int]:

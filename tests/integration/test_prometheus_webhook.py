@@ -21,6 +21,7 @@ from eslurm.alerts.updates import AlertUpdate, Changed
 from eslurm.alerts.webhook import Webhook, WebhookOptions
 from eslurm.config.file import ConfigError, FailureSection
 from eslurm.core.prediction.alerts import AlertBook
+from eslurm.telemetry import http
 from tests.kits.monitoring import free_endpoint
 from tests.support.loops import both_loops, run
 
@@ -196,7 +197,7 @@ def test_a_slow_caller_is_hung_up_on(uvloop: bool) -> None:
 def test_callers_beyond_the_bound_are_hung_up_on_until_others_are_gone(
     uvloop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 2)
 
     async def scenario() -> None:
         async with listening() as (server, endpoint, updates):
@@ -206,7 +207,7 @@ def test_callers_beyond_the_bound_are_hung_up_on_until_others_are_gone(
             for _, writer in slow:
                 writer.write(good[:-1])
             async with asyncio.timeout(WAIT_S):
-                while len(server._callers) < 2 or server._unproven:  # noqa: ASYNC110 - the server tells nobody
+                while len(server._server.callers) < 2 or server._server._unproven:  # noqa: ASYNC110 - the server tells nobody
                     await asyncio.sleep(0)
             assert await exchange(endpoint, good) == b""
             assert server.refused == {503: 1}
@@ -328,12 +329,12 @@ def test_callers_without_the_token_keep_no_other_out() -> None:
         server = Webhook(WebhookOptions("127.0.0.1:0", token=TOKEN), updates.append, lambda: NOW_US)
         endpoint = await server.start()
         host, _, port = endpoint.rpartition(":")
-        silent = [await asyncio.open_connection(host, int(port)) for _ in range(2 * webhook.CONNECTIONS_MAX)]
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(2 * http.CONNECTIONS_MAX)]
         try:
             for _ in range(3):
                 reply = await exchange(endpoint, post(message(), Authorization=f"Bearer {TOKEN}"))
                 assert status_of(reply) == 200
-            assert len(server._callers) <= webhook.CONNECTIONS_MAX
+            assert len(server._server.callers) <= http.CONNECTIONS_MAX
         finally:
             for _, writer in silent:
                 writer.transport.abort()

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.alerts.http import HEAD_BYTES_MAX, Head, HttpError, parse_url, read_body, read_head
+from eslurm.alerts.http import parse_url
+from eslurm.telemetry.http import HEAD_BYTES_MAX, Head, HttpError, read_body, read_head
 from tests.support.loops import run
 
 BODY_MAX = 1000
