@@ -11,18 +11,14 @@ power, whose processes are gone in any case.
 
 from __future__ import annotations
 
-import os
-import struct
-import zlib
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOutcome
+from esnoded.record_log import RecordLog, bodies, frame
 
-_HEADER = struct.Struct(">II")
-_RECORD_BYTES_MAX = 16 * 1024 * 1024
 _COMPACT_BYTES_MIN = 4 * 1024 * 1024
 
 
@@ -88,27 +84,16 @@ _decoder = msgspec.msgpack.Decoder(Record)
 
 
 def _frame(record: Record) -> bytes:
-    body = _encoder.encode(record)
-    return _HEADER.pack(len(body), zlib.crc32(body)) + body
+    return frame(_encoder.encode(record))
 
 
 def _records(data: bytes) -> Iterator[tuple[int, Record | None]]:
     """Each record with the offset behind it; None for one that is damaged but whose end is known."""
-    offset = 0
-    while offset + _HEADER.size <= len(data):
-        length, checksum = _HEADER.unpack_from(data, offset)
-        end = offset + _HEADER.size + length
-        if length == 0 or length > _RECORD_BYTES_MAX or end > len(data):
-            return
-        body = data[offset + _HEADER.size : end]
-        record: Record | None = None
-        if zlib.crc32(body) == checksum:
-            try:
-                record = _decoder.decode(body)
-            except msgspec.MsgspecError:
-                record = None
-        yield end, record
-        offset = end
+    for end, body in bodies(data):
+        try:
+            yield end, None if body is None else _decoder.decode(body)
+        except msgspec.MsgspecError:
+            yield end, None
 
 
 def read_contents(data: bytes) -> Contents:
@@ -148,25 +133,17 @@ class Journal:
 
     def __init__(self, path: str, boot_id: str, *, compact_bytes_min: int = _COMPACT_BYTES_MIN) -> None:
         """Open or create the file and cut off a torn tail. Raises OSError."""
-        self._path = path
         self._boot_id = boot_id
         self._compact_bytes_min = compact_bytes_min
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        data = self._read_all()
+        self._log = RecordLog(path)
+        data = self._log.read()
         self.contents = read_contents(data)
         if self.contents.good_bytes < len(data):
-            os.ftruncate(self._fd, self.contents.good_bytes)
-        self._bytes = self.contents.good_bytes
+            self._log.cut(self.contents.good_bytes)
         self._bytes_after_compaction = 0
         self._pending: list[bytes] = []
-        _sync_directory(path)
+        self._log.sync_name()
         self.add(Opened(boot_id))
-
-    def _read_all(self) -> bytes:
-        pieces = []
-        while piece := os.read(self._fd, 1 << 20):
-            pieces.append(piece)
-        return b"".join(pieces)
 
     def add(self, record: Record) -> None:
         """Queue one record."""
@@ -178,15 +155,8 @@ class Journal:
         Raises OSError (a full disk); then nothing was written and the records stay queued.
         """
         if self._pending:
-            data = b"".join(self._pending)
-            try:
-                _write_all(self._fd, data)
-            except OSError:
-                # Half a record in the middle would hide everything that is appended behind it.
-                os.ftruncate(self._fd, self._bytes)
-                raise
+            self._log.append(b"".join(self._pending))
             self._pending.clear()
-            self._bytes += len(data)
 
     def drop_queued(self) -> None:
         """Forget the records that a failed `flush` left queued."""
@@ -195,35 +165,23 @@ class Journal:
     def commit(self) -> None:
         """Put queued records on the disk, with one fsync for all of them. Raises OSError: nothing is promised."""
         self.flush()
-        os.fdatasync(self._fd)
+        self._log.sync()
 
     @property
     def wants_compaction(self) -> bool:
         """Whether the file has at least doubled since it last held only live records."""
-        return self._bytes > max(self._compact_bytes_min, 2 * self._bytes_after_compaction)
+        return self._log.size > max(self._compact_bytes_min, 2 * self._bytes_after_compaction)
 
     def compact(self, live: Iterable[Record]) -> None:
         """Replace the file by one that holds only `live`; a crash leaves the old file or the new one."""
         self.flush()
-        fresh = f"{self._path}.new"
-        data = b"".join([_frame(Opened(self._boot_id)), *map(_frame, live)])
-        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        try:
-            _write_all(fd, data)
-            os.fdatasync(fd)
-            os.rename(fresh, self._path)
-        except OSError:
-            os.close(fd)
-            raise
-        os.close(self._fd)
-        self._fd = fd
-        self._bytes = self._bytes_after_compaction = len(data)
-        _sync_directory(self._path)
+        self._log.replace(b"".join([_frame(Opened(self._boot_id)), *map(_frame, live)]))
+        self._bytes_after_compaction = self._log.size
 
     def close(self) -> None:
         """Write what is queued and close the file."""
         self.flush()
-        os.close(self._fd)
+        self._log.close()
 
 
 def live_records(outcomes: Iterable[StepOutcome], running: Iterable[tuple[StepKey, int]]) -> Iterator[Record]:
@@ -232,18 +190,3 @@ def live_records(outcomes: Iterable[StepOutcome], running: Iterable[tuple[StepKe
         yield Intent(key, at_us)
     for outcome in outcomes:
         yield Finished(outcome)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _sync_directory(path: str) -> None:
-    """Make the name of a new file as durable as its contents."""
-    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -28,6 +28,7 @@ from eslurm.core.agent.records import (
     unfold,
 )
 from esnoded import spool as spool_module
+from esnoded.record_log import RecordLog
 from esnoded.spool import MAGIC, Spool, SpoolError
 from tests.kits.agent import launch
 
@@ -259,7 +260,7 @@ def test_a_compaction_whose_directory_cannot_be_synced_goes_on_in_the_new_file(
     spool = Spool(path)
     spool.append(RECORDS)
     with monkeypatch.context() as patch:
-        patch.setattr(spool_module, "_sync_directory", raises(errno.EIO))
+        patch.setattr(RecordLog, "sync_name", raises(errno.EIO))
         with pytest.raises(OSError, match="Input/output error"):
             spool.compact(fold(RECORDS))
     spool.append([Identity("after", "x")])
