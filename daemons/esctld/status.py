@@ -13,7 +13,6 @@ from typing import Any
 
 from esctld.lead.dispatcher import Dispatcher
 from esctld.lead.state_metrics import CENSUS, StateMetrics
-from eslurm import __version__
 from eslurm.api.limits import LIMITS
 from eslurm.core.dispatch.broadcaster import Broadcaster
 from eslurm.core.dispatch.inflight import Answered
@@ -66,7 +65,7 @@ log = logging.getLogger("esctld.jobs")
 def described() -> list[Described]:
     """All metrics of a controller, for the reference."""
     own = (*CONTROLLER, *LEADING, *ControllerMetrics().described, *CENSUS)
-    return [*own, *parts.RELAY, *parts.LINKS, *parts.TLS, *parts.PROCESS, *parts.LOG]
+    return [*own, *parts.RELAY, *parts.LINKS, *parts.OWN]
 
 
 def _nothing() -> Iterable[Family]:
@@ -113,9 +112,7 @@ class ControllerStatus:
         yield ROLE.by({role: role == self._role for role in ROLES})
         yield WELL.is_(self.health().is_well)
         yield from self._collect()
-        yield from parts.tls_families(self._tls)
-        yield from parts.process_families(__version__, self._lag.take_us() / 1e6)
-        yield from parts.log_families(logs.counts)
+        yield from parts.own_families(self._tls, self._lag.take_us() / 1e6)
 
 
 class LeaderStatus:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from esestd.follower import Follower
-from eslurm import __version__
-from eslurm.telemetry import logs, parts
+from eslurm.telemetry import parts
 from eslurm.telemetry.collected import Collected, page_of
 from eslurm.telemetry.estimator import EstimatorMetrics
 from eslurm.telemetry.exposition import Described, Family
@@ -23,7 +22,7 @@ LINKED = Described(
 
 def described() -> list[Described]:
     """All metrics of the estimator, for the reference."""
-    return [LINKED, *EstimatorMetrics(lambda: 0.0).described, *parts.TLS, *parts.PROCESS, *parts.LOG]
+    return [LINKED, *EstimatorMetrics(lambda: 0.0).described, *parts.OWN]
 
 
 class EstimatorStatus:
@@ -65,6 +64,4 @@ class EstimatorStatus:
 
     def _families(self) -> Iterator[Family]:
         yield LINKED.is_(self._follower.linked)
-        yield from parts.tls_families(self._tls)
-        yield from parts.process_families(__version__, self._lag.take_us() / 1e6)
-        yield from parts.log_families(logs.counts)
+        yield from parts.own_families(self._tls, self._lag.take_us() / 1e6)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eslurm import __version__
 from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.machine import Agent
 from eslurm.core.relay.relay import Relay
 from eslurm.links.links import LinkTable
 from eslurm.links.relay_counters import RelayCounters
-from eslurm.telemetry import logs, parts
+from eslurm.telemetry import parts
 from eslurm.telemetry.exposition import Described, Family, text_of
 from eslurm.telemetry.status import Health
 from eslurm.telemetry.vitals import LoopLag
@@ -53,7 +52,7 @@ AGENT = (
 
 def described() -> list[Described]:
     """All metrics of an agent, for the reference."""
-    return [*AGENT, *parts.RELAY, *parts.LINKS, *parts.TLS, *parts.PROCESS, *parts.LOG]
+    return [*AGENT, *parts.RELAY, *parts.LINKS, *parts.OWN]
 
 
 class AgentStatus:
@@ -103,9 +102,7 @@ class AgentStatus:
         yield DOOR_CONNECTIONS.is_(self._door.connections_now)
         yield from parts.relay_families(self._counters, self._relay)
         yield from parts.link_families(self._table.counters)
-        yield from parts.tls_families(self._tls)
-        yield from parts.process_families(__version__, self.lag.take_us() / 1e6)
-        yield from parts.log_families(logs.counts)
+        yield from parts.own_families(self._tls, self.lag.take_us() / 1e6)
 
     def health(self) -> Health:
         """Whether all nodes are registered, and something came down lately."""

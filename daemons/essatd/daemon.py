@@ -35,6 +35,7 @@ from eslurm.ports.door import Status
 from eslurm.ports.link import Link, LinkError, Wanted
 from eslurm.security.credentials import Credentials
 from eslurm.telemetry import logs
+from eslurm.telemetry.exposition import text_of
 from eslurm.telemetry.status import StatusDoor
 from eslurm.telemetry.vitals import LoopLag, rss_bytes, sockets
 from eslurm.transport.options import reachable, socket_budget
@@ -166,17 +167,13 @@ class Satellite:
         """Where the satellite is watched, if anywhere. Raises OSError."""
         if not self._options.metrics_listen:
             return None
-        # Only for who is watched: it takes some megabytes.
-        from eslurm.telemetry.collected import page_of, registry_of
-
         driver = self._driver
         told = SatelliteStatus(
             *(self._table, driver.relay, driver.counters, self._options.controllers),
             *(self._controller, lambda: self._book.revision, self._options.tls),
         )
         told.lag.start()
-        registry = registry_of(told.families)
-        door = StatusDoor(lambda: page_of(registry), told.health)
+        door = StatusDoor(lambda: text_of(told.families()), told.health)
         await door.start(self._options.metrics_listen)
         return door
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from eslurm import __version__
 from eslurm.core.relay.relay import Relay
 from eslurm.links.kinds import is_agent
 from eslurm.links.links import LinkTable
 from eslurm.links.relay_counters import RelayCounters
 from eslurm.ports.link import Link
-from eslurm.telemetry import logs, parts
+from eslurm.telemetry import parts
 from eslurm.telemetry.exposition import Described, Family
 from eslurm.telemetry.status import Health
 from eslurm.telemetry.vitals import LoopLag
@@ -27,7 +26,7 @@ SATELLITE = (LINKED, EPOCH, AGENTS, BOOK)
 
 def described() -> list[Described]:
     """All metrics of a satellite, for the reference."""
-    return [*SATELLITE, *parts.RELAY, *parts.LINKS, *parts.TLS, *parts.PROCESS, *parts.LOG]
+    return [*SATELLITE, *parts.RELAY, *parts.LINKS, *parts.OWN]
 
 
 class SatelliteStatus:
@@ -62,9 +61,7 @@ class SatelliteStatus:
         yield BOOK.is_(self._book_revision())
         yield from parts.relay_families(self._counters, self._relay)
         yield from parts.link_families(self._table.counters)
-        yield from parts.tls_families(self._tls)
-        yield from parts.process_families(__version__, self.lag.take_us() / 1e6)
-        yield from parts.log_families(logs.counts)
+        yield from parts.own_families(self._tls, self.lag.take_us() / 1e6)
 
     def health(self) -> Health:
         """Check whether a controller that leads is linked."""

@@ -39,13 +39,6 @@ class Collected(Collector):
         return []
 
 
-def registry_of(collect: Collect) -> CollectorRegistry:
-    """A registry of these alone."""
-    registry = CollectorRegistry()
-    registry.register(Collected(collect))
-    return registry
-
-
 def page_of(registry: CollectorRegistry) -> bytes:
     """All metrics of the registry in Prometheus' text format.
 

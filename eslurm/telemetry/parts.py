@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from eslurm.telemetry import status, vitals
+from eslurm import __version__
+from eslurm.telemetry import logs, status, vitals
 from eslurm.telemetry.exposition import Described, Family
-from eslurm.telemetry.logs import LogCounts
 
 
 class LinkCounts(Protocol):
@@ -129,7 +129,8 @@ CERTIFICATE_END = Described(
     "When the certificate in force ends, and the first of the authorities'; nothing without TLS.",
     ("file",),
 )
-TLS = (CERTIFICATE_END,)
+OWN = (CERTIFICATE_END, *PROCESS, *LOG)
+"""What every daemon tells."""
 
 LISTS_SENT = Described("eslurm_relay_lists_sent_total", "counter", "Lists of nodes given to children.")
 LISTS_RECEIVED = Described(
@@ -153,9 +154,10 @@ RELAY = (
 )
 
 
-def process_families(version: str, lag_s: float) -> Iterator[Family]:
-    """The process as it is now; `lag_s` is how late its loop ran."""
-    yield BUILD.by({version: 1})
+def own_families(certificates: Certificates | None, lag_s: float) -> Iterator[Family]:
+    """The process as it is now, its certificates and what it logged; `lag_s` is how late its loop ran."""
+    yield CERTIFICATE_END.by(certificates.ends() if certificates is not None else {})
+    yield BUILD.by({__version__: 1})
     yield CPU.is_(vitals.cpu_s())
     yield RESIDENT.is_(vitals.rss_bytes())
     yield FILES.is_(vitals.open_files())
@@ -163,17 +165,8 @@ def process_families(version: str, lag_s: float) -> Iterator[Family]:
     yield STARTED.is_(vitals.started_s())
     yield LAG.is_(lag_s)
     yield WATCHING.is_(status.counts.cpu_s)
-
-
-def log_families(counts: LogCounts) -> Iterator[Family]:
-    """What was logged."""
-    yield LOGGED.by(counts.by_level)
-    yield LEFT_OUT.is_(counts.left_out)
-
-
-def tls_families(certificates: Certificates | None) -> Iterator[Family]:
-    """What TLS depends on, if the process speaks it."""
-    yield CERTIFICATE_END.by(certificates.ends() if certificates is not None else {})
+    yield LOGGED.by(logs.counts.by_level)
+    yield LEFT_OUT.is_(logs.counts.left_out)
 
 
 def link_families(counts: LinkCounts) -> Iterator[Family]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
 from esctld.lead.planner import Planner
 from esctld.lead.state_metrics import ACCOUNTS_MAX, CENSUS, StateMetrics
@@ -16,7 +17,7 @@ from eslurm.core.model.messages import PlanMade, Reports, SubmitJobs
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.request import Request
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.telemetry.collected import page_of, registry_of
+from eslurm.telemetry.collected import Collected, page_of
 from eslurm.telemetry.exposition import OTHER
 from eslurm.telemetry.metrics import ControllerMetrics
 from tests.kits.leading import CLUSTER, LeadingController
@@ -131,7 +132,8 @@ def test_a_large_cluster_is_counted_in_slices_and_served_at_once() -> None:
             await desk.register()
             found = await desk.values()
             assert found["eslurm_nodes"] == {("UP",): NODES_MANY}
-            registry = registry_of(desk.census.families)
+            registry = CollectorRegistry()
+            registry.register(Collected(desk.census.families))
             times = []
             for _ in range(5):
                 began_s = time.thread_time()

@@ -9,11 +9,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from eslurm.telemetry.collected import page_of, registry_of
-from eslurm.telemetry.exposition import OTHER, CappedLabel, Described, address, text_of
+from eslurm.telemetry.collected import Collected, page_of
+from eslurm.telemetry.exposition import OTHER, CappedLabel, Described, Family, address, text_of
 
 COUNTER = Described(
     "eslurm_things_total", "counter", 'Things, "quoted" \\ and\nin two lines.', ("kind", "place")
@@ -45,13 +45,19 @@ def test_the_parser_reads_what_was_said(samples: dict[tuple[str, str], float], l
         assert found[key] == value or (math.isnan(value) and math.isnan(found[key]))
 
 
+def registry_of(*families: Family) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(Collected(lambda: families))
+    return registry
+
+
 def test_both_ways_of_writing_say_the_same() -> None:
     families = [COUNTER.of([(("a", "b"), 3)]), GAUGE.is_(0.25)]
-    assert read(page_of(registry_of(lambda: families))) == read(text_of(families))
+    assert read(page_of(registry_of(*families))) == read(text_of(families))
 
 
 def test_a_registry_is_written_as_its_own_client_does() -> None:
-    registry = registry_of(lambda: [COUNTER.of([(("a", 'b"\\\n'), 3.5)]), GAUGE.is_(float("inf"))])
+    registry = registry_of(COUNTER.of([(("a", 'b"\\\n'), 3.5)]), GAUGE.is_(float("inf")))
     waits = Histogram("eslurm_wait_seconds", "A wait.", ["kind"], buckets=(0.5, 1), registry=registry)
     for wait_s in (0.1, 0.7, 30):
         waits.labels("long").observe(wait_s)
