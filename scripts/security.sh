@@ -14,5 +14,5 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 if [ $# -gt 0 ]; then exec "$python" -m pytest tests/security "$@"; fi
 # They mostly wait, and each file has its own cluster.
-exec "$python" -m pytest tests/security --numprocesses=$(($(nproc) + 1)) --dist=loadfile --no-loadscope-reorder \
+exec "$python" -m pytest tests/security --numprocesses=$((2 * $(nproc))) --dist=loadfile --no-loadscope-reorder \
     -p no:cacheprovider --durations=5 --durations-min=5

@@ -11,6 +11,6 @@ shift
 if [ $# -gt 0 ]; then exec "$python" -m pytest "$@"; fi
 
 sh scripts/system_packages.sh || echo "NOT VERIFIED: tests that need what is missing: they are skipped (in CI they fail)"
-# One more than cores: tests of daemons mostly wait.
-exec "$python" -m pytest tests --ignore=tests/security --numprocesses=$(($(nproc) + 1)) --dist=loadfile \
+# Twice the cores and one more: tests of daemons mostly wait.
+exec "$python" -m pytest tests --ignore=tests/security --numprocesses=$((2 * $(nproc) + 1)) --dist=loadfile \
     --no-loadscope-reorder -p no:cacheprovider --durations=25 --durations-min=3

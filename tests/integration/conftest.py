@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.kits.cluster import LiveCluster
-from tests.kits.daemons import ROOT
+from tests.kits.daemons import ROOT, forked_daemons
+
+__all__ = ["forked_daemons"]
 
 ClusterT = TypeVar("ClusterT", bound=LiveCluster)
 

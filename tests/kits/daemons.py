@@ -6,9 +6,12 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
+from tests.kits.forks import Forked, Forks
 from tests.support.leaks import kept_children
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +31,26 @@ def agent_user() -> list[str]:
     return ["--user", str(AGENT_UID)] if os.geteuid() == 0 else []
 
 
+_forks: Forks | None = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_daemons() -> Iterator[None]:
+    """Daemons of these sources are forked instead of started, for the tests of the directory that imports this."""
+    global _forks
+    _forks = Forks(ROOT, path_of(ROOT))
+    kept_children.add(_forks.process.pid)
+    yield
+    forks, _forks = _forks, None
+    forks.end()
+    kept_children.discard(forks.process.pid)
+
+
+def path_of(source: Path) -> str:
+    """PYTHONPATH for a release's daemons."""
+    return os.pathsep.join(str(source / part) for part in (".", "daemons", "cli"))
+
+
 class Daemon:
     """One daemon's command line, and its process while it runs."""
 
@@ -36,24 +59,27 @@ class Daemon:
         self.source = source
         self.words = list(words)
         self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         self._ready: int | None = None
 
     def spawn(self) -> None:
         """Start the process; `wait_ready` says when it serves."""
         assert self.process is None, f"{self.name} runs"
         reader, writer = os.pipe()
-        path = os.pathsep.join(str(self.source / part) for part in (".", "daemons", "cli"))
+        env = os.environ | {"PYTHONPATH": path_of(self.source)}
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", *self.words, "--ready-fd", str(writer)],
-                pass_fds=[writer],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.source,
-                env=os.environ | {"PYTHONPATH": path},
-            )
+            if _forks is not None and self.source == ROOT and _forks.takes(self.words, env):
+                self.process = _forks.start(self.words, env, writer, log.fileno())
+            else:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", *self.words, "--ready-fd", str(writer)],
+                    pass_fds=[writer],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.source,
+                    env=env,
+                )
         kept_children.add(self.process.pid)
         os.close(writer)
         self._ready = reader
